@@ -1,0 +1,1 @@
+"""RoQ: an elastic queue cluster."""

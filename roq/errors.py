@@ -1,0 +1,165 @@
+"""Every error that RoQ raises, in one tree.
+
+    RoQError
+    ├── ConfigError               a configuration file or variable is wrong (names file and key)
+    ├── InvalidName               a queue, host or topic name that RoQ does not accept
+    ├── ProtocolError
+    │   ├── LocalProtocolError    our own bug: let it crash
+    │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
+    ├── RequestError              the cluster refused a request (has a code and a sentence)
+    │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound
+    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  RegistryAway
+    ├── Unavailable               nobody answered in time; trying again may help
+    ├── Closed                    the object was closed by its owner
+    ├── WouldBlock                the publisher's window is full and waiting was not wanted
+    ├── MessageTooLarge           above the queue's limit; nothing was sent
+    └── DeliveryError             messages that were accepted but could not be delivered
+
+`code` is for programs and stable across versions; the text is for people and says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RoQError(Exception):
+    """Base of every error that RoQ raises on purpose."""
+
+
+class ConfigError(RoQError):
+    """A configuration is wrong; the text lists every problem with its file and key."""
+
+
+class InvalidName(RoQError):
+    """A name has characters or a length that RoQ does not accept."""
+
+
+class ProtocolError(RoQError):
+    """Bytes or an order of messages that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This process broke the protocol: a bug in RoQ."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that the protocol does not allow."""
+
+
+class RequestError(RoQError):
+    """The cluster refused a request.
+
+    Attributes:
+        code: a word for programs, the same on the wire.
+    """
+
+    code: ClassVar[str] = "failed"
+
+
+class InvalidRequest(RequestError):
+    """The request has a missing field, a wrong type or a value out of range."""
+
+    code = "invalid_request"
+
+
+class QueueNotFound(RequestError):
+    """No queue of this name exists."""
+
+    code = "queue_not_found"
+
+
+class QueueExists(RequestError):
+    """A queue of this name exists already."""
+
+    code = "queue_exists"
+
+
+class QueueStopped(RequestError):
+    """The queue exists but is stopped; start it first."""
+
+    code = "queue_stopped"
+
+
+class HostNotFound(RequestError):
+    """The named host is not registered, or its host manager is away."""
+
+    code = "host_not_found"
+
+
+class NoCapacity(RequestError):
+    """No host can take another exchange or monitor."""
+
+    code = "no_capacity"
+
+
+class StaleEpoch(RequestError):
+    """The sender acts on an ownership that has passed to somebody else."""
+
+    code = "stale_epoch"
+
+
+class RegistryAway(RequestError):
+    """ZooKeeper cannot be reached, so changes are refused; data keeps flowing."""
+
+    code = "registry_away"
+
+
+class NotLeader(RequestError):
+    """This configuration manager does not lead.
+
+    Attributes:
+        endpoint: where the leader answers the same request, empty when unknown.
+    """
+
+    code = "not_leader"
+
+    def __init__(self, text: str, endpoint: str = "") -> None:
+        super().__init__(text)
+        self.endpoint = endpoint
+
+
+class Unavailable(RoQError):
+    """Nobody answered in time; trying again may help."""
+
+
+class Closed(RoQError):
+    """The publisher, subscriber or cluster was closed."""
+
+
+class WouldBlock(RoQError):
+    """The window of unacknowledged batches is full and the caller did not want to wait."""
+
+
+class MessageTooLarge(RoQError):
+    """A payload is above the limit of the queue; it was not sent and used no sequence."""
+
+
+class DeliveryError(RoQError):
+    """Messages that the publisher accepted could not be delivered.
+
+    Attributes:
+        messages: how many.
+    """
+
+    def __init__(self, text: str, messages: int) -> None:
+        super().__init__(text)
+        self.messages = messages
+
+
+REQUEST_ERRORS: dict[str, type[RequestError]] = {
+    error.code: error
+    for error in (
+        RequestError,
+        InvalidRequest,
+        QueueNotFound,
+        QueueExists,
+        QueueStopped,
+        HostNotFound,
+        NoCapacity,
+        StaleEpoch,
+        RegistryAway,
+        NotLeader,
+    )
+}
+"""From the code on the wire to the exception that a client raises."""

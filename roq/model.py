@@ -1,0 +1,141 @@
+"""The values that the whole system speaks of: names, addresses, positions, exchanges.
+
+Plain data without behaviour beyond its own validity; every layer may import it.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NewType
+
+import msgspec
+
+from roq.errors import InvalidName, LocalProtocolError
+
+PublisherId = NewType("PublisherId", bytes)
+"""128 random bits that name one publisher for its whole life."""
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+TOPIC_BYTES_MAX = 255
+PUBLISHER_ID_BYTES = 16
+QUEUE_ID_BYTES = 16
+
+
+def check_name(name: str, what: str = "queue") -> str:
+    """Give `name` back if RoQ accepts it for a `what` (queue, host, …).
+
+    Raises:
+        InvalidName: anything but 1 to 128 of the characters A-Z a-z 0-9 . _ -
+    """
+    if NAME_PATTERN.match(name) is None or name in {".", ".."}:
+        shown = name if len(name) <= 40 else name[:40] + "…"
+        raise InvalidName(
+            f"{shown!r} is no valid {what} name: use 1 to 128 of the characters A-Z a-z 0-9 . _ -"
+        )
+    return name
+
+
+def encode_topic(topic: str) -> bytes:
+    """Give the bytes of a topic as they travel.
+
+    Topics are UTF-8, so none begins with the byte 0xFF, which marks control topics.
+
+    Raises:
+        InvalidName: not encodable, or longer than 255 bytes.
+    """
+    try:
+        data = topic.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidName(f"topic {topic!r} cannot be encoded as UTF-8: {error.reason}") from None
+    if len(data) > TOPIC_BYTES_MAX:
+        raise InvalidName(f"a topic has at most {TOPIC_BYTES_MAX} bytes, this one {len(data)}")
+    return data
+
+
+class QueueState(StrEnum):
+    """Where a logical queue stands in its life."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    STOPPING = "stopping"
+    STARTING = "starting"
+    REMOVING = "removing"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue allows; every number may be set when the queue is created."""
+
+    message_bytes: int = 64 * 1024 * 1024
+    """Largest payload in bytes."""
+    batch_bytes: int = 64 * 1024
+    """A batch is sent at the latest when its payloads reach this size."""
+    batch_messages: int = 500
+    """A batch is sent at the latest when it holds this many messages."""
+    window_bytes: int = 16 * 1024 * 1024
+    """Unacknowledged bytes that one publisher may have under way."""
+    window_batches: int = 256
+    """Unacknowledged batches that one publisher may have under way."""
+    ring_bytes: int = 128 * 1024 * 1024
+    """Memory that one exchange of a volatile queue keeps for late and slow readers."""
+    topics: int = 65_536
+    """Different topics that one exchange remembers."""
+    publishers: int = 10_000
+    """Publishers that one exchange remembers."""
+    throughput_bytes: int = 75_000_000
+    """The limit L of one exchange, payload bytes per minute, used for assignment."""
+
+
+class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange of a queue as publishers and subscribers see it."""
+
+    number: int
+    """Unique in its queue and never used again; `name` is derived from it."""
+    epoch: int
+    """Rises each time the exchange is started; offsets start anew with it."""
+    host: str
+    data: str
+    """Address where publishers send and readers ask."""
+    live: str
+    """Address of the fan-out."""
+
+    @property
+    def name(self) -> str:
+        """The name that people see, such as `x3`."""
+        return exchange_name(self.number)
+
+
+def exchange_name(number: int) -> str:
+    """The name of exchange `number` as people see it."""
+    return f"x{number}"
+
+
+def endpoint_of(host: str, port: int) -> str:
+    """The ZeroMQ address of a TCP port; brackets an IPv6 host."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+_HOST_EPOCH_BITS = 20
+_CHILD_BITS = 16
+_MOVE_BITS = 27
+
+
+def child_epoch(host_epoch: int, counter: int) -> int:
+    """The epoch of a child process: the epoch of its host manager, then the manager's own count.
+
+    Host manager epochs come from one counter of the cluster, so a child that is started later, on
+    whatever host, has a higher epoch, and starting one needs no registry.
+    """
+    if not (0 < host_epoch < 1 << _HOST_EPOCH_BITS and 0 <= counter < 1 << _CHILD_BITS):
+        raise LocalProtocolError(f"epoch ({host_epoch}, {counter}) is out of range")
+    return host_epoch << _CHILD_BITS | counter
+
+
+def publisher_epoch(monitor_epoch: int, counter: int) -> int:
+    """The epoch of a publisher: the epoch of the monitor that assigned it, then its own count."""
+    if not 0 <= counter < 1 << _MOVE_BITS:
+        raise LocalProtocolError(
+            f"a monitor assigns {1 << _MOVE_BITS} epochs and is restarted then"
+        )
+    return monitor_epoch << _MOVE_BITS | counter

@@ -1,0 +1,190 @@
+"""A batch: several messages of one publisher and one topic under one fixed header.
+
+On the way from a publisher to an exchange a batch is two frames, `[topic][header + body]`; an
+exchange never looks into the body. All integers are little-endian.
+
+      0       2     3     4     5     6       8          12         16
+      +-------+-----+-----+-----+-----+-------+----------+----------+
+      | "RQ"  | ver | kind|codec|  0  |  ext  |  count   | checksum |
+      +-------+-----+-----+-----+-----+-------+----------+----------+
+    16|                    publisher id (128 bit)                   |
+      +-----------------------------+-------------------------------+
+    32|       publisher epoch       |          link number          |
+      +-----------------------------+-------------------------------+
+    48|       first sequence        |    creation time, µs UTC      |
+      +-----------------------------+-------------------------------+
+    64| `ext` bytes of extension area, then the body                |
+      +-------------------------------------------------------------+
+
+`checksum` is the low half of XXH3-64 over extension area and body; readers check it. The body of a
+DATA batch is msgpack of `[payloads, attributes or nil]`; the other kinds have an empty body:
+
+* DATA: `count` messages with the sequences first, first + 1, ….
+* VOID: stands in for `count` messages that were given up; nobody is to wait for them.
+* MARKER: `count` is 0; the publisher's next message of this topic has the sequence `first`, whatever
+  arrived before. The creation time holds the age (µs) of the newest message before it.
+* FENCE: as MARKER, and the first record of a new publisher epoch in this log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+import msgspec
+import xxhash
+
+from roq.errors import LocalProtocolError, RemoteProtocolError
+from roq.model import PublisherId
+
+MAGIC: Final = b"RQ"
+VERSION: Final = 1
+HEADER: Final = Struct("<2sBBBBHII16sQQQQ")
+HEADER_BYTES: Final = HEADER.size
+COUNT_MAX: Final = 1 << 20
+SEQUENCE_MAX: Final = (1 << 63) - 1
+_LINK_NUMBER_AT: Final = 40
+_LINK_NUMBER: Final = Struct("<QQ")
+
+assert HEADER_BYTES == 64  # noqa: S101 - the drawing above is the law
+
+
+class Kind(IntEnum):
+    """What a batch stands for."""
+
+    DATA = 0
+    VOID = 1
+    MARKER = 2
+    FENCE = 3
+
+
+class Codec(IntEnum):
+    """How the body is compressed."""
+
+    NONE = 0
+    LZ4 = 1
+    ZSTD = 2
+
+
+KINDS: Final = frozenset(int(kind) for kind in Kind)
+CODECS: Final = frozenset({int(Codec.NONE)})
+"""The codecs that this version can read."""
+
+_encode_body = msgspec.msgpack.Encoder().encode
+_decode_body = msgspec.msgpack.Decoder(tuple[list[bytes], list[object] | None]).decode
+_checksum = xxhash.xxh3_64_intdigest
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The fixed part of a batch, decoded."""
+
+    kind: int
+    codec: int
+    ext_bytes: int
+    count: int
+    checksum: int
+    publisher: PublisherId
+    epoch: int
+    link_number: int
+    first_sequence: int
+    created_us: int
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that follows the last message of this batch."""
+        return self.first_sequence + self.count
+
+
+def pack(
+    payloads: list[bytes],
+    *,
+    publisher: PublisherId,
+    epoch: int,
+    link_number: int,
+    first_sequence: int,
+    created_us: int,
+) -> bytes:
+    """Build a DATA batch out of the payloads of consecutive messages."""
+    body = _encode_body((payloads, None))
+    return (
+        HEADER.pack(
+            MAGIC, VERSION, 0, 0, 0, 0, len(payloads), _checksum(body) & 0xFFFFFFFF,
+            publisher, epoch, link_number, first_sequence, created_us,
+        )
+        + body
+    )  # fmt: skip
+
+
+def pack_empty(
+    kind: Kind,
+    *,
+    publisher: PublisherId,
+    epoch: int,
+    link_number: int,
+    first_sequence: int,
+    count: int = 0,
+    created_us: int = 0,
+) -> bytes:
+    """Build a VOID, MARKER or FENCE batch: a header and no body."""
+    if kind is Kind.DATA:
+        raise LocalProtocolError("a DATA batch has a body: use pack()")
+    return HEADER.pack(
+        MAGIC, VERSION, kind, 0, 0, 0, count, _checksum(b"") & 0xFFFFFFFF,
+        publisher, epoch, link_number, first_sequence, created_us,
+    )  # fmt: skip
+
+
+def renumber(batch: bytes, *, epoch: int, link_number: int) -> bytes:
+    """The same batch on another link: only epoch and link number change."""
+    at = _LINK_NUMBER_AT - 8
+    return batch[:at] + _LINK_NUMBER.pack(epoch, link_number) + batch[at + 16 :]
+
+
+def read_header(batch: bytes | memoryview) -> Header:
+    """Decode and validate the fixed part.
+
+    Raises:
+        RemoteProtocolError: too short, foreign, another version, or values out of range.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES:
+        raise RemoteProtocolError(f"a batch has at least {HEADER_BYTES} bytes, this one {size}")
+    (
+        magic, version, kind, codec, _, ext_bytes, count, checksum,
+        publisher, epoch, link_number, first_sequence, created_us,
+    ) = HEADER.unpack_from(batch)  # fmt: skip
+    if magic != MAGIC:
+        raise RemoteProtocolError(f"no batch: it begins with {magic!r}")
+    if version != VERSION:
+        raise RemoteProtocolError(f"batch format {version}; this side speaks {VERSION}")
+    if kind not in KINDS or codec not in CODECS or HEADER_BYTES + ext_bytes > size:
+        raise RemoteProtocolError(f"batch with kind {kind}, codec {codec}, extension {ext_bytes}")
+    if count > COUNT_MAX or first_sequence + count > SEQUENCE_MAX:
+        raise RemoteProtocolError(f"batch of {count} messages from sequence {first_sequence}")
+    if (count == 0) is (kind <= Kind.VOID) or (kind != Kind.DATA and size != HEADER_BYTES):
+        raise RemoteProtocolError(f"batch of kind {kind} with {count} messages in {size} bytes")
+    return Header(
+        kind, codec, ext_bytes, count, checksum, PublisherId(publisher),
+        epoch, link_number, first_sequence, created_us,
+    )  # fmt: skip
+
+
+def read_payloads(batch: bytes | memoryview, header: Header) -> list[bytes]:
+    """Unpack the messages of a DATA batch and check them against its header.
+
+    Raises:
+        RemoteProtocolError: checksum, encoding or count do not fit.
+    """
+    body = memoryview(batch)[HEADER_BYTES:]
+    if _checksum(body) & 0xFFFFFFFF != header.checksum:
+        raise RemoteProtocolError("checksum of a batch does not match its body")
+    try:
+        payloads, _ = _decode_body(body[header.ext_bytes :])
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"body of a batch: {error}") from None
+    if len(payloads) != header.count:
+        raise RemoteProtocolError(f"batch of {header.count} messages holds {len(payloads)}")
+    return payloads

@@ -1,0 +1,222 @@
+"""The messages on the two sockets of an exchange, beside the batches themselves.
+
+**data** (ROUTER; publishers and readers connect a DEALER). The first frame of a batch is its topic,
+which is UTF-8; the first frame of anything else is 0xFF and one letter. After it comes one BSON
+document, or the binary body where the table says so.
+
+    publisher → exchange                        exchange → publisher
+    [FF H] Hello                                [FF R] Ready        (Hello accepted)
+    [topic][batch]                              [FF A] <u64         cumulative link number
+    [FF B] Bye                                  [FF X] Reset        replay from `expected`
+                                                [FF N] Refused      Hello or one batch refused
+
+    reader → exchange                           exchange → reader
+    [FF h] HeadsRequest                         [FF h] Heads
+    [FF s] StreamsRequest                       [FF s] Streams
+    [FF t] SeekRequest                          [FF t] Seek
+    [FF f] FetchRequest                         [FF d] <u64 request id, topic, entry, batch   0..n times
+                                                [FF f] Fetched
+
+A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
+
+**live** (XPUB; readers connect a SUB). Frames `[topic][entry][batch]`; control topics are 0xFF and a
+letter: `FF E` carries END entries (every half second), and each reader subscribes to `FF S` + 16 random
+bytes of its own. Subscriptions made before a connect travel in byte order, so that one arrives last;
+the PRESENCE entry that the exchange publishes on it proves that all filters are in place.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+
+CHANNEL_VERSION: Final = 1
+CONTROL: Final = 0xFF
+
+HELLO: Final = b"\xffH"
+READY: Final = b"\xffR"
+ACK: Final = b"\xffA"
+RESET: Final = b"\xffX"
+REFUSED: Final = b"\xffN"
+BYE: Final = b"\xffB"
+HEADS: Final = b"\xffh"
+STREAMS: Final = b"\xffs"
+SEEK: Final = b"\xfft"
+FETCH: Final = b"\xfff"
+FETCHED_ENTRY: Final = b"\xffd"
+
+END_TOPIC: Final = b"\xffE"
+PRESENCE_TOPIC: Final = b"\xffS"
+NONCE_BYTES: Final = 16
+
+NUMBER: Final = Struct("<Q")
+"""The body of ACK (link number) and the second frame of FETCHED_ENTRY (request id)."""
+
+PREFIXES_MAX: Final = 64
+WANTS_MAX: Final = 256
+FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
+PAGE_MAX: Final = 1_000
+STREAMS_PER_HELLO_MAX: Final = 65_536
+
+
+def read_number(frame: bytes) -> int:
+    """Decode the 8 bytes of an ACK.
+
+    Raises:
+        RemoteProtocolError: another size.
+    """
+    if len(frame) != NUMBER.size:
+        raise RemoteProtocolError(f"a number has {NUMBER.size} bytes, this one {len(frame)}")
+    number: int = NUMBER.unpack(frame)[0]
+    return number
+
+
+class StreamState(msgspec.Struct, frozen=True, array_like=True):
+    """Where one topic of a publisher stands, in Hello."""
+
+    topic: bytes
+    first: int
+    """Sequence of the first message that this link may carry."""
+    idle_us: int
+    """How long ago the newest message before `first` was acknowledged; 0 if there is none."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """The first message of each connection of a publisher."""
+
+    version: int
+    queue: bytes
+    """Queue id, 16 bytes: an exchange of another queue refuses."""
+    publisher: bytes
+    epoch: int
+    attempt: int
+    """Rises with each connection of this publisher; the newest connection owns the link."""
+    streams: list[StreamState] = []
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """Hello accepted: send from `expected` on."""
+
+    exchange: int
+    exchange_epoch: int
+    expected: int
+    """Link number that the exchange wants next; 1 if it knows nothing of this link."""
+    message_bytes: int
+    batch_bytes: int
+    batch_messages: int
+    window_bytes: int
+    window_batches: int
+
+
+class Reset(msgspec.Struct, frozen=True, kw_only=True):
+    """A link number was skipped: replay from `expected`. 0 means: say Hello on a new connection."""
+
+    expected: int
+    text: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A Hello, a batch or a request is not accepted.
+
+    `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a VOID
+    batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`, `full`,
+    `moved`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
+    """
+
+    code: str
+    text: str
+    link_number: int = 0
+
+
+class Bye(msgspec.Struct, frozen=True, kw_only=True):
+    """The publisher leaves this exchange; `epoch` is its epoch at the next one (0: it closes)."""
+
+    publisher: bytes
+    epoch: int = 0
+
+
+class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which topics under `prefixes` have a batch at or above offset `since`?"""
+
+    id: int
+    queue: bytes
+    prefixes: list[bytes]
+    since: int
+
+
+class Heads(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer, in order of offset; `end` was taken when the request was handled."""
+
+    id: int
+    epoch: int
+    end: int
+    floor: int
+    """Lowest offset that can still be fetched."""
+    heads: list[tuple[bytes, int]]
+    """Topic and offset of its newest batch."""
+    more: bool = False
+    """Ask again with `since` = the last offset of this page + 1."""
+
+
+class StreamsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which (publisher, topic) streams are known under `prefixes`? Pages begin after `after`."""
+
+    id: int
+    queue: bytes
+    prefixes: list[bytes]
+    after: int = 0
+    """Position of the page: `next` of the page before."""
+
+
+class Streams(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of streams: (publisher id, topic, next sequence)."""
+
+    id: int
+    epoch: int
+    streams: list[tuple[bytes, bytes, int]]
+    next: int = 0
+    """0: this was the last page."""
+
+
+class SeekRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which offset has the first batch appended at or after this time (µs UTC)?"""
+
+    id: int
+    queue: bytes
+    time_us: int
+
+
+class Seek(msgspec.Struct, frozen=True, kw_only=True):
+    """The offset; the end of the log if nothing is that new."""
+
+    id: int
+    epoch: int
+    offset: int
+    end: int
+    floor: int
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Send the batches of these topics; each want is (topic, from offset, up to but without)."""
+
+    id: int
+    queue: bytes
+    epoch: int
+    wants: list[tuple[bytes, int, int]]
+    max_bytes: int = 1024 * 1024
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """All that this request brings was sent before; entries come in order of offset."""
+
+    id: int
+    epoch: int
+    reached: int
+    """Everything wanted below this offset was sent or is gone: ask again from here."""
+    floor: int
+    done: bool
+    """Nothing wanted is left at or above `reached`."""

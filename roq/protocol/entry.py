@@ -1,0 +1,90 @@
+"""A log entry: the small frame that an exchange puts before each batch on its way out.
+
+Readers get `[topic][entry][batch]`. All integers are little-endian.
+
+     0      2     3      4            8                          24
+     +------+-----+------+------------+--------------------------+
+     | "RX" | ver | kind |  exchange  |         queue id         |
+     +------+-----+------+------------+--------------------------+
+   24|     exchange epoch      |          offset               |
+     +-------------------------+-------------------------------+
+   40|   previous of topic     |     append time, µs UTC       |
+     +-------------------------+-------------------------------+
+   56
+
+* ENTRY: a batch follows. `previous` is the offset of the batch before it in the same topic, or NONE.
+* ANNOUNCE: as ENTRY, but the batch is too large for the fan-out; fetch it over the data socket.
+* FORGOTTEN: as ENTRY, but the topic was forgotten meanwhile: `previous` holds the log's floor, and
+  what the topic had before was below it.
+* END: `offset` is the end of the log (the offset that the next batch will get), `previous` its floor.
+* PRESENCE: as END, the answer to one reader's presence subscription.
+
+Queue id, exchange and epoch stand in each entry, so a reader never takes another queue behind a
+reused port for its own. The append time never decreases within one exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from roq.errors import RemoteProtocolError
+
+MAGIC: Final = b"RX"
+VERSION: Final = 1
+ENTRY: Final = Struct("<2sBBI16sQQQQ")
+ENTRY_BYTES: Final = ENTRY.size
+NONE: Final = (1 << 64) - 1
+"""`previous` of the first batch of a topic."""
+
+assert ENTRY_BYTES == 56  # noqa: S101 - the drawing above is the law
+
+
+class EntryKind(IntEnum):
+    """What an entry frame says."""
+
+    ENTRY = 0
+    ANNOUNCE = 1
+    FORGOTTEN = 2
+    END = 3
+    PRESENCE = 4
+    FORGOTTEN_ANNOUNCE = 5
+
+
+ENTRY_KINDS: Final = frozenset(int(kind) for kind in EntryKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry frame, decoded."""
+
+    kind: int
+    exchange: int
+    queue: bytes
+    epoch: int
+    offset: int
+    previous: int
+    appended_us: int
+
+
+def pack_entry(
+    kind: int, exchange: int, queue: bytes, epoch: int, offset: int, previous: int, appended_us: int
+) -> bytes:
+    """Build an entry frame."""
+    return ENTRY.pack(MAGIC, VERSION, kind, exchange, queue, epoch, offset, previous, appended_us)
+
+
+def read_entry(frame: bytes) -> Entry:
+    """Decode and validate an entry frame.
+
+    Raises:
+        RemoteProtocolError: wrong size, foreign, another version or unknown kind.
+    """
+    if len(frame) != ENTRY_BYTES:
+        raise RemoteProtocolError(f"an entry has {ENTRY_BYTES} bytes, this one {len(frame)}")
+    magic, version, kind, *fields = ENTRY.unpack(frame)
+    if magic != MAGIC or version != VERSION or kind not in ENTRY_KINDS:
+        raise RemoteProtocolError(f"no entry of format {VERSION}: {frame[:4]!r}")
+    return Entry(kind, *fields)

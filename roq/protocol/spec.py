@@ -1,0 +1,56 @@
+"""What a host manager writes down for a child process before it starts it: one JSON file.
+
+`python -m roq.exchange FILE` and `python -m roq.monitor FILE` read it and need nothing else.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from roq.model import Limits
+
+
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What every child is told."""
+
+    child: str
+    """`<queue>.monitor` or `<queue>.x<number>`."""
+    queue: str
+    queue_id: bytes
+    epoch: int
+    bind: str
+    """Address to bind to."""
+    advertise: str
+    """Address under which others reach it."""
+    ports: tuple[int, int]
+    """Range of ports to choose from: first, and first that is too high. (0, 0): any free port."""
+    avoid_ports: list[int] = []
+    """Ports that were in use within the last ten minutes."""
+    manager: str
+    """Control address of the host manager."""
+    orphan_seconds: float = 60.0
+    """Without an answer from the host manager for so long, the child drains and ends."""
+    kpi_seconds: float = 1.0
+    log_level: str = "info"
+    log_format: str = "text"
+    limits: Limits
+
+
+class MonitorSpec(ChildSpec, frozen=True, kw_only=True, tag="monitor"):
+    """What a monitor is told."""
+
+    statistics_ports: tuple[int, int] = (0, 0)
+
+
+class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
+    """What an exchange is told."""
+
+    number: int
+    host: str
+    monitor: str
+    """Control address of the queue's monitor."""
+
+
+def encode_spec(spec: ChildSpec) -> bytes:
+    """The JSON of a spec."""
+    return msgspec.json.format(msgspec.json.encode(spec), indent=2)
