@@ -21,7 +21,8 @@ DATA batch is msgpack of `[payloads, attributes or nil]`; the other kinds have a
 
 * DATA: `count` messages with the sequences first, first + 1, ….
 * VOID: stands in for `count` messages that were given up; nobody is to wait for them.
-* MARKER: `count` is 0; the publisher's next message of this topic has the sequence `first`, whatever
+* MARKER: `count` is 0; the publisher's next message of this topic has the sequence `first`,
+  whatever
   arrived before. The creation time holds the age (µs) of the newest message before it.
 * FENCE: as MARKER, and the first record of a new publisher epoch in this log.
 """

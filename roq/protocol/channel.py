@@ -19,10 +19,11 @@ document, or the binary body where the table says so.
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
 
-**live** (XPUB; readers connect a SUB). Frames `[topic][entry][batch]`; control topics are 0xFF and a
-letter: `FF E` carries END entries (every half second), and each reader subscribes to `FF S` + 16 random
-bytes of its own. Subscriptions made before a connect travel in byte order, so that one arrives last;
-the PRESENCE entry that the exchange publishes on it proves that all filters are in place.
+**live** (XPUB; readers connect a SUB). Frames `[topic][entry][batch]`; control topics are 0xFF and
+a letter: `FF E` carries END entries (every half second), and each reader subscribes to `FF S` + 16
+random bytes of its own. Subscriptions made before a connect travel in byte order, so that one
+arrives last; the PRESENCE entry that the exchange publishes on it proves that all filters are in
+place.
 """
 
 from __future__ import annotations
@@ -122,9 +123,9 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True):
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A Hello, a batch or a request is not accepted.
 
-    `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a VOID
-    batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`, `full`,
-    `moved`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
+    `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a
+    VOID batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`,
+    `full`, `moved`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
     """
 
     code: str

@@ -1,8 +1,8 @@
 """The messages between RoQ's own processes and clients: BSON documents with a `CMD`.
 
 One document is one frame; requests go from a DEALER to a ROUTER. A request carries an `id` that the
-answer repeats, so requests may overlap and a late answer is recognised. An answer has `RESULT` (0 OK,
-1101 failed, 8 not the leader); a failed one is a `Failure`.
+answer repeats, so requests may overlap and a late answer is recognised. An answer has `RESULT` (0
+OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
 
     asks            whom                        what
     client          GCM, client port            2000 (public), 3000 ClusterInfo, 3001 Locate
@@ -258,7 +258,8 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
-    """The monitor knows; `code` is `stale_epoch` if a newer process has taken this exchange over."""
+    """The monitor knows; `code` is `stale_epoch` if a newer process has taken this exchange
+    over."""
 
     RESULT: int = OK
     code: str = ""

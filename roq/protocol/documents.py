@@ -1,8 +1,8 @@
 """BSON documents: typed on our side, hostile until validated on the way in.
 
-Each document is a `msgspec` struct. Unknown fields are ignored, so newer peers may say more; missing
-fields and wrong types are answered with a sentence that names the field. Numbers arrive as int32,
-int64 or double (JavaScript knows no other) and mean the same.
+Each document is a `msgspec` struct. Unknown fields are ignored, so newer peers may say more;
+missing fields and wrong types are answered with a sentence that names the field. Numbers arrive as
+int32, int64 or double (JavaScript knows no other) and mean the same.
 """
 
 from __future__ import annotations

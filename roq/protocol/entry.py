@@ -12,11 +12,13 @@ Readers get `[topic][entry][batch]`. All integers are little-endian.
      +-------------------------+-------------------------------+
    56
 
-* ENTRY: a batch follows. `previous` is the offset of the batch before it in the same topic, or NONE.
+* ENTRY: a batch follows. `previous` is the offset of the batch before it in the same topic, or
+  NONE.
 * ANNOUNCE: as ENTRY, but the batch is too large for the fan-out; fetch it over the data socket.
 * FORGOTTEN: as ENTRY, but the topic was forgotten meanwhile: `previous` holds the log's floor, and
   what the topic had before was below it.
-* END: `offset` is the end of the log (the offset that the next batch will get), `previous` its floor.
+* END: `offset` is the end of the log (the offset that the next batch will get), `previous` its
+  floor.
 * PRESENCE: as END, the answer to one reader's presence subscription.
 
 Queue id, exchange and epoch stand in each entry, so a reader never takes another queue behind a

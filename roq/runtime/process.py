@@ -1,0 +1,99 @@
+"""Child processes: started by exec only, watched by pidfd, stopped within a bound."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class Child:
+    """A process that this one has started.
+
+    `fileno()` is a pidfd: readable once the process has ended, so a `Reactor` can watch it.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._pidfd = os.pidfd_open(process.pid)
+        self.pid = process.pid
+
+    def fileno(self) -> int:
+        """The pidfd."""
+        return self._pidfd
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal that ended it), or None while it runs."""
+        return self._process.poll()
+
+    def terminate(self) -> None:
+        """Ask it to stop (SIGTERM)."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now (SIGKILL)."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait for the end, at most `timeout` seconds; None if it still runs then."""
+        if self._process.poll() is None:
+            select.select([self._pidfd], [], [], timeout)
+        return self._process.poll()
+
+    def stop(self, grace: float = 5.0) -> int:
+        """SIGTERM, and SIGKILL when it still runs after `grace` seconds; gives the exit code."""
+        self.terminate()
+        code = self.wait(grace)
+        if code is None:
+            self.kill()
+            code = self._process.wait()
+        return code
+
+    def close(self) -> None:
+        """Give the pidfd back; the process must have ended or is left to itself."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._process.returncode is None:
+            self._process.poll()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    log_path: Path,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    own_session: bool = True,
+) -> Child:
+    """Start a process whose output goes to a log file, never into a pipe of ours.
+
+    Args:
+        argv: program and arguments; no shell.
+        log_path: appended to; its folder must exist.
+        env: the whole environment; ours if None.
+        pass_fds: descriptors to hand over.
+        own_session: away from our terminal, so that a Ctrl-C reaches us alone.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=None if env is None else dict(env),
+            pass_fds=tuple(pass_fds),
+            start_new_session=own_session,
+            close_fds=True,
+        )
+    return Child(process)

@@ -1,0 +1,189 @@
+"""One poll loop with synchronous handlers: readable sources, timers, calls from other threads.
+
+Handlers run one at a time and to their end, so whatever decides is never interleaved. The loop is
+level-triggered (`zmq_poll` looks at a socket's state, not at its descriptor), so no wake-up is lost
+when a handler leaves messages behind. An exception that leaves a handler ends `run()` and is raised
+there: a shell catches only what it can name.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+import zmq
+
+from roq.errors import LocalProtocolError
+
+
+class HasFileno(Protocol):
+    """Anything with a descriptor that can be polled."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
+
+Source = zmq.Socket[bytes] | int | HasFileno
+Call = Callable[[], None]
+
+
+class Timer:
+    """A call that will be made once; `cancel()` takes it back."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Call) -> None:
+        self.when = when
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        """Do not call any more; harmless when it has been called already."""
+        self.call = None
+
+
+class Reactor:
+    """The loop. One thread runs it; `call_soon` and `stop` may come from any thread."""
+
+    def __init__(self) -> None:
+        self._poller = zmq.Poller()
+        self._handlers: dict[object, Call] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = count()
+        self._calls: deque[Call] = deque()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._asleep = False
+        self._stopping = False
+        self._closed = False
+        self._lock = threading.Lock()
+        self._poller.register(self._wake_read, zmq.POLLIN)
+        self._handlers[self._wake_read] = self._drain_wake
+
+    def now(self) -> float:
+        """Seconds on the monotonic clock."""
+        return time.monotonic()
+
+    def add(self, source: Source, handler: Call) -> None:
+        """Call `handler` whenever `source` is readable. Loop thread only."""
+        key = _key(source)
+        if key in self._handlers:
+            raise LocalProtocolError(f"{source!r} has a handler already")
+        self._handlers[key] = handler
+        self._poller.register(key, zmq.POLLIN)
+
+    def remove(self, source: Source) -> None:
+        """Forget `source`; do so before it is closed. Loop thread only."""
+        key = _key(source)
+        if self._handlers.pop(key, None) is not None:
+            self._poller.unregister(key)
+
+    def call_soon(self, function: Call) -> None:
+        """Call `function` in the loop; from any thread, in order of the calls."""
+        self._calls.append(function)
+        if self._asleep:
+            self._wake()
+
+    def call_at(self, when: float, function: Call) -> Timer:
+        """Call `function` at the time `when` of `now()`. Loop thread only."""
+        timer = Timer(when, function)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def call_later(self, seconds: float, function: Call) -> Timer:
+        """Call `function` in so many seconds. Loop thread only."""
+        return self.call_at(self.now() + seconds, function)
+
+    def run(self) -> None:
+        """Serve until `stop()`; the first exception of a handler ends it."""
+        while not self._stopping:
+            self._run_calls()
+            self._run_timers()
+            for key, _ in self._poll():
+                handler = self._handlers.get(key)
+                if handler is not None:
+                    handler()
+        self._run_calls()
+
+    def stop(self) -> None:
+        """Let `run()` return after the present handler; from any thread."""
+        self._stopping = True
+        self._wake()
+
+    def close(self) -> None:
+        """Give the descriptors back. Sources are their owners' to close."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._wake_read)
+                os.close(self._wake_write)
+
+    def _poll(self) -> list[tuple[object, int]]:
+        self._asleep = True
+        try:
+            return self._poller.poll(self._timeout_ms())
+        finally:
+            self._asleep = False
+
+    def _timeout_ms(self) -> int:
+        # Looked at after `_asleep` is set, so that a call from another thread is either seen here
+        # or writes to the pipe.
+        if self._calls or self._stopping:
+            return 0
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return -1
+        seconds = self._timers[0][0] - self.now()
+        return max(0, min(int(seconds * 1000) + 1, 3_600_000))
+
+    def _run_calls(self) -> None:
+        # No more than there are now: a call that calls soon again must not starve the sockets.
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _run_timers(self) -> None:
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            if timer.call is not None:
+                call, timer.call = timer.call, None
+                call()
+
+    def _wake(self) -> None:
+        with self._lock:
+            if not self._closed:
+                try:
+                    os.write(self._wake_write, b"\0")
+                except BlockingIOError:
+                    return  # full: the loop will wake anyway
+
+    def _drain_wake(self) -> None:
+        try:
+            while len(os.read(self._wake_read, 4096)) == 4096:
+                continue
+        except BlockingIOError:
+            return
+
+
+def _key(source: Source) -> zmq.Socket[bytes] | int:
+    if isinstance(source, zmq.Socket | int):
+        return source
+    return source.fileno()
+
+
+def drain(socket: zmq.Socket[bytes], handle: Callable[[list[bytes]], None], most: int = 50) -> None:
+    """Read what is there, at most `most` messages, so that other sources get their turn."""
+    for _ in range(most):
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        handle(frames)
+        if socket.closed:
+            return

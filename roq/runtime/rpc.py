@@ -1,0 +1,193 @@
+"""BSON documents between processes: one document a frame, DEALER or REQ to ROUTER.
+
+The server answers whoever asked, with the empty delimiter if the question had one, and never waits
+for a client. The client gives each request an id and a deadline, so requests overlap and a late
+answer is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import Final, NamedTuple, NoReturn
+
+import msgspec
+import zmq
+
+from roq.errors import (
+    REQUEST_ERRORS,
+    NotLeader,
+    RemoteProtocolError,
+    RequestError,
+    Unavailable,
+)
+from roq.protocol import documents
+from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
+from roq.runtime import sockets
+from roq.runtime.logs import RateLimited
+from roq.runtime.reactor import Reactor, Timer, drain
+
+PENDING_MAX: Final = 10_000
+"""Requests that one client may have under way."""
+
+log = logging.getLogger(__name__)
+
+
+class Peer(NamedTuple):
+    """Who asked: the routing id, and whether the question came behind an empty delimiter."""
+
+    routing_id: bytes
+    delimiter: bool
+
+
+class RpcServer:
+    """A ROUTER that hands out one frame per request.
+
+    `handle` gets the frame; an empty request or one of several frames arrives as b"", which no
+    decoder accepts, so that it is answered like any other garbage.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        socket: zmq.Socket[bytes],
+        handle: Callable[[Peer, bytes], None],
+    ) -> None:
+        self._reactor = reactor
+        self._socket = socket
+        self._handle = handle
+        reactor.add(socket, self._readable)
+
+    def send(self, peer: Peer, data: bytes) -> bool:
+        """Send one frame without waiting; False if the peer is gone or does not read."""
+        head = [peer.routing_id, b""] if peer.delimiter else [peer.routing_id]
+        return sockets.send_to(self._socket, [*head, data])
+
+    def close(self) -> None:
+        """Stop serving and close the socket."""
+        self._reactor.remove(self._socket)
+        self._socket.close(0)
+
+    def _readable(self) -> None:
+        drain(self._socket, self._received)
+
+    def _received(self, frames: list[bytes]) -> None:
+        delimiter = len(frames) > 2 and frames[1] == b""
+        body = frames[2:] if delimiter else frames[1:]
+        self._handle(Peer(frames[0], delimiter), body[0] if len(body) == 1 else b"")
+
+
+class _Pending(NamedTuple):
+    on_answer: Callable[[Answer | Unavailable], None]
+    timer: Timer
+
+
+class RpcClient:
+    """A DEALER to one server; reconnects by itself and keeps nothing that is past its deadline."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        on_push: Callable[[Answer], None] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._reactor = reactor
+        self._on_push = on_push
+        self._ids = count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._limited = RateLimited(log)
+        self._socket = sockets.dealer(context)
+        self._socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
+        self._socket.connect(endpoint)
+        reactor.add(self._socket, self._readable)
+
+    def request(
+        self,
+        message: Control,
+        timeout: float,
+        on_answer: Callable[[Answer | Unavailable], None],
+    ) -> None:
+        """Ask; `on_answer` is called once, in the loop, with the answer or an `Unavailable`.
+
+        Args:
+            message: its `id` is replaced.
+            timeout: seconds; afterwards `Unavailable`.
+            on_answer: a refusal arrives as a `Failure`.
+        """
+        number = next(self._ids)
+        if len(self._pending) >= PENDING_MAX or not self.send(
+            msgspec.structs.replace(message, id=number)
+        ):
+            self._reactor.call_soon(
+                lambda: on_answer(Unavailable(f"too much is under way to {self.endpoint}"))
+            )
+            return
+        timer = self._reactor.call_later(timeout, lambda: self._expired(number, timeout))
+        self._pending[number] = _Pending(on_answer, timer)
+
+    def send(self, message: Control) -> bool:
+        """Send without expecting an answer; False if the way is blocked."""
+        return sockets.send_to(self._socket, [documents.encode(message)])
+
+    def close(self) -> None:
+        """Drop what is under way (nobody is called any more) and close the socket."""
+        if self._socket.closed:
+            return
+        for pending in self._pending.values():
+            pending.timer.cancel()
+        self._pending.clear()
+        self._reactor.remove(self._socket)
+        self._socket.close(0)
+
+    def _readable(self) -> None:
+        drain(self._socket, self._received)
+
+    def _received(self, frames: list[bytes]) -> None:
+        try:
+            answer: Answer = documents.decode(frames[-1], Answer)  # type: ignore[arg-type]
+        except RemoteProtocolError as error:
+            self._limited.warning(
+                "garbage",
+                self._reactor.now(),
+                "unreadable answer from %s: %s",
+                self.endpoint,
+                error,
+            )
+            return
+        if answer.id == 0:
+            if self._on_push is not None:
+                self._on_push(answer)
+            return
+        pending = self._pending.pop(answer.id, None)
+        if pending is not None:
+            pending.timer.cancel()
+            pending.on_answer(answer)
+
+    def _expired(self, number: int, timeout: float) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is not None:
+            pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:g} s"))
+
+
+def failure_of(error: RequestError, request_id: int = 0) -> Failure:
+    """The answer that carries an error to the client."""
+    if isinstance(error, NotLeader):
+        return Failure(
+            id=request_id, RESULT=NOT_LEADER, COMMENT=str(error), CODE=error.code,
+            ENDPOINT=error.endpoint,
+        )  # fmt: skip
+    return Failure(id=request_id, RESULT=1101, COMMENT=str(error), CODE=error.code)
+
+
+def raise_failure(failure: Failure) -> NoReturn:
+    """Raise the error that a server has sent.
+
+    Raises:
+        RequestError: the subclass that belongs to `failure.CODE`.
+    """
+    if failure.RESULT == NOT_LEADER:
+        raise NotLeader(failure.COMMENT, failure.ENDPOINT)
+    raise REQUEST_ERRORS.get(failure.CODE, RequestError)(failure.COMMENT)

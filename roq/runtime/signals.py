@@ -1,0 +1,46 @@
+"""SIGTERM and SIGINT become calls in the loop; nothing is done inside a signal handler."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+from roq.runtime.reactor import Reactor
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def on_stop(reactor: Reactor, stop: Callable[[], None]) -> None:
+    """Call `stop` in the loop at the first SIGTERM or SIGINT; at the second leave the loop at once.
+
+    Main thread only.
+    """
+    seen = 0
+
+    def arrived() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            stop()
+        else:
+            reactor.stop()
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        reactor.call_soon(arrived)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, handler)
+    # The poll of libzmq returns on EINTR into Python, where the handler runs; pyzmq then polls
+    # again with the time that was left. The pipe makes it return, whichever thread took the signal.
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    reactor.add(read, lambda: _drain(read))
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        os.read(descriptor, 4096)
+    except BlockingIOError:
+        return

@@ -1,0 +1,169 @@
+"""ZeroMQ sockets with the options that RoQ needs, and binding that says what went wrong.
+
+Every socket has linger 0 (an orderly goodbye is the protocol's business), heartbeats (a dead TCP
+peer is noticed within two seconds), bounded high-water marks and a largest message.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+import zmq
+
+from roq.errors import ConfigError, Unavailable
+from roq.model import endpoint_of
+
+CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
+MAX_SOCKETS: Final = 16_384
+HEARTBEAT_MS: Final = 500
+HEARTBEAT_TIMEOUT_MS: Final = 2_000
+_RANDOM_PORT_TRIES: Final = 20
+
+
+def new_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """A context of one's own, with room for many sockets; never a global one."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+    return context
+
+
+def router(
+    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = CONTROL_BYTES_MAX
+) -> zmq.Socket[bytes]:
+    """A server socket. It must only be sent to with NOBLOCK: see `send_to`."""
+    socket = _new(context, zmq.ROUTER, maximum_bytes)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    return socket
+
+
+def dealer(
+    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = CONTROL_BYTES_MAX
+) -> zmq.Socket[bytes]:
+    """A client socket of a server."""
+    return _new(context, zmq.DEALER, maximum_bytes)
+
+
+def publisher(
+    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = CONTROL_BYTES_MAX
+) -> zmq.Socket[bytes]:
+    """An XPUB: fans out, and sees subscriptions."""
+    return _new(context, zmq.XPUB, maximum_bytes)
+
+
+def subscriber(
+    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = -1
+) -> zmq.Socket[bytes]:
+    """A SUB."""
+    return _new(context, zmq.SUB, maximum_bytes)
+
+
+def send_to(socket: zmq.Socket[bytes], frames: list[bytes]) -> bool:
+    """Send from a ROUTER (or any socket) without ever waiting.
+
+    Returns:
+        False if the peer is gone or does not read; the message is dropped then.
+    """
+    try:
+        socket.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        return False
+    except zmq.ZMQError as error:
+        if error.errno == zmq.EHOSTUNREACH:
+            return False
+        raise
+    return True
+
+
+def bind(
+    socket: zmq.Socket[bytes],
+    host: str,
+    ports: tuple[int, int] = (0, 0),
+    avoid: Collection[int] = (),
+) -> int:
+    """Bind to a free port out of [first, last) and give it; (0, 0) means any free port.
+
+    Raises:
+        Unavailable: no port of the range is free.
+        ConfigError: this machine does not have that address.
+    """
+    if ports == (0, 0):
+        for _ in range(_RANDOM_PORT_TRIES):
+            port = _bind_any(socket, host)
+            if port not in avoid:
+                return port
+            socket.unbind(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        raise Unavailable(f"the system gave no port on {host} that was unused for long enough")
+    for port in range(*ports):
+        if port not in avoid and _try_bind(socket, host, port):
+            return port
+    raise Unavailable(
+        f"no free port on {host} from {ports[0]} to {ports[1] - 1}: "
+        "stop what uses them or set a wider range"
+    )
+
+
+def bind_port(socket: zmq.Socket[bytes], host: str, port: int) -> int:
+    """Bind to exactly this port (0: any free one) and give it.
+
+    Raises:
+        ConfigError: the port is in use, or this machine does not have that address.
+    """
+    if port == 0:
+        return _bind_any(socket, host)
+    if not _try_bind(socket, host, port):
+        raise ConfigError(
+            f"port {port} on {host} is in use: stop the process that has it "
+            f"(`ss -ltnp 'sport = :{port}'` names it) or set another port"
+        )
+    return port
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody outside this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _new(
+    context: zmq.Context[zmq.Socket[bytes]], kind: int, maximum_bytes: int
+) -> zmq.Socket[bytes]:
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.IPV6, 1)
+    socket.setsockopt(zmq.SNDHWM, 1_000)
+    socket.setsockopt(zmq.RCVHWM, 1_000)
+    socket.setsockopt(zmq.MAXMSGSIZE, maximum_bytes)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
+    return socket
+
+
+def _bind_any(socket: zmq.Socket[bytes], host: str) -> int:
+    if not _try_bind(socket, host, 0):
+        raise Unavailable(f"no free port on {host}")
+    endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    return int(endpoint.rsplit(":", 1)[1])
+
+
+def _try_bind(socket: zmq.Socket[bytes], host: str, port: int) -> bool:
+    try:
+        socket.bind(endpoint_of(host, port).replace(":0", ":*") if port == 0 else
+                    endpoint_of(host, port))  # fmt: skip
+    except zmq.ZMQError as error:
+        if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+            return False
+        raise ConfigError(
+            f"cannot bind to {host}: {error.strerror}. Set `bind` to an address of this machine "
+            "(`ip addr` lists them)"
+        ) from None
+    return True
