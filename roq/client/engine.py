@@ -1,0 +1,167 @@
+"""The one background thread of a client: a reactor in which every socket of the client lives.
+
+Everything that waits on the network runs here as a callback; a caller's thread hands work over with
+`run_sync` or `call_soon`. The publishers' data sockets are the stated exception: they are shared
+under a lock, see `roq.client.publisher`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, TypeVar
+
+import zmq
+
+from roq.errors import Closed, Unavailable
+from roq.runtime.reactor import Reactor
+from roq.runtime.sockets import new_context
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Owns the reactor, its thread and the ZeroMQ context of one client.
+
+    Attributes:
+        reactor: add sockets and timers from inside the thread only.
+        context: for every socket of this client.
+    """
+
+    def __init__(self, name: str = "roq-client") -> None:
+        self.reactor = Reactor()
+        self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
+        self.failure: BaseException | None = None
+        """What ended the thread, if it did not end by `close`."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._calls: set[Future[Any]] = set()
+        self._at_end: list[Callable[[], None]] = []
+        self._ended = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is the engine's own thread."""
+        return threading.current_thread() is self._thread
+
+    def check(self) -> None:
+        """Make sure that work can still be handed over.
+
+        Raises:
+            Closed: the engine was closed, its thread ended, or this is a forked child process.
+        """
+        if os.getpid() != self._pid:
+            raise Closed(
+                "this connection was opened before the process was forked; "
+                "open a new one with roq.connect() in the child (or use the spawn start method)"
+            )
+        if self.failure is not None:
+            raise Closed(f"the client's background thread ended: {self.failure!r}")
+        if self._closed or self._ended:
+            raise Closed("the connection to the cluster is closed")
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in the I/O thread; does not wait for it.
+
+        Raises:
+            Closed: see `check`.
+        """
+        self.check()
+        self.reactor.call_soon(function)
+
+    def run_sync(self, function: Callable[[], T], timeout: float = 10.0) -> T:
+        """Run `function` in the I/O thread and give its result, or raise what it raised.
+
+        Raises:
+            Unavailable: it did not run within `timeout` seconds; it will not run later.
+            Closed: see `check`.
+        """
+        self.check()
+        if self.inside:
+            return function()
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+                future.set_exception(error)
+
+        self._remember(future)
+        try:
+            self.reactor.call_soon(run)
+            return future.result(timeout)
+        except FutureTimeoutError:
+            future.cancel()
+            raise Unavailable(
+                f"the client's background thread is busy: no answer in {timeout:g} s"
+            ) from None
+        finally:
+            with self._lock:
+                self._calls.discard(future)
+
+    def at_end(self, function: Callable[[], None]) -> None:
+        """Call `function` once when the thread ends, from that thread; it must not block."""
+        with self._lock:
+            if not self._ended:
+                self._at_end.append(function)
+                return
+        function()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Stop the thread and end the context; idempotent, and takes at most `timeout` seconds.
+
+        Whoever opened a socket closes it before; what is left over is closed without linger.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        self.reactor.stop()
+        if self.inside:
+            return
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        if self._thread.is_alive():
+            logger.error("the client's background thread does not end; its sockets stay open")
+            return
+        self.reactor.close()
+        self.context.destroy(linger=0)
+
+    def _remember(self, future: Future[T]) -> None:
+        with self._lock:
+            if self._ended:
+                raise Closed("the connection to the cluster is closed")
+            self._calls.add(future)
+
+    def _run(self) -> None:
+        try:
+            self.reactor.run()
+        except Exception as error:
+            self.failure = error
+            logger.exception("the client's background thread ended")
+        finally:
+            with self._lock:
+                self._ended = True
+                calls, self._calls = self._calls, set()
+                at_end, self._at_end = self._at_end, []
+            for future in calls:
+                if not future.done() and future.set_running_or_notify_cancel():
+                    future.set_exception(Closed("the connection to the cluster is closed"))
+            for function in at_end:
+                function()
