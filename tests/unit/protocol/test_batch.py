@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roq.errors import LocalProtocolError, RemoteProtocolError
+from roq.model import PublisherId
+from roq.protocol.batch import (
+    HEADER_BYTES,
+    SEQUENCE_MAX,
+    Kind,
+    pack,
+    pack_empty,
+    read_header,
+    read_payloads,
+    renumber,
+)
+
+WHO = PublisherId(b"p" * 16)
+
+
+def data(payloads: list[bytes], first: int = 0) -> bytes:
+    return pack(payloads, publisher=WHO, epoch=3, link_number=9, first_sequence=first, created_us=7)
+
+
+@given(
+    st.lists(st.binary(max_size=50), min_size=1, max_size=20),
+    st.integers(0, SEQUENCE_MAX - 20),
+)
+def test_what_is_packed_is_read_back(payloads: list[bytes], first: int) -> None:
+    batch = data(payloads, first)
+    header = read_header(batch)
+    assert read_payloads(batch, header) == payloads
+    assert (header.publisher, header.epoch, header.link_number) == (WHO, 3, 9)
+    assert header.next_sequence == first + len(payloads)
+
+
+@pytest.mark.parametrize("kind", [Kind.VOID, Kind.MARKER, Kind.FENCE])
+def test_kinds_without_a_body_are_one_header_long(kind: Kind) -> None:
+    count = 4 if kind is Kind.VOID else 0
+    batch = pack_empty(kind, publisher=WHO, epoch=1, link_number=2, first_sequence=5, count=count)
+    assert len(batch) == HEADER_BYTES
+    header = read_header(batch)
+    assert (header.kind, header.count, header.first_sequence) == (kind, count, 5)
+
+
+def test_a_data_batch_cannot_be_empty_by_mistake() -> None:
+    with pytest.raises(LocalProtocolError):
+        pack_empty(Kind.DATA, publisher=WHO, epoch=1, link_number=1, first_sequence=0)
+
+
+def test_renumbering_changes_link_and_epoch_alone() -> None:
+    before = data([b"a", b"bc"], first=11)
+    after = renumber(before, epoch=8, link_number=1)
+    header = read_header(after)
+    assert (header.epoch, header.link_number, header.first_sequence) == (8, 1, 11)
+    assert read_payloads(after, header) == [b"a", b"bc"]
+    assert renumber(after, epoch=3, link_number=9) == before
+
+
+@given(st.binary(max_size=200))
+def test_garbage_raises_a_protocol_error_and_nothing_else(garbage: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_header(garbage)
+
+
+@given(st.integers(0, 120), st.integers(0, 255))
+def test_a_flipped_byte_is_an_error_or_changes_no_payload(at: int, value: int) -> None:
+    payloads = [b"abc"] * 20
+    batch = bytearray(data(payloads))
+    batch[at % len(batch)] = value
+    try:
+        header = read_header(bytes(batch))
+        assert read_payloads(bytes(batch), header) == payloads
+    except RemoteProtocolError:
+        pass
+
+
+def test_a_truncated_body_is_refused() -> None:
+    batch = data([b"abc"] * 5)
+    with pytest.raises(RemoteProtocolError, match="checksum"):
+        read_payloads(batch[:-1], read_header(batch[:-1]))
+
+
+def test_another_version_is_named_in_the_refusal() -> None:
+    batch = bytearray(data([b"a"]))
+    batch[2] = 9
+    with pytest.raises(RemoteProtocolError, match="format 9"):
+        read_header(bytes(batch))

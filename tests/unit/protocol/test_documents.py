@@ -1,0 +1,69 @@
+import contextlib
+import math
+
+import bson
+import msgspec
+import pytest
+from bson.int64 import Int64
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roq.errors import RemoteProtocolError
+from roq.protocol import documents
+from roq.protocol.control import Answer, Failure, Topology
+
+
+class Order(msgspec.Struct, frozen=True):
+    CMD: int
+    name: str = ""
+
+
+@pytest.mark.parametrize("number", [5, Int64(5), 5.0])
+def test_every_bson_number_that_is_integral_is_an_integer(number: float) -> None:
+    data = bson.encode({"CMD": number})
+    assert documents.decode(data, Order) == Order(5)
+    assert type(documents.decode_raw(data)["CMD"]) is int
+
+
+@pytest.mark.parametrize("value", [5.5, math.nan, math.inf, "5", True, None])
+def test_anything_else_is_no_integer_and_the_field_is_named(value: object) -> None:
+    with pytest.raises(RemoteProtocolError, match="CMD"):
+        documents.decode(bson.encode({"CMD": value}), Order)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    data = bson.encode({"CMD": 1, "name": "n", "newer": {"x": [1, 2]}})
+    assert documents.decode(data, Order) == Order(1, "n")
+
+
+@given(st.binary(max_size=100))
+def test_garbage_raises_a_protocol_error_and_nothing_else(garbage: bytes) -> None:
+    with contextlib.suppress(RemoteProtocolError):
+        documents.decode_raw(garbage)
+
+
+def test_a_truncated_document_is_refused() -> None:
+    data = bson.encode({"CMD": 1, "name": "abc"})
+    for size in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            documents.decode(data[:size], Order)
+
+
+def test_deep_nesting_is_refused() -> None:
+    document: dict[str, object] = {}
+    for _ in range(documents.DEPTH_MAX + 2):
+        document = {"a": document}
+    with pytest.raises(RemoteProtocolError, match="nested"):
+        documents.decode_raw(bson.encode(document))
+
+
+def test_an_over_long_document_is_refused_before_it_is_read() -> None:
+    with pytest.raises(RemoteProtocolError, match="above"):
+        documents.decode_raw(bytes(documents.DOCUMENT_BYTES_MAX + 1))
+
+
+def test_a_union_is_told_apart_by_its_command() -> None:
+    topology = Topology(id=3, queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
+    failure = Failure(id=4, RESULT=1101, COMMENT="no")
+    for message in (topology, failure):
+        assert documents.decode(documents.encode(message), Answer) == message

@@ -1,0 +1,55 @@
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from roq.runtime import logs
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_text_names_time_level_process_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "text", process="gcm")
+    logging.getLogger("roq.x").info("queue %s created", "q", extra={"event": "created", "host": 1})
+    line = capsys.readouterr().err
+    assert "INFO    gcm: queue q created host=1" in line
+    assert line[:2] == "20"
+
+
+def test_json_is_one_document_a_line_with_the_event(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", process="gcm")
+    logging.getLogger("roq.x").warning("two\nlines", extra={"event": "e"})
+    logging.getLogger("roq.x").debug("not shown")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    document = json.loads(lines[0])
+    assert (document["event"], document["message"]) == ("e", "two\nlines")
+    assert (document["level"], document["process"]) == ("warning", "gcm")
+
+
+def test_an_exception_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", process="p")
+    try:
+        int("why")
+    except ValueError:
+        logging.getLogger("roq.x").exception("failed")
+    assert "ValueError: invalid literal" in json.loads(capsys.readouterr().err)["exception"]
+
+
+def test_one_line_per_key_and_interval_and_the_rest_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limited = logs.RateLimited(logging.getLogger("roq.test"), seconds=5)
+    with caplog.at_level("WARNING"):
+        for now in (0.0, 1.0, 2.0, 6.0):
+            limited.warning("a", now, "bad %s", "frame")
+        limited.warning("b", 2.0, "other")
+    assert caplog.messages == ["bad frame", "bad frame (2 more like this)", "other"]

@@ -1,0 +1,135 @@
+import os
+import threading
+
+import pytest
+
+from roq.errors import LocalProtocolError
+from roq.runtime import sockets
+from roq.runtime.reactor import Reactor, drain
+
+
+@pytest.fixture
+def reactor():
+    reactor = Reactor()
+    yield reactor
+    reactor.close()
+
+
+def test_calls_from_another_thread_run_in_order_in_the_loop(reactor: Reactor) -> None:
+    seen: list[int] = []
+
+    def send() -> None:
+        for number in range(1_000):
+            reactor.call_soon(lambda n=number: seen.append(n))
+        reactor.call_soon(reactor.stop)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    reactor.run()
+    thread.join()
+    assert seen == list(range(1_000))
+
+
+def test_a_call_wakes_a_loop_that_has_nothing_to_do(reactor: Reactor) -> None:
+    for _ in range(50):
+        thread = threading.Thread(target=lambda: reactor.call_soon(reactor.stop))
+        thread.start()
+        reactor.run()
+        thread.join()
+        reactor._stopping = False
+
+
+def test_timers_run_in_order_of_time_and_a_cancelled_one_not_at_all(reactor: Reactor) -> None:
+    seen: list[str] = []
+    now = reactor.now()
+    reactor.call_at(now + 0.02, lambda: seen.append("second"))
+    reactor.call_at(now + 0.01, lambda: seen.append("first"))
+    reactor.call_at(now + 0.015, lambda: seen.append("never")).cancel()
+    reactor.call_at(now + 0.03, reactor.stop)
+    reactor.run()
+    assert seen == ["first", "second"]
+
+
+def test_a_source_is_served_until_it_is_empty_even_if_the_handler_takes_one_byte(
+    reactor: Reactor,
+) -> None:
+    read, write = os.pipe()
+    os.write(write, b"abc")
+    got: list[bytes] = []
+
+    def readable() -> None:
+        got.append(os.read(read, 1))
+        if len(got) == 3:
+            reactor.stop()
+
+    reactor.add(read, readable)
+    reactor.run()
+    os.close(read)
+    os.close(write)
+    assert b"".join(got) == b"abc"
+
+
+def test_messages_left_in_a_socket_are_delivered_in_the_next_turn(reactor: Reactor) -> None:
+    context = sockets.new_context()
+    server = sockets.router(context)
+    port = sockets.bind_port(server, "127.0.0.1", 0)
+    client = sockets.dealer(context)
+    client.connect(f"tcp://127.0.0.1:{port}")
+    for number in range(500):
+        client.send(str(number).encode())
+    got: list[bytes] = []
+
+    def received(frames: list[bytes]) -> None:
+        got.append(frames[-1])
+        if len(got) == 500:
+            reactor.stop()
+
+    reactor.add(server, lambda: drain(server, received, most=7))
+    reactor.run()
+    reactor.remove(server)
+    client.close()
+    server.close()
+    context.term()
+    assert got == [str(number).encode() for number in range(500)]
+
+
+def test_an_exception_of_a_handler_leaves_the_loop(reactor: Reactor) -> None:
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    reactor.call_soon(fail)
+    with pytest.raises(ValueError, match="a bug"):
+        reactor.run()
+
+
+def test_a_source_has_one_handler(reactor: Reactor) -> None:
+    read, write = os.pipe()
+    reactor.add(read, lambda: None)
+    with pytest.raises(LocalProtocolError):
+        reactor.add(read, lambda: None)
+    reactor.remove(read)
+    reactor.remove(read)
+    os.close(read)
+    os.close(write)
+
+
+def test_a_call_that_calls_soon_again_does_not_starve_the_sources(reactor: Reactor) -> None:
+    read, write = os.pipe()
+    os.write(write, b"x")
+
+    def again() -> None:
+        reactor.call_soon(again)
+
+    reactor.call_soon(again)
+    reactor.add(read, reactor.stop)
+    reactor.run()
+    os.close(read)
+    os.close(write)
+
+
+def test_closing_twice_and_calling_after_it_is_harmless() -> None:
+    reactor = Reactor()
+    reactor.close()
+    reactor.close()
+    reactor.stop()
+    reactor.call_soon(lambda: None)

@@ -1,0 +1,154 @@
+from collections.abc import Iterator
+
+import pytest
+import zmq
+
+from roq.errors import NotLeader, QueueNotFound, RemoteProtocolError, RequestError, Unavailable
+from roq.protocol import documents
+from roq.protocol.control import (
+    Answer,
+    ClusterInfoRequest,
+    Control,
+    Done,
+    Failure,
+    LocateRequest,
+    Version,
+)
+from roq.runtime import sockets
+from roq.runtime.reactor import Reactor
+from roq.runtime.rpc import Peer, RpcClient, RpcServer, failure_of, raise_failure
+
+
+class Bench:
+    """A server and a client in one reactor; the server answers as `answers` says."""
+
+    def __init__(self) -> None:
+        self.reactor = Reactor()
+        self.context = sockets.new_context()
+        socket = sockets.router(self.context)
+        port = sockets.bind_port(socket, "127.0.0.1", 0)
+        self.endpoint = f"tcp://127.0.0.1:{port}"
+        self.requests: list[tuple[Peer, bytes]] = []
+        self.server = RpcServer(self.reactor, socket, self.serve)
+        self.pushed: list[Answer] = []
+        self.client = RpcClient(self.reactor, self.context, self.endpoint, self.pushed.append)
+        self.answers: list[Answer | Unavailable] = []
+        self.silent = False
+
+    def serve(self, peer: Peer, data: bytes) -> None:
+        self.requests.append((peer, data))
+        if self.silent:
+            return
+        try:
+            request: Control = documents.decode(data, LocateRequest | ClusterInfoRequest)
+        except RemoteProtocolError as error:
+            self.server.send(
+                peer, documents.encode(Failure(RESULT=1101, COMMENT=f"unreadable: {error}"))
+            )
+            return
+        if isinstance(request, LocateRequest):
+            answer: Control = Failure(
+                id=request.id, RESULT=1101, COMMENT="none", CODE="queue_not_found"
+            )
+        else:
+            answer = Done(id=request.id)
+        self.server.send(peer, documents.encode(answer))
+
+    def got(self, answer: Answer | Unavailable) -> None:
+        self.answers.append(answer)
+
+    def run_until(self, done: object) -> None:
+        def look() -> None:
+            if done():  # type: ignore[operator]
+                self.reactor.stop()
+            else:
+                self.reactor.call_later(0.005, look)
+
+        self.reactor._stopping = False
+        self.reactor.call_later(20, self.reactor.stop)
+        look()
+        self.reactor.run()
+        assert done()  # type: ignore[operator]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.client.close()
+    bench.server.close()
+    bench.context.term()
+    bench.reactor.close()
+
+
+def test_answers_find_their_requests(bench: Bench) -> None:
+    bench.client.request(ClusterInfoRequest(), 5, bench.got)
+    bench.client.request(LocateRequest(QName="q"), 5, bench.got)
+    bench.run_until(lambda: len(bench.answers) == 2)
+    assert isinstance(bench.answers[0], Done)
+    assert isinstance(bench.answers[1], Failure)
+    with pytest.raises(QueueNotFound, match="none"):
+        raise_failure(bench.answers[1])
+
+
+def test_silence_becomes_unavailable_at_the_deadline(bench: Bench) -> None:
+    bench.silent = True
+    bench.client.request(ClusterInfoRequest(), 0.05, bench.got)
+    bench.run_until(lambda: bench.answers)
+    assert isinstance(bench.answers[0], Unavailable)
+    assert bench.endpoint in str(bench.answers[0])
+
+
+def test_a_late_answer_is_dropped(bench: Bench) -> None:
+    bench.silent = True
+    bench.client.request(ClusterInfoRequest(), 0.05, bench.got)
+    bench.run_until(lambda: bench.answers and bench.requests)
+    peer, data = bench.requests[0]
+    number = documents.decode(data, ClusterInfoRequest).id
+    bench.server.send(peer, documents.encode(Done(id=number)))
+    bench.silent = False
+    bench.client.request(ClusterInfoRequest(), 5, bench.got)
+    bench.run_until(lambda: len(bench.answers) == 2)
+    assert isinstance(bench.answers[1], Done)
+
+
+def test_pushed_messages_reach_the_client(bench: Bench) -> None:
+    bench.client.request(ClusterInfoRequest(), 5, bench.got)
+    bench.run_until(lambda: bench.answers)
+    push = Version(queue_id=b"q" * 16, epoch=1, version=4)
+    bench.server.send(bench.requests[0][0], documents.encode(push))
+    bench.run_until(lambda: bench.pushed)
+    assert bench.pushed == [push]
+
+
+@pytest.mark.parametrize("frames", [[b""], [b"a", b"b"], [b"", b"a", b"b"], [b"garbage"]])
+def test_empty_and_multi_frame_requests_are_answered(bench: Bench, frames: list[bytes]) -> None:
+    socket = bench.context.socket(zmq.DEALER)
+    socket.connect(bench.endpoint)
+    socket.send_multipart(frames)
+    bench.run_until(lambda: socket.poll(0))
+    answer = documents.decode(socket.recv_multipart()[-1], Failure)
+    assert "unreadable" in answer.COMMENT
+    socket.close(0)
+
+
+def test_a_req_socket_gets_its_delimiter_back(bench: Bench) -> None:
+    socket = bench.context.socket(zmq.REQ)
+    socket.connect(bench.endpoint)
+    socket.send(documents.encode(ClusterInfoRequest(id=9)))
+    bench.run_until(lambda: socket.poll(0))
+    assert documents.decode(socket.recv(), Done).id == 9
+    socket.close(0)
+
+
+def test_sending_to_a_peer_that_never_was_is_false_and_harmless(bench: Bench) -> None:
+    assert bench.server.send(Peer(b"nobody", False), b"x") is False
+
+
+def test_every_request_error_survives_the_wire() -> None:
+    for error in (QueueNotFound("a"), RequestError("b"), NotLeader("c", "tcp://d:1")):
+        failure = documents.decode(documents.encode(failure_of(error, 3)), Failure)
+        with pytest.raises(type(error)) as caught:
+            raise_failure(failure)
+        assert str(caught.value) == str(error)
+        assert failure.id == 3

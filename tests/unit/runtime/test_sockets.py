@@ -1,0 +1,62 @@
+import pytest
+
+from roq.errors import ConfigError, Unavailable
+from roq.runtime import sockets
+
+
+@pytest.fixture
+def context():
+    context = sockets.new_context()
+    yield context
+    context.term()
+
+
+def test_a_taken_port_is_an_error_that_says_how_to_find_the_owner(context) -> None:
+    first, second = sockets.router(context), sockets.router(context)
+    port = sockets.bind_port(first, "127.0.0.1", 0)
+    with pytest.raises(ConfigError, match=f"port {port} .* in use.*ss -ltnp"):
+        sockets.bind_port(second, "127.0.0.1", port)
+    first.close()
+    second.close()
+
+
+def test_the_next_free_port_of_a_range_is_taken(context) -> None:
+    first, second, third = (sockets.router(context) for _ in range(3))
+    port = sockets.bind_port(first, "127.0.0.1", 0)
+    assert sockets.bind(second, "127.0.0.1", (port, port + 30)) > port
+    with pytest.raises(Unavailable, match="no free port"):
+        sockets.bind(third, "127.0.0.1", (port, port + 1))
+    for socket in (first, second, third):
+        socket.close()
+
+
+def test_ports_to_avoid_are_not_taken(context) -> None:
+    socket = sockets.router(context)
+    base = sockets.bind_port(socket, "127.0.0.1", 0)
+    other = sockets.router(context)
+    taken = sockets.bind(other, "127.0.0.1", (base, base + 50), avoid={base + 1})
+    assert taken not in {base, base + 1}
+    socket.close()
+    other.close()
+
+
+def test_an_address_of_another_machine_is_a_configuration_error(context) -> None:
+    socket = sockets.router(context)
+    with pytest.raises(ConfigError, match="address of this machine"):
+        sockets.bind_port(socket, "203.0.113.7", 0)
+    socket.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("[::1]", True),
+     ("localhost", True), ("0.0.0.0", False), ("10.0.0.1", False), ("example", False)],
+)  # fmt: skip
+def test_loopback_is_told_from_what_others_can_reach(host: str, loopback: bool) -> None:
+    assert sockets.is_loopback(host) is loopback
+
+
+def test_sending_to_nobody_is_false_instead_of_waiting(context) -> None:
+    socket = sockets.router(context)
+    assert sockets.send_to(socket, [b"nobody", b"x"]) is False
+    socket.close()

@@ -1,0 +1,58 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roq.errors import InvalidName, LocalProtocolError
+from roq.model import (
+    check_name,
+    child_epoch,
+    encode_topic,
+    endpoint_of,
+    publisher_epoch,
+)
+
+
+@pytest.mark.parametrize("name", ["orders", "a", "A-1_b.c", "x" * 128])
+def test_good_names_are_given_back(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "a,b", "a b", "a\nb", "a\n", "x" * 129, ".", "..", "é", "\x00"]
+)
+def test_other_names_are_refused_with_the_rule(name: str) -> None:
+    with pytest.raises(InvalidName, match="1 to 128"):
+        check_name(name)
+
+
+@given(st.text(max_size=60))
+def test_no_topic_begins_like_a_control_topic(topic: str) -> None:
+    try:
+        assert not encode_topic(topic).startswith(b"\xff")
+    except InvalidName:
+        assert any(0xD800 <= ord(letter) <= 0xDFFF for letter in topic)
+
+
+def test_a_topic_is_measured_in_bytes() -> None:
+    assert encode_topic("é" * 127)
+    with pytest.raises(InvalidName, match="256"):
+        encode_topic("é" * 128)
+
+
+def test_ipv6_hosts_stand_in_brackets() -> None:
+    assert endpoint_of("::1", 5) == "tcp://[::1]:5"
+    assert endpoint_of("10.0.0.1", 5) == "tcp://10.0.0.1:5"
+
+
+def test_epochs_rise_with_the_host_manager_then_with_its_children_then_with_moves() -> None:
+    epochs = [child_epoch(1, 0), child_epoch(1, 1), child_epoch(2, 0)]
+    assert epochs == sorted(set(epochs))
+    moves = [publisher_epoch(e, n) for e in epochs for n in (0, 1, (1 << 27) - 1)]
+    assert moves == sorted(set(moves))
+    assert publisher_epoch(child_epoch((1 << 20) - 1, (1 << 16) - 1), (1 << 27) - 1) < 1 << 63
+
+
+def test_an_epoch_out_of_range_is_our_own_bug() -> None:
+    for pair in ((0, 0), (1 << 20, 0), (1, 1 << 16)):
+        with pytest.raises(LocalProtocolError):
+            child_epoch(*pair)
