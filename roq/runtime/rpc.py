@@ -132,15 +132,19 @@ class RpcClient:
         """Send without expecting an answer; False if the way is blocked."""
         return sockets.send_to(self._socket, [documents.encode(message)])
 
-    def close(self) -> None:
-        """Drop what is under way (nobody is called any more) and close the socket."""
+    def close(self, linger_ms: int = 0) -> None:
+        """Drop what is under way (nobody is called any more) and close the socket.
+
+        Args:
+            linger_ms: how long what was sent last may still take to leave, in the background.
+        """
         if self._socket.closed:
             return
         for pending in self._pending.values():
             pending.timer.cancel()
         self._pending.clear()
         self._reactor.remove(self._socket)
-        self._socket.close(0)
+        self._socket.close(linger_ms)
 
     def _readable(self) -> None:
         drain(self._socket, self._received)

@@ -1,0 +1,217 @@
+"""A client's session with the monitor of its queue: sockets and timers of a `SessionMachine`."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from roq.client.engine import Engine
+from roq.client.session_machine import (
+    AskManager,
+    AskMonitor,
+    AttachWanted,
+    Close,
+    DropMonitor,
+    Effect,
+    Event,
+    ManagerAnswered,
+    MonitorAnswered,
+    OpenMonitor,
+    Pushed,
+    ReportAssigned,
+    ReportState,
+    ReportTopology,
+    SessionMachine,
+    SessionState,
+    Start,
+    TellMonitor,
+)
+from roq.errors import Unavailable
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol.control import Alive, Answer, Assigned, Control, LocateRequest, Topology
+from roq.runtime.reactor import Timer
+from roq.runtime.rpc import RpcClient
+
+LOCATE_SECONDS = 2.0
+
+Translate = Callable[[str], str]
+
+
+class MonitorSession:
+    """Finds the monitor of a queue, stays in touch with it, and finds it again, for ever.
+
+    All callbacks run in the engine's thread, as do all methods but `start` and `close`.
+
+    Args:
+        engine: the client's I/O thread.
+        cluster_addresses: endpoints (`tcp://…`) of configuration managers.
+        queue: name of the queue.
+        client_id: 16 random bytes.
+        role: `publisher` or `subscriber`.
+        on_assigned: a publisher's exchange (publishers only).
+        on_topology: the queue's exchanges, at first and at each change.
+        on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
+        alive: further fields of `Alive` (received, latency_ms, lost), asked every two seconds.
+        translate: applied to each address before it is connected to.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        cluster_addresses: Sequence[str],
+        queue: str,
+        *,
+        client_id: bytes,
+        role: str,
+        on_assigned: Callable[[Assigned], None] | None = None,
+        on_topology: Callable[[Topology], None] | None = None,
+        on_state: Callable[[str, str], None] | None = None,
+        alive: Callable[[], Mapping[str, float | int]] | None = None,
+        translate: Translate | None = None,
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._on_assigned = on_assigned
+        self._on_topology = on_topology
+        self._on_state = on_state
+        self._alive = alive
+        self._translate = translate
+        self._machine = SessionMachine(
+            queue=queue,
+            client=client_id,
+            role=role,
+            managers=cluster_addresses,
+            jitter=random.Random().random,  # noqa: S311 - spreads retries, guards nothing
+        )
+        self._manager: RpcClient | None = None
+        self._monitor: RpcClient | None = None
+        self._timer: Timer | None = None
+        self._events: deque[Event] = deque()
+        self._busy = False
+
+    @property
+    def queue_id(self) -> bytes:
+        """16 bytes; empty before the queue was located."""
+        return self._machine.queue_id
+
+    @property
+    def limits(self) -> Limits | None:
+        """The queue's limits; None before the queue was located."""
+        return self._machine.limits
+
+    @property
+    def state(self) -> SessionState:
+        """What `on_state` has said last."""
+        return self._machine.state
+
+    def start(self) -> None:
+        """Begin; from any thread. A publisher is attached without being asked."""
+        self._engine.call_soon(lambda: self._handle(Start()))
+
+    def attach(self, failed: Sequence[tuple[int, int]] = ()) -> None:
+        """Ask for another exchange than these (number, epoch); answered by `on_assigned`."""
+        self._handle(AttachWanted(tuple(failed)))
+
+    def close(self) -> None:
+        """Tell the monitor, and close; from any thread, also when the engine has ended."""
+        if self._engine.inside:
+            self._handle(Close())
+        else:
+            self._engine.run_sync(lambda: self._handle(Close()))
+
+    def _handle(self, event: Event) -> None:
+        # A callback may bring the next event before the effects of this one are all performed.
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                now = self._engine.reactor.now()
+                for effect in self._machine.handle(self._events.popleft(), now):
+                    self._perform(effect)
+        finally:
+            self._busy = False
+        self._arm()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case AskManager(address):
+                self._ask_manager(address)
+            case OpenMonitor(endpoint):
+                self._drop_monitor()
+                self._monitor = self._connect(endpoint, lambda m: self._handle(Pushed(m)))
+            case DropMonitor(linger_ms):
+                self._drop_monitor(linger_ms)
+            case AskMonitor():
+                self._ask_monitor(effect)
+            case TellMonitor(message):
+                self._tell_monitor(message)
+            case _:
+                self._report(effect)
+
+    def _report(self, effect: ReportAssigned | ReportTopology | ReportState) -> None:
+        match effect:
+            case ReportAssigned(assigned):
+                if self._on_assigned is not None:
+                    self._on_assigned(assigned)
+            case ReportTopology(topology):
+                if self._on_topology is not None:
+                    self._on_topology(topology)
+            case ReportState(state, reason):
+                if self._on_state is not None:
+                    self._on_state(state, reason)
+
+    def _tell_monitor(self, message: Control) -> None:
+        if self._monitor is None:
+            return
+        if isinstance(message, Alive) and self._alive is not None:
+            message = msgspec.structs.replace(message, **self._alive())
+        self._monitor.send(message)
+
+    def _connect(self, endpoint: str, on_push: Callable[[Answer], None] | None = None) -> RpcClient:
+        address = self._translate(endpoint) if self._translate is not None else endpoint
+        return RpcClient(self._engine.reactor, self._engine.context, address, on_push)
+
+    def _ask_manager(self, address: str) -> None:
+        if self._manager is not None:
+            self._manager.close()
+        client = self._manager = self._connect(address)
+
+        def answered(answer: Answer | Unavailable) -> None:
+            client.close()
+            if self._manager is client:
+                self._manager = None
+                self._handle(ManagerAnswered(answer))
+
+        client.request(LocateRequest(QName=self._queue), LOCATE_SECONDS, answered)
+
+    def _ask_monitor(self, ask: AskMonitor) -> None:
+        monitor = self._monitor
+        if monitor is None:
+            return
+
+        def answered(answer: Answer | Unavailable) -> None:
+            if self._monitor is monitor:
+                self._handle(MonitorAnswered(ask.serial, answer))
+
+        monitor.request(ask.message, ask.timeout, answered)
+
+    def _drop_monitor(self, linger_ms: int = 0) -> None:
+        if self._monitor is not None:
+            monitor, self._monitor = self._monitor, None
+            monitor.close(linger_ms)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = self._machine.next_deadline()
+        self._timer = (
+            None
+            if deadline is None
+            else self._engine.reactor.call_at(deadline, lambda: self._handle(Tick()))
+        )

@@ -1,0 +1,489 @@
+"""What a client knows of its queue's monitor, and what it does to find it again: pure.
+
+    LOCATING --Located--> JOINING --answer--> ACTIVE --silence, refusal--> LOCATING
+        \\--refusal, no answer--> WAITING --back-off over--> LOCATING
+
+A publisher asks to be attached to an exchange once; when the monitor changes while the publisher's
+link works, it only tells the new monitor that it is alive: data does not depend on monitors. A
+subscriber joins every monitor anew, because it needs the topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol.control import (
+    NOT_LEADER,
+    Alive,
+    Answer,
+    Assigned,
+    Attach,
+    Control,
+    Failure,
+    Join,
+    Leave,
+    Located,
+    Topology,
+    Version,
+)
+
+ALIVE_SECONDS: Final = 2.0
+SILENCE_SECONDS: Final = 3.0
+ASK_SECONDS: Final = 3.0
+BACKOFF_FIRST_SECONDS: Final = 0.05
+BACKOFF_MOST_SECONDS: Final = 2.0
+LEADER_HOPS_MAX: Final = 3
+GOODBYE_MS: Final = 200
+
+PUBLISHER: Final = "publisher"
+SUBSCRIBER: Final = "subscriber"
+
+
+class SessionState(StrEnum):
+    """What the owner of a session is told."""
+
+    CONNECTING = "connecting"
+    ACTIVE = "active"
+    UNAVAILABLE = "unavailable"
+    """Nobody answers, or no exchange serves; the session goes on trying."""
+    STOPPED = "stopped"
+    """The queue is stopped; the session waits for it to start."""
+    REMOVED = "removed"
+    """The queue does not exist (any more)."""
+
+
+_STATE_OF_CODE: Final = {
+    QueueNotFound.code: SessionState.REMOVED,
+    QueueStopped.code: SessionState.STOPPED,
+}
+
+
+class _Phase(StrEnum):
+    IDLE = "idle"
+    LOCATING = "locating"
+    JOINING = "joining"
+    ACTIVE = "active"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin to look for the monitor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerAnswered:
+    """The answer to `AskManager`."""
+
+    answer: Answer | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorAnswered:
+    """The answer to the `AskMonitor` with the same serial."""
+
+    serial: int
+    answer: Answer | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The monitor said something unasked."""
+
+    message: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class AttachWanted:
+    """The publisher needs another exchange; it could not use the failed (number, epoch) ones."""
+
+    failed: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The owner is done."""
+
+
+Event = Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | Close | Tick
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskManager:
+    """Ask the configuration manager at this address where the queue's monitor is."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMonitor:
+    """Connect to the monitor at this address, and drop any other monitor connection."""
+
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropMonitor:
+    """Close the connection to the monitor, after `linger_ms` at most for what is on its way."""
+
+    linger_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskMonitor:
+    """Send a request; the answer comes back as `MonitorAnswered`."""
+
+    serial: int
+    message: Control
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class TellMonitor:
+    """Send a message that is not answered; an `Alive` is completed with the owner's figures."""
+
+    message: Control
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAssigned:
+    """The publisher has an exchange."""
+
+    assigned: Assigned
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTopology:
+    """The exchanges of the queue."""
+
+    topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class ReportState:
+    """The session's state has changed."""
+
+    state: SessionState
+    reason: str
+
+
+Effect = (
+    AskManager | OpenMonitor | DropMonitor | AskMonitor | TellMonitor
+    | ReportAssigned | ReportTopology | ReportState
+)  # fmt: skip
+
+
+class SessionMachine:
+    """One client's session with the monitor of one queue.
+
+    Args:
+        queue: name of the queue.
+        client: 16 random bytes, the publisher's or subscriber's id.
+        role: `publisher` or `subscriber`.
+        managers: addresses of configuration managers.
+        jitter: gives a number in [0, 1) each time; spreads clients that lost the same monitor.
+
+    Attributes:
+        queue_id: known after the first `Located`; empty before. It never changes afterwards.
+        limits: of the queue; None before the first `Located`.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        client: bytes,
+        role: str,
+        managers: Sequence[str],
+        jitter: Callable[[], float],
+    ) -> None:
+        if role not in {PUBLISHER, SUBSCRIBER}:
+            raise InvalidRequest(f"a session's role is publisher or subscriber, not {role!r}")
+        self.queue_id = b""
+        self.limits: Limits | None = None
+        self.state = SessionState.CONNECTING
+        self.phase = _Phase.IDLE
+        self._queue = queue
+        self._client = client
+        self._role = role
+        self._managers = list(managers)
+        self._jitter = jitter
+        self._manager = 0
+        self._hops = 0
+        self._failures = 0
+        self._serial = 0
+        self._attach_serial = 0
+        self._attach_wanted = role == PUBLISHER
+        self._failed: tuple[tuple[int, int], ...] = ()
+        self._version = (0, 0)
+        self._wake: float | None = None
+        self._silent_at = 0.0
+        self._alive_at = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
+        """Take one event in; see `roq.machine`."""
+        if self.phase is _Phase.CLOSED:
+            return []
+        match event:
+            case Start():
+                return self._locate() if self.phase is _Phase.IDLE else []
+            case ManagerAnswered(answer):
+                return self._manager_answered(answer, now)
+            case MonitorAnswered(serial, answer):
+                return self._monitor_answered(serial, answer, now)
+            case Pushed(message):
+                return self._pushed(message, now)
+            case AttachWanted(failed):
+                return self._want_attach(failed)
+            case Close():
+                return self._close()
+            case Tick():
+                return self._tick(now)
+
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted."""
+        if self.phase is _Phase.WAITING:
+            return self._wake
+        if self.phase is _Phase.ACTIVE:
+            return min(self._silent_at, self._alive_at)
+        return None
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.phase is not _Phase.ACTIVE or self.queue_id  # noqa: S101
+        assert (self.phase is _Phase.WAITING) == (self._wake is not None)  # noqa: S101
+
+    # --- looking for the monitor ------------------------------------------------------------------
+
+    def _locate(self) -> list[Effect]:
+        self.phase = _Phase.LOCATING
+        self._wake = None
+        return [AskManager(self._managers[self._manager])]
+
+    def _manager_answered(self, answer: Answer | Unavailable, now: float) -> list[Effect]:
+        if self.phase is not _Phase.LOCATING:
+            return []
+        if isinstance(answer, Located):
+            return self._located(answer, now)
+        if isinstance(answer, Failure):
+            return self._not_located(answer, now)
+        self._next_manager()
+        reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
+        return self._wait(
+            SessionState.UNAVAILABLE, f"no configuration manager answers: {reason}", now
+        )
+
+    def _not_located(self, failure: Failure, now: float) -> list[Effect]:
+        if failure.RESULT == NOT_LEADER and failure.ENDPOINT and self._hops < LEADER_HOPS_MAX:
+            self._hops += 1
+            return [AskManager(failure.ENDPOINT)]
+        if failure.CODE in _STATE_OF_CODE:
+            return self._wait(_STATE_OF_CODE[failure.CODE], failure.COMMENT, now)
+        self._next_manager()
+        return self._wait(SessionState.UNAVAILABLE, failure.COMMENT, now)
+
+    def _located(self, located: Located, now: float) -> list[Effect]:
+        if self.queue_id and located.queue_id != self.queue_id:
+            return self._wait(
+                SessionState.REMOVED,
+                f"queue {self._queue} was removed; another one of this name exists now",
+                now,
+            )
+        self._hops = 0
+        self.queue_id = located.queue_id
+        self.limits = located.limits
+        self.phase = _Phase.JOINING
+        return [OpenMonitor(located.monitor), self._greeting()]
+
+    def _greeting(self) -> Effect:
+        if self._role == SUBSCRIBER:
+            return self._ask(Join(queue_id=self.queue_id, subscriber=self._client))
+        if self._attach_wanted:
+            return self._ask_attach()
+        return self._ask(self._alive(0))
+
+    def _next_manager(self) -> None:
+        self._manager = (self._manager + 1) % len(self._managers)
+        self._hops = 0
+
+    def _wait(self, state: SessionState, reason: str, now: float) -> list[Effect]:
+        self.phase = _Phase.WAITING
+        self._hops = 0
+        delay = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 10))
+        self._failures += 1
+        self._wake = now + delay * (0.5 + self._jitter() / 2)
+        return [DropMonitor(), *self._become(state, reason)]
+
+    def _become(self, state: SessionState, reason: str) -> list[Effect]:
+        if state is self.state and state is SessionState.ACTIVE:
+            return []
+        self.state = state
+        return [ReportState(state, reason)]
+
+    # --- talking to the monitor -------------------------------------------------------------------
+
+    def _ask(self, message: Control) -> AskMonitor:
+        self._serial += 1
+        return AskMonitor(self._serial, message, ASK_SECONDS)
+
+    def _ask_attach(self) -> AskMonitor:
+        ask = self._ask(
+            Attach(queue_id=self.queue_id, publisher=self._client, failed=list(self._failed))
+        )
+        self._attach_serial = ask.serial
+        return ask
+
+    def _alive(self, version: int) -> Alive:
+        return Alive(queue_id=self.queue_id, client=self._client, role=self._role, version=version)
+
+    def _want_attach(self, failed: tuple[tuple[int, int], ...]) -> list[Effect]:
+        self._attach_wanted = True
+        self._failed = failed
+        return [self._ask_attach()] if self.phase is _Phase.ACTIVE else []
+
+    def _monitor_answered(
+        self, serial: int, answer: Answer | Unavailable, now: float
+    ) -> list[Effect]:
+        if self.phase not in {_Phase.JOINING, _Phase.ACTIVE}:
+            return []
+        match answer:
+            case Assigned():
+                return self._assigned(serial, answer, now)
+            case Topology():
+                return self._topology(answer, now)
+            case Failure():
+                if serial != self._attach_serial and self._attach_wanted:
+                    return []  # an older question; the newer one has its own answer
+                return self._refused(answer, now)
+            case _:
+                return self._unanswered(serial, answer, now)
+
+    def _unanswered(self, serial: int, answer: Answer | Unavailable, now: float) -> list[Effect]:
+        if self.phase is _Phase.ACTIVE:
+            # The monitor lives, else its silence is noticed: it has nothing to offer yet.
+            if serial == self._attach_serial and self._attach_wanted:
+                return [
+                    ReportState(SessionState.ACTIVE, "the monitor has no exchange to offer yet"),
+                    self._ask_attach(),
+                ]
+            return []
+        reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
+        return self._wait(
+            SessionState.UNAVAILABLE, f"the monitor of queue {self._queue}: {reason}", now
+        )
+
+    def _refused(self, failure: Failure, now: float) -> list[Effect]:
+        if self.phase is _Phase.JOINING and failure.CODE not in _STATE_OF_CODE:
+            # The publisher's own assignment is unknown to this monitor: ask for one next time.
+            self._attach_wanted = self._role == PUBLISHER
+        # Whether the queue still exists, only the configuration manager knows.
+        stopped = failure.CODE == "queue_stopped"
+        state = SessionState.STOPPED if stopped else SessionState.UNAVAILABLE
+        return self._wait(state, failure.COMMENT, now)
+
+    def _assigned(self, serial: int, assigned: Assigned, now: float) -> list[Effect]:
+        effects = self._heard(now)
+        if serial != self._attach_serial or not self._attach_wanted:
+            return effects
+        self._attach_wanted = False
+        self._failed = ()
+        self.limits = assigned.limits
+        return [*effects, ReportAssigned(assigned)]
+
+    def _topology(self, topology: Topology, now: float) -> list[Effect]:
+        if topology.queue_id != self.queue_id:
+            return []
+        if topology.state == "removed":
+            return self._wait(SessionState.REMOVED, f"queue {self._queue} was removed", now)
+        if topology.state == "stopped":
+            return self._wait(SessionState.STOPPED, f"queue {self._queue} was stopped", now)
+        if (topology.epoch, topology.version) < self._version:
+            return self._heard(now)
+        effects = self._heard(now)
+        changed = (topology.epoch, topology.version) != self._version
+        self._version = (topology.epoch, topology.version)
+        return [*effects, ReportTopology(topology)] if changed else effects
+
+    def _pushed(self, message: Answer, now: float) -> list[Effect]:
+        if not self._listens():
+            return []
+        match message:
+            case Topology():
+                return self._topology(message, now)
+            case Version() if message.queue_id == self.queue_id:
+                effects = self._heard(now)
+                if (message.epoch, message.version) == self._version:
+                    return effects
+                return [*effects, self._refresh()]
+            case Failure():
+                # The monitor does not know this client (any more): introduce oneself again.
+                self.phase = _Phase.JOINING
+                return [self._greeting()]
+            case _:
+                return []
+
+    def _listens(self) -> bool:
+        if self.phase is _Phase.JOINING:
+            # Unless there is nothing to be asked for, the answer to the greeting decides.
+            return self._role == PUBLISHER and not self._attach_wanted
+        return self.phase is _Phase.ACTIVE
+
+    def _refresh(self) -> Effect:
+        if self._role == SUBSCRIBER:
+            return self._ask(Join(queue_id=self.queue_id, subscriber=self._client))
+        return TellMonitor(self._alive(0))
+
+    def _heard(self, now: float) -> list[Effect]:
+        """The monitor lives."""
+        self._silent_at = now + SILENCE_SECONDS
+        if self.phase is _Phase.ACTIVE:
+            return []
+        self.phase = _Phase.ACTIVE
+        self._failures = 0
+        self._alive_at = now + ALIVE_SECONDS
+        return self._become(SessionState.ACTIVE, "")
+
+    # --- time and the end -------------------------------------------------------------------------
+
+    def _tick(self, now: float) -> list[Effect]:
+        if self.phase is _Phase.WAITING and self._wake is not None and now >= self._wake:
+            return self._locate()
+        if self.phase is not _Phase.ACTIVE:
+            return []
+        if now >= self._silent_at:
+            return [
+                DropMonitor(),
+                *self._become(
+                    SessionState.CONNECTING,
+                    f"the monitor of queue {self._queue} has been silent for {SILENCE_SECONDS:g} s",
+                ),
+                *self._locate(),
+            ]
+        if now >= self._alive_at:
+            self._alive_at = now + ALIVE_SECONDS
+            return [TellMonitor(self._alive(self._version[1]))]
+        return []
+
+    def _close(self) -> list[Effect]:
+        there = self.phase in {_Phase.ACTIVE, _Phase.JOINING}
+        self.phase = _Phase.CLOSED
+        self._wake = None
+        if not there:
+            return [DropMonitor()]
+        return [
+            TellMonitor(Leave(queue_id=self.queue_id, client=self._client)),
+            DropMonitor(GOODBYE_MS),
+        ]
