@@ -1,0 +1,226 @@
+"""The statistics stream of a queue: what its monitor publishes every KPI period.
+
+Two kinds of messages share one PUB socket, and every frame of both is a BSON document, so a reader
+that subscribes to everything and knows only the old ones never meets a frame it cannot decode.
+
+    old consoles    {CMD 20, X_ID, QName} {CMD 21, Minute, TotalProcessed, …} {CMD 22, CPU, MEMORY}
+                    {CMD 23, QName, XChanges, Producers, Throughput}
+                    {CMD 31, QName, Minute, TotalReceived, Received, SubsriberID, MeanLat}
+                    `CMD` is an int32, everything else a string
+    programs        {CMD 40} {CMD 41 | 42 | 43, numbers…}
+
+The first frame of the second kind is always the same 14 bytes, `NUMERIC_TOPIC`: subscribe to them
+to get the numeric documents alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.protocol import documents
+
+FRAMES_MAX: Final = 4
+"""Frames of one message; anything longer is not ours."""
+
+NUMERIC_TOPIC: Final = documents.encode_raw({"CMD": 40})
+"""First frame of every numeric message; a subscription to these bytes matches nothing else."""
+
+
+class Kpi(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD"):
+    """Base of all documents of the stream."""
+
+
+# --- what old consoles read: names and types are theirs -------------------------------------------
+
+
+class OldExchange(Kpi, frozen=True, kw_only=True, tag=20):
+    """Which exchange the next two frames speak of."""
+
+    X_ID: str
+    QName: str
+
+
+class OldCounts(Kpi, frozen=True, kw_only=True, tag=21):
+    """Messages and payload bytes of one exchange."""
+
+    Minute: str
+    """Whole minutes since the exchange is known."""
+    TotalProcessed: str
+    """Messages since its start."""
+    Processed: str
+    """Messages in this KPI period."""
+    TotalThroughput: str
+    """Payload bytes since its start."""
+    Throughput: str
+    """Payload bytes in this KPI period."""
+    Producers: str
+
+
+class OldUsage(Kpi, frozen=True, kw_only=True, tag=22):
+    """What the exchange costs its host."""
+
+    CPU: str
+    """Percent of one core."""
+    MEMORY: str
+    """MB."""
+
+
+class OldQueue(Kpi, frozen=True, kw_only=True, tag=23):
+    """The queue as a whole."""
+
+    QName: str
+    XChanges: str
+    Producers: str
+    Throughput: str
+    """Payload bytes in this KPI period, all exchanges."""
+
+
+class OldSubscriber(Kpi, frozen=True, kw_only=True, tag=31):
+    """One subscriber, as it tells about itself."""
+
+    QName: str
+    Minute: str
+    TotalReceived: str
+    Received: str
+    """Messages since the last document about this subscriber."""
+    SubsriberID: str
+    """Spelled as the old consoles spell it."""
+    MeanLat: str
+    """Milliseconds."""
+
+
+# --- what programs read ---------------------------------------------------------------------------
+
+
+class NumericHeader(Kpi, frozen=True, kw_only=True, tag=40):
+    """The first frame of a numeric message."""
+
+
+class PublisherRate(msgspec.Struct, frozen=True, kw_only=True):
+    """What one busy publisher brings to an exchange."""
+
+    publisher: str
+    """Publisher id in hexadecimal digits."""
+    messages: int
+    """Since it joined the exchange."""
+    bytes: int
+    messages_per_second: float
+    bytes_per_second: float
+
+
+class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
+    """One exchange: rates over the last seconds, totals since its start."""
+
+    queue: str
+    queue_id: bytes
+    exchange: str
+    number: int
+    epoch: int
+    host: str
+    uptime_seconds: float
+    """Since this monitor knows the exchange."""
+    messages_in_per_second: float
+    bytes_in_per_second: float
+    messages_out_per_second: float
+    bytes_out_per_second: float
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    publishers: int
+    subscribers: int
+    cpu_percent: float
+    memory_bytes: int
+    ring_bytes: int
+    end_offset: int
+    floor_offset: int
+    malformed: int
+    duplicates: int
+    resets: int
+    fetches: int
+    top: list[PublisherRate] = []
+
+
+class QueueKpi(Kpi, frozen=True, kw_only=True, tag=42):
+    """The queue as a whole, summed over its exchanges."""
+
+    queue: str
+    queue_id: bytes
+    monitor_epoch: int
+    version: int
+    """Of the topology."""
+    exchanges: int
+    publishers: int
+    subscribers: int
+    waiting: int
+    """Publishers that wait for an exchange."""
+    limit_bytes_per_second: float
+    """The limit of one exchange."""
+    messages_in_per_second: float
+    bytes_in_per_second: float
+    messages_out_per_second: float
+    bytes_out_per_second: float
+
+
+class SubscriberKpi(Kpi, frozen=True, kw_only=True, tag=43):
+    """One subscriber, as it tells about itself."""
+
+    queue: str
+    queue_id: bytes
+    subscriber: str
+    """Subscriber id in hexadecimal digits."""
+    received: int
+    received_per_second: float
+    latency_ms: float
+    lost: int
+
+
+OldDocument = OldExchange | OldCounts | OldUsage | OldQueue | OldSubscriber
+NumericDocument = ExchangeKpi | QueueKpi | SubscriberKpi
+Document = OldDocument | NumericHeader | NumericDocument
+
+
+def numeric_frames(document: NumericDocument) -> list[bytes]:
+    """The message that carries one numeric document."""
+    return [NUMERIC_TOPIC, documents.encode(document)]
+
+
+def old_frames(*parts: OldDocument) -> list[bytes]:
+    """The message that carries these documents, one frame each."""
+    return [documents.encode(part) for part in parts]
+
+
+def old_exchange_frames(identity: OldExchange, counts: OldCounts, usage: OldUsage) -> list[bytes]:
+    """The three frames that old consoles expect for one exchange, in their order."""
+    return old_frames(identity, counts, usage)
+
+
+def decode(frames: Sequence[bytes]) -> list[Document]:
+    """The documents of one message, one per frame.
+
+    Raises:
+        RemoteProtocolError: not a message of this stream; says what is wrong.
+    """
+    if not 0 < len(frames) <= FRAMES_MAX:
+        raise RemoteProtocolError(f"a KPI message has 1 to {FRAMES_MAX} frames, not {len(frames)}")
+    return [documents.decode(frame, Document) for frame in frames]  # type: ignore[arg-type]
+
+
+def decode_numeric(frames: Sequence[bytes]) -> NumericDocument:
+    """The document of a message that was received on `NUMERIC_TOPIC`.
+
+    Raises:
+        RemoteProtocolError: not such a message.
+    """
+    if len(frames) != 2 or frames[0] != NUMERIC_TOPIC:
+        raise RemoteProtocolError("not a numeric KPI message")
+    return documents.decode(frames[1], NumericDocument)  # type: ignore[arg-type]
+
+
+def text(number: float) -> str:
+    """A number as old consoles read it: digits, a point only where it has a fraction."""
+    return str(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")
