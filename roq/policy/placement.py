@@ -1,0 +1,82 @@
+"""Where a new monitor or exchange goes: the least loaded live host with a free slot.
+
+Pure functions of a snapshot. Load is what runs already, then the processor, then free memory; equal
+hosts are taken by name, so the choice is the same everywhere. A refusal says why, host by host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from roq.errors import HostNotFound, NoCapacity
+
+_CPU_STEP_PERCENT: Final = 10.0
+"""Smaller differences of the processor load are noise."""
+_HOSTS_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """A host at the moment of the decision."""
+
+    host: str
+    state: str
+    """`live`, `silent` or `away`."""
+    exchanges: int = 0
+    monitors: int = 0
+    exchange_max: int = 0
+    """0: no limit."""
+    cpu_percent: float = 0.0
+    memory_free_bytes: int = 0
+
+
+def refusal(load: HostLoad) -> str:
+    """Why this host cannot take another exchange, in a few words; empty if it can."""
+    if load.state != "live":
+        return f"is {load.state}"
+    if load.exchange_max and load.exchanges >= load.exchange_max:
+        return f"is full ({load.exchanges} of {load.exchange_max} exchanges)"
+    return ""
+
+
+def choose(hosts: Iterable[HostLoad]) -> str:
+    """The host for a new queue or exchange.
+
+    Raises:
+        NoCapacity: no host can take it; the text says why for each.
+    """
+    candidates = sorted(hosts, key=lambda load: load.host)
+    free = [load for load in candidates if not refusal(load)]
+    if free:
+        return min(free, key=_burden).host
+    if not candidates:
+        raise NoCapacity("no host is registered: start a host manager with `roq host`")
+    reasons = [f"{load.host} {refusal(load)}" for load in candidates[:_HOSTS_SHOWN]]
+    if len(candidates) > _HOSTS_SHOWN:
+        reasons.append(f"and {len(candidates) - _HOSTS_SHOWN} more")
+    raise NoCapacity(f"no host can take another exchange: {', '.join(reasons)}")
+
+
+def demand(hosts: Iterable[HostLoad], host: str) -> str:
+    """Give `host` back if it can take another exchange.
+
+    Raises:
+        HostNotFound: nobody of this name is registered, or its host manager is not heard of.
+        NoCapacity: it is full.
+    """
+    for load in hosts:
+        if load.host == host:
+            reason = refusal(load)
+            if load.state != "live":
+                raise HostNotFound(f"host {host} {reason}: its host manager does not report")
+            if reason:
+                raise NoCapacity(f"host {host} {reason}: use another host or raise its limit")
+            return host
+    raise HostNotFound(f"host {host} is not registered; `roq host list` shows the hosts")
+
+
+def _burden(load: HostLoad) -> tuple[int, float, int, str]:
+    processor = load.cpu_percent // _CPU_STEP_PERCENT
+    return load.exchanges + load.monitors, processor, -load.memory_free_bytes, load.host

@@ -1,0 +1,457 @@
+"""The public commands of the configuration manager: BSON, one frame in, one frame out.
+
+Consoles and scripts of other makers speak these, so names, numbers and types are fixed. Numbers in
+requests may be int32, int64 or double; answers carry int32 wherever the value fits. Every answer
+has `RESULT` (0, 1101 failed, 8 not the leader); a failed one has a `COMMENT` for people and a
+`CODE` (`RequestError.code`) for programs.
+
+`COMMANDS` is the table of what there is; `reference()` makes the manual page of it.
+
+    frame -> parse_management() -> a request struct -> … -> done() | failed() -> frame
+                                \\-> Bad (answer it)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from roq.errors import (
+    InvalidName,
+    InvalidRequest,
+    RemoteProtocolError,
+    RequestError,
+)
+from roq.model import Limits as QueueLimits
+from roq.model import check_name
+from roq.protocol import documents
+from roq.protocol.control import (
+    ClusterInfoRequest,
+    GcmRequest,
+    HostReport,
+    LocateRequest,
+)
+from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import refusal
+
+INVALID_COMMAND: Final = "INVALID CMD Value"
+T = TypeVar("T", bound=msgspec.Struct)
+
+DURABILITIES: Final = ("none",)
+NUMBER_MAX: Final = (1 << 53) - 1
+"""Largest integer that a JavaScript client can say."""
+TRANSACTION_CHARACTERS_MAX: Final = 128
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}\Z")
+_ADDRESS: Final = re.compile(r"tcp://(\[[0-9A-Fa-f:.%a-z]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})\Z")
+
+LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
+    "message_bytes": (1, 1 << 30),
+    "batch_bytes": (1, 16 << 20),
+    "batch_messages": (1, 1 << 20),
+    "window_bytes": (1 << 10, 1 << 32),
+    "window_batches": (1, 1 << 16),
+    "ring_bytes": (1 << 16, 1 << 40),
+    "topics": (1, 10_000_000),
+    "publishers": (1, 1_000_000),
+    "throughput_bytes": (1, NUMBER_MAX),
+}
+"""Limit of a queue → smallest and largest value."""
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class Public(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD", omit_defaults=True):
+    """Base of every public request."""
+
+
+class LocateQueue(Public, frozen=True, kw_only=True, tag=2000):
+    """Where is this queue?"""
+
+    QName: str
+
+
+class RemoveQueue(Public, frozen=True, kw_only=True, tag=2001):
+    """Remove a queue, running or stopped, with its monitor and exchanges."""
+
+    QName: str
+
+
+class StopQueue(Public, frozen=True, kw_only=True, tag=2002):
+    """Stop the monitor and the exchanges of a queue; its definition stays."""
+
+    QName: str
+
+
+class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
+    """Create a queue on a named host: its monitor and one exchange start there."""
+
+    QName: str
+    Host: str
+    Durability: str = "none"
+    Limits: dict[str, int] = {}
+
+
+class CreateExchange(Public, frozen=True, kw_only=True, tag=2004):
+    """Start one more exchange; the same transaction id again changes nothing."""
+
+    QName: str
+    Host: str
+    TransactionID: str | int = ""
+
+
+class StartQueue(Public, frozen=True, kw_only=True, tag=2005):
+    """Start a stopped queue."""
+
+    QName: str
+
+
+class HostRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a host is full; 0: not evaluated."""
+
+    AUTOSCALING_HOST_CPU: int
+    """Percent."""
+    AUTOSCALING_HOST_RAM: int
+    """Megabytes."""
+
+
+class ExchangeRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When an exchange is full; 0: not evaluated."""
+
+    AUTOSCALING_XCHANGE_THR: int
+    """Bytes per minute."""
+
+
+class QueueRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a queue needs another exchange; 0: not evaluated."""
+
+    AUTOSCALING_THR_PROD_EXCH: int
+    """Throughput per exchange, bytes per minute."""
+    AUTOSCALING_Q_PROD_EXCH: int
+    """Publishers per exchange."""
+
+
+class SetRules(Public, frozen=True, kw_only=True, tag=2006):
+    """Set the scaling rules of a queue; they replace the ones before."""
+
+    QName: str
+    AUTOSCALING_NAME: str
+    AUTOSCALING_HOST: HostRule | None = None
+    AUTOSCALING_XCHANGE: ExchangeRule | None = None
+    AUTOSCALING_Q: QueueRule | None = None
+
+
+class GetRules(Public, frozen=True, kw_only=True, tag=2007):
+    """Read the scaling rules of a queue."""
+
+    QName: str
+
+
+class RegisterListener(Public, frozen=True, kw_only=True, tag=2008):
+    """Push the rules of a queue to a PULL socket whenever they are set."""
+
+    QName: str
+    Address: str
+
+
+class CloudProperties(Public, frozen=True, kw_only=True, tag=2009):
+    """Read the cloud settings; secrets are never told."""
+
+
+class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
+    """Create a queue on the least loaded live host."""
+
+    QName: str
+    Durability: str = "none"
+    Limits: dict[str, int] = {}
+
+
+class QueueExistsRequest(Public, frozen=True, kw_only=True, tag=2011):
+    """Is there a queue of this name?"""
+
+    QName: str
+
+
+class ListQueues(Public, frozen=True, kw_only=True, tag=2101):
+    """List all queues."""
+
+
+class ListHosts(Public, frozen=True, kw_only=True, tag=2102):
+    """List all hosts with what runs on them."""
+
+
+class ListExchanges(Public, frozen=True, kw_only=True, tag=2103):
+    """List the exchanges of a queue."""
+
+    QName: str
+
+
+class DescribeQueue(Public, frozen=True, kw_only=True, tag=2104):
+    """Tell everything about a queue."""
+
+    QName: str
+
+
+ManagementRequest = (
+    RemoveQueue | StopQueue | CreateQueueOn | CreateExchange | StartQueue | SetRules | GetRules
+    | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | ListQueues
+    | ListHosts | ListExchanges | DescribeQueue
+)  # fmt: skip
+"""What the management port understands."""
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One row of the manual."""
+
+    number: int
+    name: str
+    request: type[Public]
+    answer: str
+    """What comes back when it works, beside RESULT 0."""
+    changes: bool = False
+    """Whether it needs the registry."""
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command(2000, "locate queue", LocateQueue, "`Monitor_host`, `Stat_Monitor_host`"),
+    Command(2001, "remove queue", RemoveQueue, "`COMMENT` SUCCESS", changes=True),
+    Command(2002, "stop queue", StopQueue, "`COMMENT` SUCCESS", changes=True),
+    Command(2003, "create queue on a host", CreateQueueOn, "`COMMENT` SUCCESS, `Host`", True),
+    Command(2004, "create exchange", CreateExchange,
+            "`COMMENT` SUCCESS, `Exchange` (name), `Number`", True),
+    Command(2005, "start queue", StartQueue, "`COMMENT` SUCCESS", True),
+    Command(2006, "set scaling rules", SetRules, "`COMMENT` SUCCESS", True),
+    Command(2007, "get scaling rules", GetRules,
+            "`COMMENT`, `AUTOSCALING_NAME` and the sub-documents that are set"),
+    Command(2008, "register for rule updates", RegisterListener,
+            "`COMMENT` SUCCESS; the answer of 2007 is pushed to the address after each 2006"),
+    Command(2009, "cloud properties", CloudProperties,
+            "`cloud.use` (bool), `cloud.user`, `cloud.endpoint`, `cloud.gateway`"),
+    Command(2010, "create queue, host chosen", CreateQueue, "`COMMENT` SUCCESS, `Host`", True),
+    Command(2011, "queue exists", QueueExistsRequest, "`COMMENT` YES; 1101 NO if there is none"),
+    Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueRow`"),
+    Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),
+    Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeRow`"),
+    Command(2104, "describe queue", DescribeQueue, "the fields of `QueueDescription`"),
+)  # fmt: skip
+
+_BY_NUMBER: Final = {command.number: command for command in COMMANDS}
+_CLIENT_REQUESTS: Final[dict[int, type[ClusterInfoRequest | LocateRequest | HostReport]]] = {
+    3000: ClusterInfoRequest,
+    3001: LocateRequest,
+    3010: HostReport,
+}
+
+
+def reference() -> str:
+    """The table of commands in Markdown."""
+    lines = ["| CMD | name | fields | answer |", "|---|---|---|---|"]
+    for command in COMMANDS:
+        fields = ", ".join(
+            f"`{field.name}`" if field.required else f"`{field.name}` (optional)"
+            for field in msgspec.structs.fields(command.request)
+        )
+        lines.append(f"| {command.number} | {command.name} | {fields or '-'} | {command.answer} |")
+    return "\n".join(lines) + "\n"
+
+
+# --- parsing --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A frame that is no request; `answer()` is what its sender gets."""
+
+    error: RequestError
+    id: int = 0
+    """Number of the request, if it was one of RoQ's own."""
+
+    def answer(self) -> bytes:
+        """The frame to send back."""
+        return refusal(self.error, self.id)
+
+
+def parse_management(data: bytes) -> ManagementRequest | Bad:
+    """What a frame on the management port (5003) asks for."""
+    try:
+        document, number = _open(data)
+        if number not in _BY_NUMBER or number == 2000:
+            return Bad(InvalidRequest(INVALID_COMMAND))
+        request = _convert(document, _BY_NUMBER[number].request)
+        return _checked(request)
+    except RequestError as error:
+        return Bad(error)
+
+
+def parse_client(data: bytes) -> LocateQueue | GcmRequest | Bad:
+    """What a frame on the client port (5000) asks for."""
+    request_id = 0
+    try:
+        document, number = _open(data)
+        if number == 2000:
+            located: LocateQueue = _convert(document, LocateQueue)
+            return located
+        kind = _CLIENT_REQUESTS.get(number)
+        if kind is None:
+            return Bad(InvalidRequest(INVALID_COMMAND))
+        given = document.get("id", 0)
+        request_id = given if isinstance(given, int) and 0 < given <= NUMBER_MAX else 0
+        request: GcmRequest = _convert(document, kind)
+    except RequestError as error:
+        return Bad(error, request_id)
+    return request
+
+
+def check_host(host: str) -> str:
+    """Give a host id (an address or a name) back if it can be one.
+
+    Raises:
+        InvalidRequest: it cannot be the address of a host.
+    """
+    if _HOST.match(host) is None:
+        raise InvalidRequest(
+            f"{_short(host)} is no host: use the address under which its host manager registered"
+        )
+    return host
+
+
+def check_address(address: str) -> str:
+    """Give a ZeroMQ TCP address back if others can connect to it.
+
+    Raises:
+        InvalidRequest: it is not tcp://host:port.
+    """
+    match = _ADDRESS.match(address)
+    if match is None or not 0 < int(match.group(2)) < 65_536:
+        raise InvalidRequest(f"{_short(address)} is no address: use tcp://host:port")
+    return address
+
+
+def limits_of(given: dict[str, int]) -> QueueLimits:
+    """The limits of a new queue: the given ones, and the defaults for the rest.
+
+    A ring smaller than the default largest message makes the largest message smaller as well,
+    unless that is given too.
+
+    Raises:
+        InvalidRequest: an unknown limit, or a number out of its range.
+    """
+    for name, value in given.items():
+        if name not in LIMIT_RANGES:
+            known = ", ".join(LIMIT_RANGES)
+            raise InvalidRequest(f"unknown limit {_short(name)}; there are {known}")
+        low, high = LIMIT_RANGES[name]
+        if not low <= value <= high:
+            raise InvalidRequest(f"limit {name} must be from {low} to {high}, not {value}")
+    limits = msgspec.structs.replace(QueueLimits(), **given)
+    if limits.message_bytes <= limits.ring_bytes:
+        return limits
+    if "message_bytes" in given:
+        raise InvalidRequest(
+            f"message_bytes {limits.message_bytes} does not fit ring_bytes {limits.ring_bytes}: "
+            "a message must fit the ring of an exchange"
+        )
+    return msgspec.structs.replace(limits, message_bytes=limits.ring_bytes)
+
+
+def _open(data: bytes) -> tuple[RawDocument, int]:
+    if not data:
+        raise InvalidRequest("expected exactly one frame with a BSON document, INVALID REQUEST")
+    try:
+        document = documents.decode_raw(data)
+    except RemoteProtocolError as error:
+        raise InvalidRequest(f"{error}, INVALID REQUEST") from None
+    if "CMD" not in document:
+        raise _missing("CMD")
+    number = document["CMD"]
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InvalidRequest(INVALID_COMMAND)
+    return document, number
+
+
+def _convert(document: RawDocument, kind: type[T]) -> T:
+    _demand(document, kind)
+    for name in ("AUTOSCALING_HOST", "AUTOSCALING_XCHANGE", "AUTOSCALING_Q"):
+        inner = document.get(name)
+        if kind is SetRules and isinstance(inner, dict):
+            _demand(inner, _RULES[name])
+    try:
+        return documents.convert(document, kind)
+    except RemoteProtocolError as error:
+        raise InvalidRequest(f"{error}, INVALID REQUEST") from None
+
+
+def _demand(document: RawDocument, kind: type[msgspec.Struct]) -> None:
+    for field in msgspec.structs.fields(kind):
+        if field.required and document.get(field.name) is None:
+            raise _missing(field.name)
+
+
+def _missing(field: str) -> InvalidRequest:
+    return InvalidRequest(f"The {field} field is not present, INVALID REQUEST")
+
+
+_RULES: Final[dict[str, type[msgspec.Struct]]] = {
+    "AUTOSCALING_HOST": HostRule,
+    "AUTOSCALING_XCHANGE": ExchangeRule,
+    "AUTOSCALING_Q": QueueRule,
+}
+
+
+def _checked(request: Public) -> ManagementRequest:
+    """Values that types alone do not rule out."""
+    name = getattr(request, "QName", None)
+    if name is not None:
+        try:
+            check_name(name)
+        except InvalidName as error:
+            raise InvalidRequest(str(error)) from None
+    match request:
+        case CreateQueueOn():
+            check_host(request.Host)
+            _check_definition(request.Durability, request.Limits)
+        case CreateQueue():
+            _check_definition(request.Durability, request.Limits)
+        case CreateExchange():
+            check_host(request.Host)
+            if len(str(request.TransactionID)) > TRANSACTION_CHARACTERS_MAX:
+                raise InvalidRequest(
+                    f"a TransactionID has at most {TRANSACTION_CHARACTERS_MAX} characters"
+                )
+        case RegisterListener():
+            check_address(request.Address)
+        case SetRules():
+            _check_rules(request)
+        case _:
+            pass
+    return request  # type: ignore[return-value]  # every request but 2000, which never gets here
+
+
+def _check_definition(durability: str, limits: dict[str, int]) -> None:
+    if durability not in DURABILITIES:
+        raise InvalidRequest(
+            f"Durability {_short(durability)} is not available, only {', '.join(DURABILITIES)}"
+        )
+    limits_of(limits)
+
+
+def _check_rules(request: SetRules) -> None:
+    if not 0 < len(request.AUTOSCALING_NAME) <= 256:
+        raise InvalidRequest("AUTOSCALING_NAME must have 1 to 256 characters")
+    for part in (request.AUTOSCALING_HOST, request.AUTOSCALING_XCHANGE, request.AUTOSCALING_Q):
+        if part is None:
+            continue
+        for name, value in msgspec.structs.asdict(part).items():
+            if not 0 <= value <= NUMBER_MAX:
+                raise InvalidRequest(f"{name} must be from 0 to {NUMBER_MAX}, not {value}")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")

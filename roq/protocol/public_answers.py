@@ -1,0 +1,144 @@
+"""The answers to the public commands, for those who give them and those who read them.
+
+A failed answer has a `COMMENT` for people, in the words that existing tools know, and a `CODE`
+(`RequestError.code`) for programs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from roq.errors import REQUEST_ERRORS, NotLeader, QueueExists, RequestError
+from roq.model import Limits as QueueLimits
+from roq.protocol import documents
+from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure
+from roq.protocol.documents import RawDocument
+
+SUCCESS: Final = "SUCCESS"
+YES: Final = "YES"
+NO: Final = "NO"
+ALREADY_EXISTS: Final = "The queue already exists"
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in the answer to 2101."""
+
+    Name: str
+    Host: str
+    """Where its monitor runs."""
+    State: str
+    """`roq.model.QueueState`."""
+    Running: bool
+    Exchanges: int
+    Durability: str
+
+
+class ChildRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a host in the answer to 2102."""
+
+    Child: str
+    Role: str
+    Queue: str
+    Number: int
+    State: str
+    Reason: str
+    Restarts: int
+    Epoch: int
+    Pid: int
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A host in the answer to 2102."""
+
+    Host: str
+    Control: str
+    """Address of its host manager."""
+    Exchanges: int
+    Monitors: int
+    ExchangeMax: int
+    """0: no limit."""
+    Cpu: float
+    """Percent of the machine."""
+    MemoryBytes: int
+    State: str
+    """`live`, `silent` (no report for some seconds) or `away`."""
+    Children: list[ChildRow]
+
+
+class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange in the answers to 2103 and 2104."""
+
+    Name: str
+    Number: int
+    Host: str
+    Data: str
+    """Where publishers send; empty until it runs."""
+    Live: str
+    """Where subscribers listen; empty until it runs."""
+    State: str
+    Epoch: int
+    Pid: int
+
+
+class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to 2104, beside RESULT and COMMENT."""
+
+    Name: str
+    Host: str
+    State: str
+    Running: bool
+    Durability: str
+    Monitor: str
+    """Where clients ask; empty unless it runs."""
+    Statistics: str
+    """Address of the KPI stream; empty unless it runs."""
+    Created: float
+    """Seconds since 1970."""
+    QueueId: str
+    """Hexadecimal."""
+    Limits: QueueLimits
+    Exchanges: list[ExchangeRow]
+    Rules: dict[str, object]
+    """The 2007 document, without RESULT and COMMENT; empty if there are none."""
+
+
+def done(comment: str = SUCCESS, **fields: object) -> RawDocument:
+    """The answer to a request that worked."""
+    return {"RESULT": OK, "COMMENT": comment, **fields}
+
+
+def failed(error: RequestError) -> RawDocument:
+    """The answer to a request that did not."""
+    if isinstance(error, NotLeader) and error.endpoint:
+        return {"RESULT": NOT_LEADER, "COMMENT": error.endpoint, "CODE": error.code}
+    comment = ALREADY_EXISTS if isinstance(error, QueueExists) else str(error)
+    return {"RESULT": FAILED, "COMMENT": comment, "CODE": error.code}
+
+
+def refusal(error: RequestError, request_id: int = 0) -> bytes:
+    """The frame that refuses a request; one of RoQ's own (it has an id) gets a `Failure`."""
+    if request_id == 0:
+        return documents.encode_raw(failed(error))
+    endpoint = error.endpoint if isinstance(error, NotLeader) else ""
+    return documents.encode(
+        Failure(
+            id=request_id,
+            RESULT=NOT_LEADER if endpoint else FAILED,
+            COMMENT=str(error),
+            CODE=error.code,
+            ENDPOINT=endpoint,
+        )
+    )
+
+
+def error_of(document: RawDocument) -> RequestError | None:
+    """The error that an answer carries, for clients; None if the request worked."""
+    result = document.get("RESULT")
+    if result == OK:
+        return None
+    comment = str(document.get("COMMENT", ""))
+    if result == NOT_LEADER:
+        return NotLeader("this configuration manager does not lead", comment)
+    return REQUEST_ERRORS.get(str(document.get("CODE", "")), RequestError)(comment)
