@@ -1,0 +1,36 @@
+"""The shape of the tree: contracts on imports, module sizes, test files beside modules."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LINES_MAX = 500
+
+
+def modules() -> list[Path]:
+    return sorted((ROOT / "roq").rglob("*.py"))
+
+
+def test_imports_point_one_way() -> None:
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [lint_imports, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_module_outgrows_one_job() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in modules()}
+    assert {str(p.relative_to(ROOT)): n for p, n in sizes.items() if n > LINES_MAX} == {}
+
+
+def test_an_exchange_is_started_without_the_weight_of_clients_and_control() -> None:
+    code = (
+        "import sys, roq.exchange.daemon;"
+        "print([m for m in ('asyncio', 'kazoo', 'click', 'psutil', 'roq.client') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
