@@ -1,0 +1,234 @@
+"""The log of a volatile queue: the newest batches of one exchange, in bounded memory.
+
+Everything a reader asks for is found without a scan: an offset by its distance from the floor, the
+batches of a topic by its own sorted list of offsets, the topics that have advanced because topics
+are kept in order of their newest batch, a time because append times never decrease.
+
+Batches are opaque: whatever object the shell received, it gets back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from struct import Struct
+from typing import Final, Generic, TypeVar
+
+from roq.protocol.entry import ENTRY, ENTRY_BYTES, NONE, EntryKind, pack_entry
+
+B = TypeVar("B")
+
+ENTRY_OVERHEAD: Final = 320
+"""Bytes that a kept batch costs beside itself: entry frame, tuple, two list slots, its object."""
+
+_HEAD_BYTES: Final = 32
+_FRAME: Final = Struct(f"<{_HEAD_BYTES}sQQQ")
+_TIME_AT: Final = ENTRY_BYTES - 8
+_TIME: Final = Struct("<Q")
+_COMPACT_ENTRIES: Final = 1_024
+
+assert _FRAME.size == ENTRY.size  # noqa: S101 - one layout, packed with its constant half ready
+
+
+class TopicLog:
+    """One topic's place in the log: its newest offset and those that are still in the ring."""
+
+    __slots__ = ("last", "name", "offsets", "start")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.last = NONE
+        self.offsets: list[int] = []
+        self.start = 0
+
+
+Record = tuple[TopicLog, bytes, B, int]
+"""One entry as kept: its topic, the entry frame, the batch, the bytes of the batch."""
+
+
+class Ring(Generic[B]):
+    """A bounded log; the oldest entries leave when the newest need their room.
+
+    Args:
+        queue: queue id, exchange and epoch stand in each entry frame.
+        capacity_bytes: what all batches and their overhead may take; the newest one always stays.
+        topics_max: topics that are remembered. When one more comes, the one whose batches left the
+            ring longest ago is forgotten; if none has left, the newcomer is refused.
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_entries",
+        "_forgotten_below",
+        "_forgotten_head",
+        "_head",
+        "_start",
+        "_time_us",
+        "_topics",
+        "_topics_max",
+        "bytes",
+        "end",
+        "floor",
+    )
+
+    def __init__(
+        self, queue: bytes, exchange: int, epoch: int, *, capacity_bytes: int, topics_max: int
+    ) -> None:
+        self.floor = 0
+        self.end = 0
+        self.bytes = 0
+        self._capacity = capacity_bytes
+        self._topics_max = topics_max
+        self._topics: OrderedDict[bytes, TopicLog] = OrderedDict()
+        self._entries: list[Record[B] | None] = []
+        self._start = 0
+        self._time_us = 0
+        self._forgotten_below = 0
+        self._head = pack_entry(EntryKind.ENTRY, exchange, queue, epoch, 0, 0, 0)[:_HEAD_BYTES]
+        self._forgotten_head = with_kind(self._head, EntryKind.FORGOTTEN)
+
+    @property
+    def topics(self) -> int:
+        """How many topics are remembered."""
+        return len(self._topics)
+
+    @property
+    def time_us(self) -> int:
+        """The append time of what comes next, µs UTC."""
+        return self._time_us
+
+    def advance_clock(self, time_us: int) -> None:
+        """What is appended from now on has this append time, or the last one if that is later."""
+        self._time_us = max(self._time_us, time_us)
+
+    def append(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
+        offset = self.end
+        log = self._topics.get(topic)
+        if log is not None:
+            frame = _FRAME.pack(self._head, offset, log.last, self._time_us)
+            self._topics.move_to_end(topic)
+        else:
+            log = self._new_topic(topic)
+            if log is None:
+                return None
+            below = self._forgotten_below
+            frame = (
+                _FRAME.pack(self._forgotten_head, offset, below, self._time_us)
+                if below
+                else _FRAME.pack(self._head, offset, NONE, self._time_us)
+            )
+        log.last = offset
+        log.offsets.append(offset)
+        self._entries.append((log, frame, batch, size))
+        self.end = offset + 1
+        self.bytes += size + ENTRY_OVERHEAD
+        if self.bytes > self._capacity:
+            self._evict()
+        return frame
+
+    def record(self, offset: int) -> Record[B]:
+        """The entry at this offset, which must lie in [floor, end)."""
+        record = self._entries[offset - self.floor + self._start]
+        if record is None:
+            raise LookupError(f"offset {offset} is below the floor {self.floor}")
+        return record
+
+    def next_of(self, topic: bytes, at_least: int) -> int | None:
+        """The first offset of the topic at or above `at_least` that is still in the ring."""
+        log = self._topics.get(topic)
+        if log is None:
+            return None
+        index = bisect_left(log.offsets, at_least, lo=log.start)
+        return log.offsets[index] if index < len(log.offsets) else None
+
+    def heads(
+        self, prefixes: tuple[bytes, ...], since: int, most: int
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        """Topics under a prefix whose newest batch is at or above `since`, in order of offset.
+
+        Topics that have left the ring but are still remembered are included. Costs only what has
+        advanced.
+
+        Returns:
+            at most `most` pairs (topic, newest offset), and whether there are more.
+        """
+        found: list[tuple[bytes, int]] = []
+        for name, log in reversed(self._topics.items()):
+            if log.last < since:
+                break
+            if name.startswith(prefixes):
+                found.append((name, log.last))
+        found.reverse()
+        return found[:most], len(found) > most
+
+    def seek(self, time_us: int) -> int:
+        """The first offset appended at or after this time; `end` if nothing is that new."""
+        index = bisect_left(self._entries, time_us, lo=self._start, key=_appended_us)
+        return index - self._start + self.floor
+
+    def check(self) -> None:
+        """Assert the invariants. Costs O(n): tests and simulation only."""
+        kept = self._entries[self._start :]
+        assert self.floor + len(kept) == self.end, "offsets are contiguous"  # noqa: S101
+        assert not any(self._entries[: self._start]), "what left is released"  # noqa: S101
+        assert self.bytes == sum(r[3] + ENTRY_OVERHEAD for r in kept if r)  # noqa: S101
+        assert self.bytes <= self._capacity or len(kept) == 1  # noqa: S101
+        assert len(self._topics) <= self._topics_max  # noqa: S101
+        lasts = [log.last for log in self._topics.values()]
+        assert lasts == sorted(lasts), "topics stand in order of their newest batch"  # noqa: S101
+        listed = sorted(
+            offset for log in self._topics.values() for offset in log.offsets[log.start :]
+        )
+        assert listed == list(range(self.floor, self.end)), "the index is complete"  # noqa: S101
+
+    def _new_topic(self, topic: bytes) -> TopicLog | None:
+        if len(self._topics) >= self._topics_max:
+            oldest = next(iter(self._topics.values()))
+            if oldest.last >= self.floor:
+                return None
+            del self._topics[oldest.name]
+            # Topics are forgotten in order of their newest batch, so this never falls.
+            self._forgotten_below = oldest.last + 1
+        log = self._topics[topic] = TopicLog(topic)
+        return log
+
+    def _evict(self) -> None:
+        entries, start = self._entries, self._start
+        last = len(entries) - 1
+        while self.bytes > self._capacity and start < last:
+            record = entries[start]
+            if record is None:
+                raise LookupError(f"entry {start} left twice")
+            entries[start] = None
+            start += 1
+            log, _, _, size = record
+            self.bytes -= size + ENTRY_OVERHEAD
+            log.start += 1
+            if log.start * 2 >= len(log.offsets):
+                # At least half of the list goes, so each offset is moved once on the average.
+                del log.offsets[: log.start]
+                log.start = 0
+        self.floor += start - self._start
+        if start >= _COMPACT_ENTRIES and start * 2 >= len(entries):
+            del entries[:start]
+            start = 0
+        self._start = start
+
+
+def with_kind(frame: bytes, kind: EntryKind) -> bytes:
+    """The same entry frame, saying something else."""
+    return frame[:3] + bytes((kind,)) + frame[4:]
+
+
+def announcement(frame: bytes) -> bytes:
+    """The entry frame that announces a batch without bringing it."""
+    forgotten = frame[3] == EntryKind.FORGOTTEN
+    return with_kind(frame, EntryKind.FORGOTTEN_ANNOUNCE if forgotten else EntryKind.ANNOUNCE)
+
+
+def _appended_us(record: Record[B] | None) -> int:
+    if record is None:
+        return -1
+    time_us: int = _TIME.unpack_from(record[1], _TIME_AT)[0]
+    return time_us
