@@ -40,6 +40,8 @@ class MonitorSpec(ChildSpec, frozen=True, kw_only=True, tag="monitor"):
     """What a monitor is told."""
 
     statistics_ports: tuple[int, int] = (0, 0)
+    restarted: bool = False
+    """A monitor of this queue was there before: exchanges that it does not know yet may serve."""
 
 
 class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):

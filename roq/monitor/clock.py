@@ -1,0 +1,34 @@
+"""Time as far as this process has lived through it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STALL_SECONDS: Final = 1.5
+"""Events come at least every second; a longer silence means that this process did not run."""
+
+
+class ObservedClock:
+    """A clock that stands still while its process does.
+
+    A monitor that was stopped for a while has heard from nobody, which says nothing about them:
+    on this clock it was a short moment, so nobody is declared lost for it.
+    """
+
+    __slots__ = ("_last", "_skipped")
+
+    def __init__(self, now: float) -> None:
+        self._last = now
+        self._skipped = 0.0
+
+    def read(self, now: float) -> float:
+        """Observed time at the time `now`, which never runs backwards."""
+        gap = now - self._last
+        if gap > STALL_SECONDS:
+            self._skipped += gap - STALL_SECONDS
+        self._last = now
+        return now - self._skipped
+
+    def outside(self, observed: float) -> float:
+        """The time at which `observed` will be reached if nothing stalls."""
+        return observed + self._skipped

@@ -1,0 +1,64 @@
+"""What a monitor's machine is told, and what it wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roq.machine import Tick
+from roq.protocol.control import Answer, MonitorRequest
+
+Peer = tuple[bytes, bool]
+"""Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A client or an exchange asks or tells something."""
+
+    peer: Peer
+    message: MonitorRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StopWanted:
+    """The monitor shall end.
+
+    `reason`: `stopped` or `removed` when that is what happens to the queue, which clients are told;
+    empty when only this process goes away.
+    """
+
+    reason: str = ""
+
+
+Event = Received | StopWanted | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send one message to one peer, without waiting; a peer that is gone is no error."""
+
+    peer: Peer
+    message: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Send the same message to many peers."""
+
+    peers: tuple[Peer, ...]
+    message: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send one message on the statistics socket."""
+
+    frames: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Nothing is left to do: end the process."""
+
+
+Effect = Send | Push | Publish | Finished

@@ -1,0 +1,355 @@
+"""What a monitor decides: who serves, who publishes where, whom to tell.
+
+    SETTLING --time--> RUNNING --stop wanted--> STOPPING --said goodbye--> finished
+
+A monitor knows nothing at its start: exchanges tell it about themselves. One that takes the place
+of another (`restarted`) settles first: until all exchanges have had the time to report, it shows
+nobody a list of exchanges, because one that is missing there counts as gone for good. Publishers
+are served from the first exchange on.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from roq.errors import QueueNotFound, QueueStopped, RequestError
+from roq.machine import Tick
+from roq.model import Limits
+from roq.monitor.clock import ObservedClock
+from roq.monitor.events import (
+    Effect,
+    Event,
+    Finished,
+    Peer,
+    Publish,
+    Push,
+    Received,
+    Send,
+    StopWanted,
+)
+from roq.monitor.exchanges import Exchanges, Outcome
+from roq.monitor.kpis import Kpis
+from roq.monitor.publishers import Publishers, Waiting
+from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
+from roq.protocol.control import (
+    FAILED,
+    Alive,
+    Assigned,
+    Attach,
+    ExchangeAck,
+    ExchangeReport,
+    Failure,
+    Join,
+    Leave,
+    MonitorRequest,
+    Topology,
+    Version,
+)
+
+SETTLE_SECONDS: Final = 2.5
+"""Exchanges learn of a restarted monitor and report within this; less than clients wait."""
+VERSION_SECONDS: Final = 1.0
+GOODBYE_SECONDS: Final = 0.3
+"""Time for the last messages to leave before the sockets are closed."""
+STALE: Final = "stale_epoch"
+UNAVAILABLE: Final = "unavailable"
+QUEUE_GONE: Final = {"stopped": QueueStopped, "removed": QueueNotFound}
+
+
+class State(StrEnum):
+    """Where the monitor stands."""
+
+    SETTLING = "settling"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class MonitorMachine:
+    """The monitor of one queue.
+
+    Args:
+        queue: name of the queue.
+        queue_id: of this life of the queue; messages for another one are refused.
+        epoch: of this process.
+        limits: of the queue.
+        kpi_seconds: between two rounds on the statistics stream.
+        restarted: another monitor of this queue was there before, so exchanges may be, too.
+        now: the present time.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        queue_id: bytes,
+        epoch: int,
+        limits: Limits,
+        kpi_seconds: float,
+        restarted: bool,
+        now: float,
+    ) -> None:
+        self.state = State.SETTLING if restarted else State.RUNNING
+        self.version = 1
+        self._queue = queue
+        self._queue_id = queue_id
+        self._epoch = epoch
+        self._limits = limits
+        self._kpi_seconds = kpi_seconds
+        self._clock = ObservedClock(now)
+        self._exchanges = Exchanges()
+        self._sessions = Sessions()
+        self._publishers = Publishers(epoch, limits.throughput_bytes)
+        self._kpis = Kpis(queue, queue_id, epoch, limits.throughput_bytes)
+        self._joining: dict[bytes, tuple[Peer, int]] = {}
+        self._reason = ""
+        self._settled_at = now + SETTLE_SECONDS
+        self._finish_at: float | None = None
+        self._version_at = now + VERSION_SECONDS
+        self._kpi_at = now + kpi_seconds
+        self._now = now
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event in and give the effects, in order."""
+        observed = self._now = self._clock.read(now)
+        effects: list[Effect] = []
+        match event:
+            case Received(peer, message):
+                effects = self._received(peer, message, observed)
+            case StopWanted(reason):
+                effects = self._stop(reason, observed)
+            case Tick():
+                pass
+        return effects + self._time_passed(observed)
+
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted at the latest."""
+        deadlines = [
+            self._version_at,
+            self._kpi_at,
+            self._settled_at if self.state is State.SETTLING else None,
+            self._finish_at,
+            self._exchanges.next_deadline(),
+            self._publishers.next_deadline(),
+        ]
+        return self._clock.outside(min(each for each in deadlines if each is not None))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._exchanges.check()
+        self._sessions.check()
+        self._publishers.check(self._now)
+        assert not (self._joining and self.state is not State.SETTLING)  # noqa: S101
+        assert not (len(self._publishers) and self.state is State.STOPPING)  # noqa: S101
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def _received(self, peer: Peer, message: MonitorRequest, now: float) -> list[Effect]:
+        try:
+            return self._dispatch(peer, message, now)
+        except RequestError as error:
+            if isinstance(message, Leave):
+                return []
+            return [Send(peer, _failure(message.id, str(error), error.code))]
+
+    def _dispatch(self, peer: Peer, message: MonitorRequest, now: float) -> list[Effect]:
+        if message.queue_id != self._queue_id:
+            raise QueueNotFound(
+                f"this is the monitor of queue {self._queue}, but of another one of that name"
+            )
+        match message:
+            case ExchangeReport():
+                return self._exchange_report(peer, message, now)
+            case Attach():
+                return self._attach(peer, message, now)
+            case Join():
+                return self._join(peer, message, now)
+            case Alive():
+                return self._alive(peer, message, now)
+            case Leave():
+                return self._leave(message)
+
+    def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
+        outcome = self._exchanges.report(message, now)
+        if outcome is Outcome.STALE:
+            return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
+        effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id))]
+        if outcome is Outcome.CHANGED:
+            # Subscribers learn of an exchange before publishers are sent there.
+            effects += self._topology_changed()
+        return effects + self._serve_waiting()
+
+    def _attach(self, peer: Peer, message: Attach, now: float) -> list[Effect]:
+        self._refuse_when_gone()
+        self._sessions.touch(message.publisher, PUBLISHER, peer, now)
+        waiting = Waiting(peer, message, now)
+        assigned = self._assign(waiting)
+        older = self._publishers.forget(message.publisher)
+        effects: list[Effect] = []
+        if older is not None:
+            text = "this publisher has asked again since"
+            effects.append(Send(older.peer, _failure(older.message.id, text, UNAVAILABLE)))
+        if assigned is not None:
+            return [*effects, assigned]
+        self._publishers.wait(waiting)
+        return effects
+
+    def _join(self, peer: Peer, message: Join, now: float) -> list[Effect]:
+        self._refuse_when_gone()
+        self._sessions.touch(message.subscriber, SUBSCRIBER, peer, now)
+        return self._show_topology(message.subscriber, peer, message.id)
+
+    def _alive(self, peer: Peer, message: Alive, now: float) -> list[Effect]:
+        if self.state is State.STOPPING:
+            return [Send(peer, self._topology(message.id))] if self._reason else []
+        session, is_new = self._sessions.touch(message.client, message.role, peer, now)
+        self._sessions.told(session, message)
+        if not is_new and message.version == self.version:
+            return []
+        return self._show_topology(message.client, peer, message.id)
+
+    def _leave(self, message: Leave) -> list[Effect]:
+        self._sessions.leave(message.client)
+        self._publishers.forget(message.client)
+        self._joining.pop(message.client, None)
+        return []
+
+    def _refuse_when_gone(self) -> None:
+        if self.state is State.STOPPING:
+            kind = QUEUE_GONE.get(self._reason, RequestError)
+            raise kind(self._goodbye())
+
+    # --- exchanges and publishers -----------------------------------------------------------------
+
+    def _assign(self, waiting: Waiting) -> Send | None:
+        session = self._sessions.find(waiting.message.publisher)
+        exchange = self._publishers.choose(waiting, self._exchanges, self._sessions)
+        if session is None or exchange is None:
+            return None
+        self._sessions.place(session, exchange.key)
+        return Send(
+            waiting.peer,
+            Assigned(
+                id=waiting.message.id,
+                exchange=exchange.info,
+                epoch=self._publishers.next_epoch(),
+                limits=self._limits,
+            ),
+        )
+
+    def _serve_waiting(self) -> list[Effect]:
+        effects: list[Effect] = []
+        for waiting in self._publishers:
+            assigned = self._assign(waiting)
+            if assigned is not None:
+                self._publishers.forget(waiting.message.publisher)
+                effects.append(assigned)
+        return effects
+
+    def _topology(self, request_id: int = 0) -> Topology:
+        return Topology(
+            id=request_id,
+            queue_id=self._queue_id,
+            epoch=self._epoch,
+            version=self.version,
+            exchanges=self._exchanges.infos(),
+            state=self._reason or "running",
+        )
+
+    def _topology_changed(self) -> list[Effect]:
+        self.version += 1
+        return [] if self.state is State.SETTLING else self._push(self._topology())
+
+    def _show_topology(self, client: bytes, peer: Peer, request_id: int) -> list[Effect]:
+        if self.state is not State.SETTLING:
+            return [Send(peer, self._topology(request_id))]
+        if request_id:
+            older = self._joining.get(client)
+            self._joining[client] = (peer, request_id)
+            if older is not None:
+                text = "this client has asked again since"
+                return [Send(older[0], _failure(older[1], text, UNAVAILABLE))]
+        return []
+
+    def _push(self, message: Topology | Version) -> list[Effect]:
+        peers = self._sessions.peers()
+        return [Push(peers, message)] if peers else []
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _time_passed(self, now: float) -> list[Effect]:
+        if self.state is State.STOPPING:
+            return self._finish(now)
+        effects: list[Effect] = []
+        if self._exchanges.expire(now):
+            effects += self._topology_changed()
+        if self.state is State.SETTLING and now >= self._settled_at:
+            effects += self._settle()
+        for waiting in self._publishers.expire(now):
+            text = f"no exchange of queue {self._queue} serves at the moment"
+            effects.append(Send(waiting.peer, _failure(waiting.message.id, text, UNAVAILABLE)))
+        if now >= self._version_at:
+            effects += self._every_second(now)
+        if now >= self._kpi_at:
+            effects += self._publish_kpis(now)
+        return effects
+
+    def _settle(self) -> list[Effect]:
+        self.state = State.RUNNING
+        joining, self._joining = self._joining, {}
+        answers: list[Effect] = [
+            Send(peer, self._topology(request_id)) for peer, request_id in joining.values()
+        ]
+        return answers + self._push(self._topology())
+
+    def _every_second(self, now: float) -> list[Effect]:
+        self._version_at = now + VERSION_SECONDS
+        for client in self._sessions.expire(now):
+            self._publishers.forget(client)
+            self._joining.pop(client, None)
+        if self.state is State.SETTLING:
+            return []
+        return self._push(Version(queue_id=self._queue_id, epoch=self._epoch, version=self.version))
+
+    def _publish_kpis(self, now: float) -> list[Effect]:
+        self._kpi_at = max(self._kpi_at + self._kpi_seconds, now + self._kpi_seconds / 2)
+        messages = self._kpis.messages(
+            self._exchanges, self._sessions, self.version, len(self._publishers), now
+        )
+        return [Publish(frames) for frames in messages]
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _stop(self, reason: str, now: float) -> list[Effect]:
+        if self.state is State.STOPPING:
+            return []
+        self.state = State.STOPPING
+        self._reason = reason if reason in QUEUE_GONE else ""
+        self._finish_at = now + GOODBYE_SECONDS
+        code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE
+        unanswered = [(each.peer, each.message.id) for each in self._publishers]
+        unanswered += self._joining.values()
+        for waiting in self._publishers:
+            self._publishers.forget(waiting.message.publisher)
+        self._joining.clear()
+        effects: list[Effect] = [
+            Send(peer, _failure(request_id, self._goodbye(), code))
+            for peer, request_id in unanswered
+        ]
+        if self._reason:
+            self.version += 1
+            effects += self._push(self._topology())
+        return effects
+
+    def _finish(self, now: float) -> list[Effect]:
+        if self._finish_at is None or now < self._finish_at:
+            return []
+        self._finish_at = None
+        return [Finished()]
+
+    def _goodbye(self) -> str:
+        return f"queue {self._queue} {'was ' + self._reason if self._reason else 'has no monitor'}"
+
+
+def _failure(request_id: int, text: str, code: str) -> Failure:
+    return Failure(id=request_id, RESULT=FAILED, COMMENT=text, CODE=code)

@@ -1,0 +1,124 @@
+"""Speaks to a monitor's machine in the words of its clients; no test in here."""
+
+from __future__ import annotations
+
+from roq.machine import Tick
+from roq.model import ExchangeInfo, Limits
+from roq.monitor.events import Effect, Event, Publish, Push, Received, Send, StopWanted
+from roq.monitor.machine import MonitorMachine
+from roq.protocol.control import (
+    Alive,
+    Attach,
+    Control,
+    ExchangeLoad,
+    ExchangeReport,
+    Join,
+    Leave,
+    PublisherLoad,
+)
+
+QUEUE_ID = b"q" * 16
+EPOCH = 7 << 16
+
+
+def info(number: int, epoch: int = 1, host: str = "127.0.0.1") -> ExchangeInfo:
+    return ExchangeInfo(
+        number=number, epoch=epoch, host=host,
+        data=f"tcp://{host}:{6000 + number}", live=f"tcp://{host}:{7000 + number}",
+    )  # fmt: skip
+
+
+class Driver:
+    """A machine at a time, and everything it wanted done since the last look."""
+
+    def __init__(self, *, restarted: bool = False, kpi_seconds: float = 1.0) -> None:
+        self.now = 100.0
+        self.machine = MonitorMachine(
+            queue="orders", queue_id=QUEUE_ID, epoch=EPOCH, limits=Limits(),
+            kpi_seconds=kpi_seconds, restarted=restarted, now=self.now,
+        )  # fmt: skip
+        self.effects: list[Effect] = []
+
+    def handle(self, event: Event) -> list[Effect]:
+        effects = self.machine.handle(event, self.now)
+        self.machine.check()
+        self.effects += effects
+        return effects
+
+    def receive(self, peer: str, message: Control) -> list[Control]:
+        """Give the answers to this peer that came at once."""
+        effects = self.handle(Received(peer_of(peer), message))  # type: ignore[arg-type]
+        return answers(effects, peer)
+
+    def report(
+        self, number: int, epoch: int = 1, *, top: list[PublisherLoad] | None = None,
+        stopping: bool = False, queue_id: bytes = QUEUE_ID, **load: int,
+    ) -> list[Control]:  # fmt: skip
+        return self.receive(
+            f"exchange {number}.{epoch}",
+            ExchangeReport(
+                id=1, queue_id=queue_id, exchange=info(number, epoch), load=ExchangeLoad(**load),
+                top=top or [], stopping=stopping,
+            ),
+        )  # fmt: skip
+
+    def attach(
+        self, name: str, failed: list[tuple[int, int]] | None = None, request: int = 5
+    ) -> list[Control]:
+        return self.receive(
+            name,
+            Attach(id=request, queue_id=QUEUE_ID, publisher=name.encode(), failed=failed or []),
+        )
+
+    def join(self, name: str, request: int = 6) -> list[Control]:
+        return self.receive(name, Join(id=request, queue_id=QUEUE_ID, subscriber=name.encode()))
+
+    def alive(
+        self, name: str, role: str = "subscriber", version: int = 0, **told: int
+    ) -> list[Control]:
+        return self.receive(
+            name,
+            Alive(queue_id=QUEUE_ID, client=name.encode(), role=role, version=version, **told),
+        )
+
+    def leave(self, name: str) -> list[Control]:
+        return self.receive(name, Leave(queue_id=QUEUE_ID, client=name.encode()))
+
+    def stop(self, reason: str = "") -> list[Effect]:
+        return self.handle(StopWanted(reason))
+
+    def advance(self, seconds: float, *reporting: tuple[int, int]) -> list[Effect]:
+        """Let time pass as a shell would, with these (number, epoch) reporting all the time."""
+        effects: list[Effect] = []
+        until = self.now + seconds
+        while True:
+            deadline = self.machine.next_deadline()
+            assert deadline is not None
+            self.now = max(self.now, min(deadline, until, self.now + 0.5))
+            for number, epoch in reporting:
+                self.report(number, epoch)
+            effects += self.handle(Tick())
+            if self.now >= until:
+                return effects
+
+
+def peer_of(name: str) -> tuple[bytes, bool]:
+    return (name.encode(), False)
+
+
+def answers(effects: list[Effect], peer: str) -> list[Control]:
+    return [
+        each.message for each in effects if isinstance(each, Send) and each.peer == peer_of(peer)
+    ]
+
+
+def pushes(effects: list[Effect], peer: str, kind: type[Control]) -> list[Control]:
+    return [
+        each.message
+        for each in effects
+        if isinstance(each, Push) and peer_of(peer) in each.peers and isinstance(each.message, kind)
+    ]
+
+
+def published(effects: list[Effect]) -> list[tuple[bytes, ...]]:
+    return [each.frames for each in effects if isinstance(each, Publish)]

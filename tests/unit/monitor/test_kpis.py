@@ -1,0 +1,123 @@
+import bson
+
+from roq.monitor.events import Effect
+from roq.protocol import kpi
+from roq.protocol.control import PublisherLoad
+
+from .driver import Driver, published
+
+
+def old(effects: list[Effect]) -> list[list[dict[str, object]]]:
+    """The messages that old consoles understand."""
+    return [
+        [bson.decode(frame) for frame in frames]
+        for frames in published(effects)
+        if not frames[0].startswith(kpi.NUMERIC_TOPIC)
+    ]
+
+
+def numeric(effects: list[Effect], kind: type) -> list:
+    found = [
+        kpi.decode_numeric(frames)
+        for frames in published(effects)
+        if frames[0].startswith(kpi.NUMERIC_TOPIC)
+    ]
+    return [each for each in found if isinstance(each, kind)]
+
+
+def test_every_period_tells_of_each_exchange_and_of_the_queue() -> None:
+    driver = Driver(kpi_seconds=2.0)
+    driver.report(1, publishers=2, messages_in=10, bytes_in=1_000, memory_bytes=3 << 20)
+    driver.report(2, publishers=1)
+    effects = driver.advance(2.0)
+    assert old(effects) == [
+        [
+            {"CMD": 20, "X_ID": "x1", "QName": "orders"},
+            {
+                "CMD": 21, "Minute": "0", "TotalProcessed": "10", "Processed": "10",
+                "TotalThroughput": "1000", "Throughput": "1000", "Producers": "2",
+            },
+            {"CMD": 22, "CPU": "0", "MEMORY": "3"},
+        ],
+        [
+            {"CMD": 20, "X_ID": "x2", "QName": "orders"},
+            {
+                "CMD": 21, "Minute": "0", "TotalProcessed": "0", "Processed": "0",
+                "TotalThroughput": "0", "Throughput": "0", "Producers": "1",
+            },
+            {"CMD": 22, "CPU": "0", "MEMORY": "0"},
+        ],
+        [{"CMD": 23, "QName": "orders", "XChanges": "2", "Producers": "3", "Throughput": "1000"}],
+    ]  # fmt: skip
+
+
+def test_a_period_counts_what_was_added_since_the_last_one() -> None:
+    driver = Driver()
+    driver.report(1, messages_in=10, bytes_in=1_000)
+    driver.advance(1.0)
+    driver.report(1, messages_in=15, bytes_in=1_600)
+    counts = old(driver.advance(1.0))[0][1]
+    assert (counts["TotalProcessed"], counts["Processed"]) == ("15", "5")
+    assert (counts["TotalThroughput"], counts["Throughput"]) == ("1600", "600")
+
+
+def test_a_restarted_exchange_counts_from_zero() -> None:
+    driver = Driver()
+    driver.report(1, 1, messages_in=1_000)
+    driver.advance(1.0)
+    driver.report(1, 2, messages_in=7)
+    counts = old(driver.advance(1.0))[0][1]
+    assert (counts["TotalProcessed"], counts["Processed"]) == ("7", "7")
+
+
+def test_a_queue_without_exchanges_still_tells_that_it_lives() -> None:
+    assert old(Driver().advance(1.0)) == [
+        [{"CMD": 23, "QName": "orders", "XChanges": "0", "Producers": "0", "Throughput": "0"}]
+    ]
+
+
+def test_a_subscriber_is_told_of_once_per_word_it_gives() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.alive("s", received=100, latency_ms=2, lost=3)
+    [document] = old(driver.advance(1.0))[1]
+    assert document == {
+        "CMD": 31, "QName": "orders", "Minute": "0", "TotalReceived": "100", "Received": "100",
+        "SubsriberID": b"s".hex(), "MeanLat": "2",
+    }  # fmt: skip
+    assert len(old(driver.advance(1.0))) == 1
+    driver.alive("s", received=130)
+    assert old(driver.advance(1.0))[1][0]["Received"] == "30"
+
+
+def test_programs_get_numbers_with_rates_and_busy_publishers() -> None:
+    driver = Driver()
+    for second in range(3):
+        driver.report(
+            1,
+            publishers=1,
+            messages_in=second * 10,
+            bytes_in=second * 1_000,
+            top=[PublisherLoad(b"\xab", second * 10, second * 1_000)],
+        )
+        driver.effects.clear()
+        driver.advance(1.0)
+    [document] = numeric(driver.effects, kpi.ExchangeKpi)
+    assert document.exchange == "x1"
+    assert document.messages_in_per_second == 10.0
+    assert document.bytes_in_per_second == 1_000.0
+    assert document.top[0].publisher == "ab"
+    assert document.top[0].bytes_per_second == 1_000.0
+    [queue] = numeric(driver.effects, kpi.QueueKpi)
+    assert queue.bytes_in_per_second == 1_000.0
+    assert queue.limit_bytes_per_second == 1.25e6
+
+
+def test_programs_get_what_subscribers_tell() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.advance(1.0)
+    driver.alive("s", received=100, lost=3)
+    [document] = numeric(driver.advance(1.0), kpi.SubscriberKpi)
+    assert (document.received, document.lost) == (100, 3)
+    assert document.received_per_second == 50.0

@@ -1,0 +1,407 @@
+import msgspec
+import pytest
+
+from roq.errors import LocalProtocolError
+from roq.model import Limits
+from roq.monitor.events import Finished, Push, Send
+from roq.monitor.machine import MonitorMachine
+from roq.protocol.control import (
+    Assigned,
+    ExchangeAck,
+    ExchangeLoad,
+    ExchangeReport,
+    Failure,
+    Join,
+    Topology,
+    Version,
+)
+
+from .driver import EPOCH, Driver, answers, info, pushes
+
+
+def numbers(topology) -> list[tuple[int, int]]:
+    assert isinstance(topology, Topology)
+    return [(each.number, each.epoch) for each in topology.exchanges]
+
+
+# --- exchanges ------------------------------------------------------------------------------------
+
+
+def test_an_exchange_becomes_known_by_its_report_and_is_announced() -> None:
+    driver = Driver()
+    assert numbers(driver.join("s")[0]) == []
+    assert driver.report(1) == [ExchangeAck(id=1)]
+    [topology] = pushes(driver.effects, "s", Topology)
+    assert numbers(topology) == [(1, 1)]
+    assert topology.id == 0
+
+
+def test_a_report_that_tells_nothing_new_is_not_announced() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.join("s")
+    driver.effects.clear()
+    driver.report(1, messages_in=10)
+    assert pushes(driver.effects, "s", Topology) == []
+
+
+def test_a_higher_epoch_replaces_the_old_process_of_the_same_number() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.report(1, 1)
+    driver.report(1, 2)
+    assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[(1, 1)], [(1, 2)]]
+
+
+def test_a_lower_epoch_is_told_that_it_is_stale() -> None:
+    driver = Driver()
+    driver.report(1, 2)
+    assert driver.report(1, 1) == [ExchangeAck(id=1, code="stale_epoch")]
+    assert numbers(driver.join("s")[0]) == [(1, 2)]
+
+
+def test_a_lower_epoch_stays_stale_after_the_newer_process_was_lost() -> None:
+    driver = Driver()
+    driver.report(1, 2)
+    driver.advance(4)
+    assert driver.report(1, 1) == [ExchangeAck(id=1, code="stale_epoch")]
+    assert numbers(driver.join("s")[0]) == []
+
+
+def test_an_exchange_is_lost_after_three_seconds_without_a_report() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2)
+    driver.join("s")
+    driver.effects.clear()
+    driver.advance(2.9, (2, 1))
+    assert pushes(driver.effects, "s", Topology) == []
+    driver.advance(0.2, (2, 1))
+    assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[(2, 1)]]
+
+
+def test_an_exchange_that_was_silent_for_a_while_comes_back_with_its_epoch() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.advance(4)
+    assert numbers(driver.join("s")[0]) == []
+    driver.report(1)
+    assert numbers(pushes(driver.effects, "s", Topology)[-1]) == [(1, 1)]
+
+
+def test_a_report_for_another_queue_is_refused() -> None:
+    driver = Driver()
+    [answer] = driver.report(1, queue_id=b"x" * 16)
+    assert isinstance(answer, Failure)
+    assert answer.CODE == "queue_not_found"
+    assert numbers(driver.join("s")[0]) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"number": 0}, {"epoch": 0}, {"data": "ipc:///tmp/x"}, {"live": "tcp://a\nb"}, {"data": ""}],
+)
+def test_a_report_that_no_exchange_can_send_is_refused(wrong) -> None:
+    driver = Driver()
+    exchange = msgspec.structs.replace(info(1), **wrong)
+    [answer] = driver.receive(
+        "x", ExchangeReport(id=3, queue_id=b"q" * 16, exchange=exchange, load=ExchangeLoad())
+    )
+    assert isinstance(answer, Failure)
+    assert answer.CODE == "invalid_request"
+    assert answer.id == 3
+
+
+def test_nobody_is_lost_because_the_monitor_itself_stood_still() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.join("s")
+    driver.now += 60
+    driver.effects.clear()
+    driver.advance(0.5)
+    assert pushes(driver.effects, "s", Topology) == []
+    assert driver.alive("s", version=driver.machine.version) == []
+
+
+# --- publishers -----------------------------------------------------------------------------------
+
+
+def test_a_publisher_gets_the_exchange_with_the_fewest_publishers() -> None:
+    driver = Driver()
+    driver.report(1, publishers=3)
+    driver.report(2, publishers=1)
+    [assigned] = driver.attach("p")
+    assert isinstance(assigned, Assigned)
+    assert assigned.exchange == info(2)
+    assert assigned.id == 5
+    assert assigned.limits == Limits()
+
+
+def test_a_crowd_between_two_reports_spreads() -> None:
+    driver = Driver()
+    for number in (1, 2, 3):
+        driver.report(number)
+    chosen = [driver.attach(f"p{i}")[0].exchange.number for i in range(9)]
+    assert sorted(chosen) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_publishers_that_have_not_arrived_yet_count_after_the_next_report_too() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2, publishers=1)
+    assert driver.attach("p1")[0].exchange.number == 1
+    driver.report(1, publishers=0)
+    driver.report(2, publishers=1)
+    assert [driver.attach(f"q{i}")[0].exchange.number for i in range(2)] == [1, 2]
+
+
+def test_with_load_the_exchange_with_the_lowest_throughput_is_chosen() -> None:
+    driver = Driver()
+    for second in range(4):
+        driver.report(1, publishers=1, bytes_in=second * 1_000_000)
+        driver.report(2, publishers=5, bytes_in=second * 100_000)
+        driver.advance(1)
+    assert driver.attach("p")[0].exchange.number == 2
+
+
+def test_publisher_epochs_rise_and_carry_the_monitors_own() -> None:
+    driver = Driver()
+    driver.report(1)
+    epochs = [driver.attach("p")[0].epoch for _ in range(3)]
+    assert epochs == [EPOCH << 27 | n for n in (1, 2, 3)]
+
+
+def test_a_publisher_that_asks_again_stays_where_it_is() -> None:
+    driver = Driver()
+    driver.report(1, publishers=5)
+    assert driver.attach("p")[0].exchange.number == 1
+    driver.report(2)
+    assert driver.attach("p")[0].exchange.number == 1
+
+
+def test_failed_exchanges_are_avoided() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2, publishers=9)
+    assert driver.attach("p", failed=[(1, 1)])[0].exchange.number == 2
+
+
+def test_a_failed_exchange_is_given_again_once_it_has_reported_since() -> None:
+    driver = Driver()
+    driver.report(1)
+    assert driver.attach("p", failed=[(1, 1)]) == []
+    driver.now += 0.4
+    driver.effects.clear()
+    driver.report(1)
+    assert [each.exchange.number for each in answers(driver.effects, "p")] == [1]
+
+
+def test_a_publisher_waits_for_the_restarted_process_of_a_failed_exchange() -> None:
+    driver = Driver()
+    driver.report(1, 1)
+    assert driver.attach("p", failed=[(1, 1)]) == []
+    driver.effects.clear()
+    driver.report(1, 2)
+    assert answers(driver.effects, "p")[0].exchange.epoch == 2
+
+
+def test_a_publisher_waits_for_the_first_exchange_and_subscribers_learn_of_it_first() -> None:
+    driver = Driver()
+    driver.join("s")
+    assert driver.attach("p") == []
+    driver.effects.clear()
+    driver.report(1)
+    order = [type(each.message) for each in driver.effects if isinstance(each, Send | Push)]
+    assert order == [ExchangeAck, Topology, Assigned]
+
+
+def test_waiting_is_bounded_and_ends_with_a_reason() -> None:
+    driver = Driver()
+    driver.attach("p")
+    driver.advance(2.4)
+    assert answers(driver.effects, "p") == []
+    driver.advance(0.2)
+    [failure] = answers(driver.effects, "p")
+    assert (failure.CODE, failure.id) == ("unavailable", 5)
+    assert "orders" in failure.COMMENT
+
+
+def test_a_second_question_of_a_waiting_publisher_answers_the_first() -> None:
+    driver = Driver()
+    driver.attach("p", request=1)
+    [failure] = driver.attach("p", request=2)
+    assert (failure.CODE, failure.id) == ("unavailable", 1)
+    driver.effects.clear()
+    driver.report(1)
+    assert [each.id for each in answers(driver.effects, "p")] == [2]
+
+
+def test_a_draining_exchange_gets_no_publishers_but_stays_visible() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2, publishers=9)
+    driver.report(1, stopping=True)
+    assert driver.attach("p")[0].exchange.number == 2
+    assert numbers(driver.join("s")[0]) == [(1, 1), (2, 1)]
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_every_client_hears_the_version_each_second() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.report(1)
+    driver.attach("p")
+    driver.effects.clear()
+    driver.advance(3.1, (1, 1))
+    for name in ("s", "p"):
+        versions = pushes(driver.effects, name, Version)
+        assert len(versions) == 3
+        assert {(each.epoch, each.version) for each in versions} == {(EPOCH, 2)}
+
+
+def test_alive_is_answered_only_if_the_version_differs() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.report(1)
+    assert driver.alive("s", version=2) == []
+    assert numbers(driver.alive("s", version=1)[0]) == [(1, 1)]
+
+
+def test_a_client_that_an_earlier_monitor_knew_is_taken_up_and_shown_everything() -> None:
+    driver = Driver()
+    driver.report(1)
+    [topology] = driver.alive("s", version=driver.machine.version)
+    assert numbers(topology) == [(1, 1)]
+    driver.effects.clear()
+    driver.advance(1, (1, 1))
+    assert pushes(driver.effects, "s", Version)
+
+
+def test_a_silent_client_is_forgotten_after_ten_seconds() -> None:
+    driver = Driver()
+    driver.join("s")
+    driver.join("t")
+    for _ in range(3):
+        driver.advance(4)
+        driver.alive("t")
+    driver.effects.clear()
+    driver.advance(1)
+    assert pushes(driver.effects, "s", Version) == []
+    assert pushes(driver.effects, "t", Version)
+
+
+def test_a_client_that_leaves_is_forgotten_at_once() -> None:
+    driver = Driver()
+    driver.join("s")
+    assert driver.leave("s") == []
+    driver.effects.clear()
+    driver.advance(1)
+    assert pushes(driver.effects, "s", Version) == []
+
+
+def test_a_publisher_that_leaves_while_it_waits_is_not_assigned() -> None:
+    driver = Driver()
+    driver.attach("p")
+    driver.leave("p")
+    driver.effects.clear()
+    driver.report(1)
+    assert answers(driver.effects, "p") == []
+
+
+def test_a_client_that_reconnected_is_pushed_to_at_its_new_address() -> None:
+    driver = Driver()
+    driver.receive("old", Join(queue_id=b"q" * 16, subscriber=b"s"))
+    driver.receive("new", Join(queue_id=b"q" * 16, subscriber=b"s"))
+    driver.effects.clear()
+    driver.report(1)
+    assert pushes(driver.effects, "old", Topology) == []
+    assert pushes(driver.effects, "new", Topology)
+
+
+@pytest.mark.parametrize("client", [b"", b"x" * 65])
+def test_a_client_without_a_proper_id_is_refused(client) -> None:
+    [failure] = Driver().receive("s", Join(id=1, queue_id=b"q" * 16, subscriber=client))
+    assert failure.CODE == "invalid_request"
+
+
+# --- a restarted monitor --------------------------------------------------------------------------
+
+
+def test_a_restarted_monitor_shows_no_list_of_exchanges_before_all_had_time_to_report() -> None:
+    driver = Driver(restarted=True)
+    assert driver.join("s") == []
+    assert driver.alive("t", version=17) == []
+    driver.report(1)
+    driver.advance(1, (1, 1))
+    driver.report(2)
+    driver.advance(1.4, (1, 1), (2, 1))
+    assert not any(answers(driver.effects, name) for name in "st")
+    assert not any(pushes(driver.effects, name, Topology) for name in "st")
+    assert not pushes(driver.effects, "s", Version)
+    driver.advance(0.2, (1, 1), (2, 1))
+    [answer] = answers(driver.effects, "s")
+    assert (numbers(answer), answer.id) == ([(1, 1), (2, 1)], 6)
+    assert numbers(pushes(driver.effects, "t", Topology)[0]) == [(1, 1), (2, 1)]
+
+
+def test_a_restarted_monitor_serves_publishers_from_the_first_exchange_on() -> None:
+    driver = Driver(restarted=True)
+    driver.report(1)
+    assert driver.attach("p")[0].exchange.number == 1
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("stopped", "queue_stopped"), ("removed", "queue_not_found")]
+)
+def test_the_end_of_the_queue_is_told_to_all(reason, code) -> None:
+    driver = Driver()
+    driver.attach("p")
+    driver.join("s")
+    effects = driver.stop(reason)
+    assert code == answers(effects, "p")[0].CODE
+    for name in ("p", "s"):
+        assert pushes(effects, name, Topology)[0].state == reason
+    assert code == driver.join("late")[0].CODE
+    assert code == driver.attach("late")[0].CODE
+    assert Finished() not in driver.effects
+    driver.advance(0.4)
+    assert driver.effects.count(Finished()) == 1
+
+
+def test_a_monitor_that_only_goes_away_tells_no_end_of_the_queue() -> None:
+    driver = Driver()
+    driver.attach("p")
+    driver.join("s")
+    effects = driver.stop()
+    assert answers(effects, "p")[0].CODE == "unavailable"
+    assert pushes(effects, "s", Topology) == []
+    driver.advance(0.4)
+    assert Finished() in driver.effects
+
+
+def test_stopping_twice_changes_nothing() -> None:
+    driver = Driver()
+    driver.stop("stopped")
+    assert driver.stop("removed") == []
+    driver.advance(1)
+    assert driver.effects.count(Finished()) == 1
+
+
+def test_a_restarted_monitor_that_stops_answers_those_who_wait_to_join() -> None:
+    driver = Driver(restarted=True)
+    driver.join("s")
+    assert answers(driver.stop("stopped"), "s")[0].CODE == "queue_stopped"
+
+
+def test_an_epoch_that_no_host_manager_gives_is_a_bug() -> None:
+    machine = MonitorMachine(
+        queue="q", queue_id=b"q", epoch=1, limits=Limits(), kpi_seconds=1, restarted=False, now=0
+    )
+    machine._publishers._counter = 1 << 27
+    with pytest.raises(LocalProtocolError):
+        machine._publishers.next_epoch()

@@ -1,0 +1,59 @@
+from roq.monitor.clock import ObservedClock
+from roq.monitor.window import LoadWindow, Rates, rate
+from roq.protocol.control import ExchangeLoad, PublisherLoad
+
+
+def test_one_report_says_nothing_about_rates() -> None:
+    window = LoadWindow()
+    window.add(ExchangeLoad(bytes_in=1_000_000), [], 10.0)
+    assert window.rates() == Rates()
+
+
+def test_rates_are_differences_of_totals_over_the_time_between() -> None:
+    window = LoadWindow()
+    window.add(ExchangeLoad(messages_in=10, bytes_in=100), [], 10.0)
+    window.add(ExchangeLoad(messages_in=30, bytes_in=500, messages_out=6), [], 12.0)
+    assert window.rates() == Rates(messages_in=10, bytes_in=200, messages_out=3, bytes_out=0)
+
+
+def test_only_the_last_five_seconds_count() -> None:
+    window = LoadWindow()
+    for second in range(20):
+        window.add(ExchangeLoad(bytes_in=1_000 if second < 10 else 1_000 + second), [], second)
+    assert window.rates().bytes_in == 1.0
+
+
+def test_a_pause_between_two_reports_still_gives_a_rate() -> None:
+    window = LoadWindow()
+    window.add(ExchangeLoad(bytes_in=0), [], 0.0)
+    window.add(ExchangeLoad(bytes_in=100), [], 100.0)
+    assert window.rates().bytes_in == 1.0
+
+
+def test_a_counter_that_fell_has_started_anew() -> None:
+    assert rate(500, 30, 10) == 3.0
+    assert rate(500, 530, 10) == 3.0
+    assert rate(0, 5, 0) == 0.0
+
+
+def test_the_busiest_publishers_come_first_and_newcomers_have_no_rate_yet() -> None:
+    window = LoadWindow()
+    window.add(ExchangeLoad(), [PublisherLoad(b"a", 10, 100), PublisherLoad(b"b", 0, 0)], 1.0)
+    window.add(
+        ExchangeLoad(),
+        [PublisherLoad(b"a", 20, 200), PublisherLoad(b"b", 5, 900), PublisherLoad(b"c", 9, 9_999)],
+        3.0,
+    )
+    assert [(each.load.publisher, each.messages, each.bytes) for each in window.top()] == [
+        (b"b", 2.5, 450.0),
+        (b"a", 5.0, 50.0),
+        (b"c", 0.0, 0.0),
+    ]
+
+
+def test_the_clock_stands_still_while_the_process_does() -> None:
+    clock = ObservedClock(10.0)
+    assert clock.read(11.0) == 11.0
+    assert clock.read(71.0) == 12.5
+    assert clock.read(71.5) == 13.0
+    assert clock.outside(14.0) == 72.5
