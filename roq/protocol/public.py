@@ -383,7 +383,8 @@ def _convert(document: RawDocument, kind: type[T]) -> T:
         if kind is SetRules and isinstance(inner, dict):
             _demand(inner, _RULES[name])
     try:
-        return documents.convert(document, kind)
+        # A JavaScript client says null for what it leaves out.
+        return documents.convert({k: v for k, v in document.items() if v is not None}, kind)
     except RemoteProtocolError as error:
         raise InvalidRequest(f"{error}, INVALID REQUEST") from None
 

@@ -1,0 +1,211 @@
+"""What the configuration manager's machine takes in and gives out.
+
+    Commit   <->  Committed | CommitFailed
+    Ask      <->  Answered | Unanswered
+
+Both pairs carry a token. Peers are whatever the shell puts in with a frame and gets back with the
+answer; the machine does not look into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from roq.errors import RequestError
+from roq.gcm.records import Manager, Snapshot
+from roq.machine import Tick
+from roq.protocol.control import Control
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFrame:
+    """A frame came in on the client port."""
+
+    peer: Hashable
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementFrame:
+    """A frame came in on the management port."""
+
+    peer: Hashable
+    data: bytes
+    unique: bytes
+    """16 random bytes: the id of the queue, if one is created."""
+    wall: float
+    """Seconds since 1970: the creation time, if a queue is created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This manager leads from now on; the registry says what there is."""
+
+    epoch: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """This manager does not lead; `leader` does, or nobody at the moment."""
+
+    leader: Manager | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLost:
+    """The registry is out of reach; this manager may still lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryBack:
+    """The registry is in reach again; if this manager leads, with what stands in it now."""
+
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNamed:
+    """The registry has told the identity of the cluster."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagersChanged:
+    """All managers that stand for election."""
+
+    managers: tuple[Manager, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostsPresent:
+    """The hosts that have a node in the registry."""
+
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The changes stand in the registry."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The changes do not stand there, or nobody knows."""
+
+    token: int
+    error: RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A host manager has answered."""
+
+    token: int
+    answer: Control
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A host manager has not answered in time."""
+
+    token: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Somebody new listens to the broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerGone:
+    """A listener for rules does not read any more."""
+
+    address: str
+
+
+Event = (
+    ClientFrame | ManagementFrame | Elected | Following | RegistryLost | RegistryBack | ClusterNamed
+    | ManagersChanged | HostsPresent | Committed | CommitFailed | Answered | Unanswered
+    | Subscribed | ListenerGone | Tick
+)  # fmt: skip
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Send a frame to whoever asked."""
+
+    peer: Hashable
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """This document shall stand under this path."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Nothing shall stand under this path."""
+
+    path: str
+
+
+Change = Put | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Change the registry, all or nothing, as the leader of this epoch."""
+
+    token: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask a host manager."""
+
+    token: int
+    endpoint: str
+    message: Control
+    timeout: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Send the configuration to everybody who listens."""
+
+    frames: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PushRules:
+    """Send the rules of a queue to a listener, without waiting for it."""
+
+    address: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetListener:
+    """Nothing will be sent to this address any more."""
+
+    address: str
+
+
+Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener

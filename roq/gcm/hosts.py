@@ -1,0 +1,156 @@
+"""The hosts of the cluster as their managers report them.
+
+A host is `live` while it reports, `silent` when it has not for three seconds (nothing new is placed
+there), and `away` when its node is gone from the registry as well. Silence alone loses nothing: the
+data plane of a host outlives its manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
+from roq.policy.placement import HostLoad
+from roq.protocol.control import ChildInfo, HostReport
+from roq.protocol.public import check_address, check_host
+
+SILENT_SECONDS: Final = 3.0
+FORGET_SECONDS: Final = 3_600.0
+"""A host that has been away so long and has nothing to do is no longer listed."""
+HOSTS_MAX: Final = 20_000
+
+
+class HostState(StrEnum):
+    """What the leader knows of a host manager."""
+
+    LIVE = "live"
+    SILENT = "silent"
+    AWAY = "away"
+
+
+LIVE, SILENT, AWAY = HostState.LIVE, HostState.SILENT, HostState.AWAY
+
+
+@dataclass(slots=True)
+class Host:
+    """One host."""
+
+    report: HostReport
+    heard: float
+    state: HostState = LIVE
+
+    @property
+    def name(self) -> str:
+        """Its advertised address."""
+        return self.report.host
+
+    @property
+    def children(self) -> Iterable[ChildInfo]:
+        """The processes that it has reported last."""
+        return self.report.children
+
+
+class Hosts:
+    """All hosts that have reported to this leader."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, Host] = {}
+        self._present: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(sorted(self._hosts.values(), key=lambda host: host.name))
+
+    def get(self, name: str) -> Host | None:
+        """The host of this name, if it has reported."""
+        return self._hosts.get(name)
+
+    def live(self, name: str) -> Host | None:
+        """The host of this name, if it is live."""
+        host = self._hosts.get(name)
+        return host if host is not None and host.state is LIVE else None
+
+    def demand(self, name: str) -> Host:
+        """The live host of this name.
+
+        Raises:
+            HostNotFound: it is not registered, or does not report.
+        """
+        host = self._hosts.get(name)
+        if host is None:
+            raise HostNotFound(f"host {name} is not registered; `roq host list` shows the hosts")
+        if host.state is not LIVE:
+            raise HostNotFound(f"host {name} is {host.state}: its host manager does not report")
+        return host
+
+    def report(self, report: HostReport, now: float) -> bool:
+        """Take a report in; gives whether anything that others see may have changed.
+
+        Raises:
+            InvalidRequest: an impossible address.
+            StaleEpoch: a later process manages this host.
+            NoCapacity: far too many hosts.
+        """
+        check_host(report.host)
+        check_address(report.control)
+        if report.epoch <= 0:
+            raise InvalidRequest(f"host {report.host} has no epoch; it must draw one first")
+        known = self._hosts.get(report.host)
+        if known is None:
+            if len(self._hosts) >= HOSTS_MAX:
+                raise NoCapacity(f"this cluster has {HOSTS_MAX} hosts already")
+            self._hosts[report.host] = Host(report, now)
+            return True
+        if report.epoch < known.report.epoch:
+            raise StaleEpoch(
+                f"host {report.host} is managed by a later process "
+                f"(epoch {known.report.epoch}, this one has {report.epoch})"
+            )
+        changed = known.state is not LIVE or known.report.children != report.children
+        known.report, known.heard, known.state = report, now, LIVE
+        return changed
+
+    def present(self, names: frozenset[str]) -> None:
+        """The registry tells which hosts have a node there."""
+        self._present = names
+
+    def expire(self, now: float) -> bool:
+        """Look who has fallen silent; gives whether a state changed."""
+        changed = False
+        for name, host in list(self._hosts.items()):
+            if now - host.heard < SILENT_SECONDS:
+                continue
+            state = SILENT if name in self._present else AWAY
+            if host.state is not state:
+                host.state = state
+                changed = True
+            elif state is AWAY and now - host.heard > FORGET_SECONDS:
+                del self._hosts[name]
+                changed = True
+        return changed
+
+    def clear(self) -> None:
+        """Forget all; the next leader hears from them."""
+        self._hosts.clear()
+
+    def loads(self, exchanges: dict[str, int], monitors: dict[str, int]) -> list[HostLoad]:
+        """The snapshot for placement, with what has been given to each host."""
+        return [
+            HostLoad(
+                host=host.name,
+                state=host.state,
+                exchanges=exchanges.get(host.name, 0),
+                monitors=monitors.get(host.name, 0),
+                exchange_max=host.report.exchange_max,
+                cpu_percent=host.report.cpu_percent,
+                memory_free_bytes=host.report.memory_free_bytes,
+            )
+            for host in self
+        ]
+
+    def check(self) -> None:
+        """Assert that the table fits itself."""
+        assert len(self._hosts) <= HOSTS_MAX  # noqa: S101 - check() is for tests and simulation
+        assert all(name == host.name for name, host in self._hosts.items())  # noqa: S101

@@ -1,0 +1,273 @@
+"""Runs the sagas: one at a time per queue, each step with a deadline, each request with an answer.
+
+A saga is a generator that yields what it needs (`Save` to the registry, `Calls` to host managers,
+`Emit` for effects without an answer), is sent the outcome, and returns the answer to its request; a
+`RequestError` that leaves it is the answer as well. Further requests for the same queue wait in a
+short line. A saga has finitely many steps, and a place in the line has a deadline, so everybody is
+answered within a bound.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, TypeAlias
+
+from roq.errors import RegistryAway, RequestError
+from roq.gcm.events import Ask, Change, Commit, Effect, Reply
+from roq.protocol import documents
+from roq.protocol.control import Control
+from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import failed
+
+WAITING_MAX: Final = 32
+"""Requests that may wait for their turn at one queue."""
+OPERATIONS_MAX: Final = 2_000
+"""Operations of all queues, running and waiting."""
+WAIT_SECONDS: Final = 30.0
+COMMIT_SECONDS: Final = 10.0
+_ALLOWANCE_SECONDS: Final = 1.0
+"""The shell times a call out first; this is for a shell that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Change the registry; the saga goes on once it stands there, or gets the error raised."""
+
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Ask the manager of one host."""
+
+    host: str
+    endpoint: str
+    message: Control
+    timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Ask several hosts at once; the saga goes on with a `Control` or a reason (str) for each."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Perform these and go on."""
+
+    effects: tuple[Effect, ...]
+
+
+Step: TypeAlias = Save | Calls | Emit
+Outcome: TypeAlias = list[Control | str]
+Saga: TypeAlias = Generator[Step, Outcome, RawDocument]
+
+
+@dataclass(slots=True, eq=False)
+class _Operation:
+    queue: str
+    peer: Hashable
+    make: Callable[[], Saga]
+    deadline: float
+    """While it waits: when it is refused."""
+    saga: Saga | None = None
+    outcomes: dict[int, Control | str | None] = field(default_factory=dict)
+    """Token → what came back, in the order of the calls."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    running: _Operation
+    waiting: deque[_Operation] = field(default_factory=deque)
+
+
+class Operations:
+    """All operations under way."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, _Lane] = {}
+        self._pending: dict[int, tuple[_Operation, float]] = {}
+        self._tokens = count(1)
+        self._size = 0
+
+    def busy(self, queue: str) -> bool:
+        """Whether an operation works on this queue."""
+        return queue in self._lanes
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues that an operation works on."""
+        return frozenset(self._lanes)
+
+    def submit(
+        self, queue: str, peer: Hashable, make: Callable[[], Saga], now: float
+    ) -> list[Effect]:
+        """Run a saga as soon as it is its turn.
+
+        Args:
+            queue: the name that it works on.
+            peer: who gets the answer; None for nobody.
+            make: makes the generator when its turn has come, so that it sees the state of then.
+            now: the time.
+        """
+        lane = self._lanes.get(queue)
+        full = lane is not None and len(lane.waiting) >= WAITING_MAX
+        if full or self._size >= OPERATIONS_MAX:
+            return _answer(peer, failed(RequestError(
+                f"too many requests for queue {queue!r} are waiting; try again later"
+            )))  # fmt: skip
+        operation = _Operation(queue, peer, make, now + WAIT_SECONDS)
+        self._size += 1
+        if lane is not None:
+            lane.waiting.append(operation)
+            return []
+        self._lanes[queue] = _Lane(operation)
+        return list(self._run(operation, now))
+
+    def completed(self, token: int, outcome: Control | str | None, now: float) -> list[Effect]:
+        """A commit (None) or a call (the answer, or the reason why there is none) came back."""
+        pending = self._pending.pop(token, None)
+        if pending is None:
+            return []  # too late: its deadline has passed
+        operation, _ = pending
+        operation.outcomes[token] = outcome
+        if any(waiting in self._pending for waiting in operation.outcomes):
+            return []
+        outcomes = [value for value in operation.outcomes.values() if value is not None]
+        return list(self._advance(operation, outcomes, None, now))
+
+    def commit_failed(self, token: int, error: RequestError, now: float) -> list[Effect]:
+        """A commit was refused, or its outcome is not known."""
+        pending = self._pending.pop(token, None)
+        if pending is None:
+            return []
+        return list(self._advance(pending[0], [], error, now))
+
+    def expire(self, now: float) -> list[Effect]:
+        """Give up what has waited too long."""
+        effects: list[Effect] = []
+        for lane in list(self._lanes.values()):
+            while lane.waiting and lane.waiting[0].deadline <= now:
+                late = lane.waiting.popleft()
+                self._size -= 1
+                effects += _answer(late.peer, failed(RequestError(
+                    f"other operations on queue {late.queue!r} took longer than "
+                    f"{WAIT_SECONDS:g} s; try again"
+                )))  # fmt: skip
+        for token in [token for token, (_, when) in self._pending.items() if when <= now]:
+            if token not in self._pending:
+                continue
+            operation = self._pending[token][0]
+            if len(operation.outcomes) == 1 and operation.outcomes[token] is _COMMIT:
+                error = RegistryAway("the registry did not answer in time; look before repeating")
+                effects += self.commit_failed(token, error, now)
+            else:
+                effects += self.completed(token, "no answer in time", now)
+        return effects
+
+    def abort(self, error: RequestError) -> list[Effect]:
+        """End everything at once with this answer."""
+        effects: list[Effect] = []
+        for lane in self._lanes.values():
+            for operation in (lane.running, *lane.waiting):
+                if operation.saga is not None:
+                    operation.saga.close()
+                effects += _answer(operation.peer, failed(error))
+        self._lanes.clear()
+        self._pending.clear()
+        self._size = 0
+        return effects
+
+    def next_deadline(self) -> float | None:
+        """When `expire` has something to do."""
+        deadlines = [when for _, when in self._pending.values()]
+        deadlines += [lane.waiting[0].deadline for lane in self._lanes.values() if lane.waiting]
+        return min(deadlines, default=None)
+
+    def check(self) -> None:
+        """Assert that no operation is stuck."""
+        held = {id(operation) for operation, _ in self._pending.values()}
+        running = {id(lane.running) for lane in self._lanes.values()}
+        assert held == running  # noqa: S101 - check() is for tests and simulation
+        total = sum(1 + len(lane.waiting) for lane in self._lanes.values())
+        assert total == self._size <= OPERATIONS_MAX  # noqa: S101
+
+    def _run(self, operation: _Operation, now: float) -> Iterator[Effect]:
+        operation.saga = operation.make()
+        yield from self._advance(operation, None, None, now)
+
+    def _advance(
+        self,
+        operation: _Operation,
+        outcome: Outcome | None,
+        error: RequestError | None,
+        now: float,
+    ) -> Iterator[Effect]:
+        """Let the saga go on until it waits for something again, or ends."""
+        saga = operation.saga
+        assert saga is not None  # noqa: S101 - narrows the type; set by _run
+        while True:
+            try:
+                if error is not None:
+                    step = saga.throw(error)
+                elif outcome is None:
+                    step = next(saga)
+                else:
+                    step = saga.send(outcome)
+            except StopIteration as end:
+                yield from self._finished(operation, end.value, now)
+                return
+            except RequestError as refused:
+                yield from self._finished(operation, failed(refused), now)
+                return
+            outcome, error = [], None
+            match step:
+                case Emit():
+                    yield from step.effects
+                case Save():
+                    yield self._commit(operation, step, now)
+                    return
+                case Calls() if step.calls:
+                    yield from self._call(operation, step, now)
+                    return
+                case Calls():
+                    continue
+
+    def _commit(self, operation: _Operation, step: Save, now: float) -> Effect:
+        token = next(self._tokens)
+        operation.outcomes = {token: _COMMIT}
+        self._pending[token] = (operation, now + COMMIT_SECONDS + _ALLOWANCE_SECONDS)
+        return Commit(token, step.changes)
+
+    def _call(self, operation: _Operation, step: Calls, now: float) -> list[Effect]:
+        operation.outcomes = {}
+        effects: list[Effect] = []
+        for call in step.calls:
+            token = next(self._tokens)
+            operation.outcomes[token] = None
+            self._pending[token] = (operation, now + call.timeout + _ALLOWANCE_SECONDS)
+            effects.append(Ask(token, call.endpoint, call.message, call.timeout))
+        return effects
+
+    def _finished(self, operation: _Operation, answer: RawDocument, now: float) -> Iterator[Effect]:
+        self._size -= 1
+        yield from _answer(operation.peer, answer)
+        lane = self._lanes[operation.queue]
+        if lane.waiting:
+            lane.running = lane.waiting.popleft()
+            yield from self._run(lane.running, now)
+        else:
+            del self._lanes[operation.queue]
+
+
+_COMMIT: Final = "commit"
+"""Stands for the outcome of a commit while it is under way."""
+
+
+def _answer(peer: Hashable, document: RawDocument) -> list[Effect]:
+    return [] if peer is None else [Reply(peer, documents.encode_raw(document))]

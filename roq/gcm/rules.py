@@ -1,0 +1,116 @@
+"""The scaling rules of each queue, and who wants to be told when they change.
+
+Rules are stored, told and pushed; they replace each other as a whole. Listeners live as long as
+this leader and as long as they read: one whose bounded queue of updates is full is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from roq.errors import RequestError
+from roq.gcm.events import Effect, ForgetListener, PushRules, Put
+from roq.gcm.operations import Emit, Saga, Save
+from roq.gcm.queues import Queues
+from roq.gcm.records import Snapshot, encode, rules_path
+from roq.protocol import documents
+from roq.protocol.documents import RawDocument
+from roq.protocol.public import SetRules
+from roq.protocol.public_answers import done
+
+LISTENERS_PER_QUEUE_MAX: Final = 16
+LISTENERS_MAX: Final = 256
+
+
+class Rules:
+    """The rules of all queues."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._rules: dict[str, SetRules] = {}
+        self._listeners: dict[str, list[str]] = {}
+
+    def set(self, request: SetRules) -> Saga:
+        """Store the rules of a queue and push them to its listeners."""
+        name = self._queues.demand(request.QName).name
+        yield Save((Put(rules_path(name), encode(request)),))
+        self._rules[name] = request
+        data = documents.encode_raw(self.answer(name))
+        yield Emit(tuple(PushRules(address, data) for address in self._listeners.get(name, ())))
+        return done()
+
+    def fields(self, name: str) -> RawDocument:
+        """AUTOSCALING_NAME and the sub-documents that are set; empty if there are no rules."""
+        rules = self._rules.get(name)
+        if rules is None:
+            return {}
+        given: RawDocument = msgspec.to_builtins(rules)
+        return {key: value for key, value in given.items() if key.startswith("AUTOSCALING")}
+
+    def answer(self, name: str) -> RawDocument:
+        """The answer to 2007, which is also what listeners get.
+
+        Raises:
+            QueueNotFound: no such queue.
+            RequestError: it has no rules.
+        """
+        self._queues.demand(name)
+        fields = self.fields(name)
+        if not fields:
+            raise RequestError(f"queue {name!r} has no scaling rules; set them with 2006")
+        return {**done(), **fields}
+
+    def listen(self, name: str, address: str) -> list[Effect]:
+        """Tell this address whenever the rules of the queue are set.
+
+        The oldest listener of the queue makes room when there are too many.
+
+        Raises:
+            QueueNotFound: no such queue.
+            RequestError: too many listeners altogether.
+        """
+        self._queues.demand(name)
+        listeners = self._listeners.setdefault(name, [])
+        if address in listeners:
+            return []
+        if len(listeners) < LISTENERS_PER_QUEUE_MAX:
+            if sum(map(len, self._listeners.values())) >= LISTENERS_MAX:
+                raise RequestError(f"{LISTENERS_MAX} listeners for rules are registered already")
+            listeners.append(address)
+            return []
+        oldest = listeners.pop(0)
+        listeners.append(address)
+        return self._unless_used(oldest)
+
+    def listener_gone(self, address: str) -> None:
+        """This address does not read any more."""
+        for listeners in self._listeners.values():
+            if address in listeners:
+                listeners.remove(address)
+
+    def forget(self, name: str) -> list[Effect]:
+        """The queue was removed."""
+        self._rules.pop(name, None)
+        effects: list[Effect] = []
+        for address in self._listeners.pop(name, []):
+            effects += self._unless_used(address)
+        return effects
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Take over what the registry says."""
+        self._rules = dict(snapshot.rules)
+
+    def clear(self) -> list[Effect]:
+        """This manager does not lead any more."""
+        self._rules.clear()
+        effects: list[Effect] = []
+        for name in list(self._listeners):
+            effects += self.forget(name)
+        return effects
+
+    def _unless_used(self, address: str) -> list[Effect]:
+        if any(address in listeners for listeners in self._listeners.values()):
+            return []
+        return [ForgetListener(address)]
