@@ -1,0 +1,379 @@
+"""What a publisher has sealed and still answers for: numbering, window, replay, voids. Pure.
+
+    kept (acknowledged, for a while) | under way (sent on this connection) | unsent
+                                     ^ low                                          ^ next
+
+Link numbers are contiguous from `low` to `next`; the exchange acknowledges them cumulatively.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from roq.client.receipt import Outcome, Receipt, SendStatus
+from roq.errors import LocalProtocolError
+from roq.model import PublisherId
+from roq.protocol import batch as wire
+
+KEEP_SECONDS: Final = 3.0
+KEEP_BYTES: Final = 16 * 1024 * 1024
+
+
+class Stream:
+    """One topic of one publisher.
+
+    Attributes:
+        topic: as people see it.
+        data: as it travels.
+        next_sequence: of the next message to be sealed.
+        acked_at: when a batch of it was acknowledged last.
+    """
+
+    __slots__ = ("acked_at", "data", "next_sequence", "topic")
+
+    def __init__(self, topic: str, data: bytes) -> None:
+        self.topic = topic
+        self.data = data
+        self.next_sequence = 0
+        self.acked_at = 0.0
+
+
+class Sealed:
+    """A batch as it travels, and what the publisher owes for it."""
+
+    __slots__ = (
+        "acked_at",
+        "count",
+        "data",
+        "first_sequence",
+        "link_number",
+        "owed",
+        "receipt",
+        "sealed_at",
+        "sent",
+        "stream",
+        "void",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        data: bytes,
+        *,
+        link_number: int,
+        first_sequence: int,
+        count: int,
+        receipt: Receipt,
+        sealed_at: float,
+    ) -> None:
+        self.stream = stream
+        self.data = data
+        self.link_number = link_number
+        self.first_sequence = first_sequence
+        self.count = count
+        self.receipt = receipt
+        self.sealed_at = sealed_at
+        self.acked_at = 0.0
+        self.sent = False
+        self.void = False
+        self.owed = True
+        """Counts in the window; False for what was acknowledged before and is only replayed."""
+
+
+class Outbox:
+    """The batches of one publisher, in order.
+
+    Attributes:
+        low: link number of the first batch that is not acknowledged.
+        window_batches, window_bytes: what may be owed at once, and be under way at once.
+        sent_high: the highest link number that ever left under this epoch.
+        owed_batches, owed_bytes: not acknowledged, replays of acknowledged ones excluded.
+    """
+
+    def __init__(self, publisher: PublisherId, window_batches: int, window_bytes: int) -> None:
+        self.publisher = publisher
+        self.epoch = 0
+        self.low = 1
+        self.sent_high = 0
+        self.window_batches = window_batches
+        self.window_bytes = window_bytes
+        self.owed_batches = 0
+        self.owed_bytes = 0
+        self.acked_messages = 0
+        self.acked_batches = 0
+        self.replayed_batches = 0
+        self.failed_messages = 0
+        self.unknown_messages = 0
+        self._batches: deque[Sealed] = deque()
+        self._sent = 0
+        self._sent_bytes = 0
+        self._kept: deque[Sealed] = deque()
+        self._kept_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Sealed]:
+        return iter(self._batches)
+
+    @property
+    def next(self) -> int:
+        """The link number of the next batch."""
+        return self.low + len(self._batches)
+
+    @property
+    def under_way(self) -> int:
+        """Batches sent on this connection and not acknowledged."""
+        return self._sent
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be sealed."""
+        return self.owed_batches < self.window_batches and self.owed_bytes < self.window_bytes
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def seal(
+        self, stream: Stream, payloads: list[bytes], receipt: Receipt, now: float, created_us: int
+    ) -> Sealed:
+        """Pack the next messages of a stream; they have their sequences from here on."""
+        data = wire.pack(
+            payloads,
+            publisher=self.publisher,
+            epoch=self.epoch,
+            link_number=self.next,
+            first_sequence=stream.next_sequence,
+            created_us=created_us,
+        )
+        count = len(payloads)
+        sealed = Sealed(
+            stream,
+            data,
+            link_number=self.next,
+            first_sequence=stream.next_sequence,
+            count=count,
+            receipt=receipt,
+            sealed_at=now,
+        )
+        receipt.count = count
+        stream.next_sequence += count
+        self._batches.append(sealed)
+        self.owed_batches += 1
+        self.owed_bytes += len(data)
+        return sealed
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def take_unsent(self) -> list[Sealed]:
+        """The batches to send now, in order: never more under way than the window allows."""
+        taken: list[Sealed] = []
+        unsent = len(self._batches) - self._sent
+        if unsent == 0:
+            return taken
+        last = self._batches[-1]
+        for sealed in (last,) if unsent == 1 else islice(self._batches, self._sent, None):
+            if self._sent and (
+                self._sent >= self.window_batches or self._sent_bytes >= self.window_bytes
+            ):
+                break
+            sealed.sent = True
+            self._sent += 1
+            self._sent_bytes += len(sealed.data)
+            taken.append(sealed)
+        self.sent_high = max(self.sent_high, self.low + self._sent - 1)
+        return taken
+
+    def unsend(self) -> None:
+        """The connection is gone: whatever was under way has to be sent again."""
+        self._sent = 0
+        self._sent_bytes = 0
+
+    def rewind(self, number: int) -> None:
+        """Send again from this link number on, which is between `low` and `next`."""
+        if not self.low <= number <= self.next:
+            raise LocalProtocolError(f"rewind to {number} outside {self.low}..{self.next}")
+        again = min(number - self.low, self._sent)
+        for sealed in islice(self._batches, again, self._sent):
+            self._sent_bytes -= len(sealed.data)
+            self.replayed_batches += 1
+        self._sent = again
+
+    # --- acknowledged -----------------------------------------------------------------------------
+
+    def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
+        """Everything up to this link number is in the log."""
+        batches = self._batches
+        while self.low <= number and batches:
+            sealed = batches.popleft()
+            self.low += 1
+            size = len(sealed.data)
+            if self._sent:
+                self._sent -= 1
+                self._sent_bytes -= size
+            if sealed.owed:
+                sealed.owed = False
+                self.owed_batches -= 1
+                self.owed_bytes -= size
+                if not sealed.void:
+                    self.acked_batches += 1
+                    self.acked_messages += sealed.count
+            sealed.stream.acked_at = now
+            sealed.receipt.settle(status)
+            sealed.acked_at = now
+            self._kept.append(sealed)
+            self._kept_bytes += size
+        self.forget_kept(now)
+
+    def forget_kept(self, now: float) -> None:
+        """Let go of acknowledged batches that are older or more than the allowance."""
+        kept = self._kept
+        while kept and (self._kept_bytes > KEEP_BYTES or kept[0].acked_at < now - KEEP_SECONDS):
+            self._kept_bytes -= len(kept.popleft().data)
+
+    # --- another link -----------------------------------------------------------------------------
+
+    def move(self, epoch: int, now: float, *, replay_kept: bool) -> None:
+        """Begin a new link: everything is numbered from 1 under `epoch` and unsent.
+
+        Args:
+            epoch: of the new link.
+            now: replays have their full time from here on.
+            replay_kept: the old exchange is lost; what it has acknowledged of late is sent again.
+        """
+        if replay_kept:
+            self.forget_kept(now)
+            for sealed in self._kept:
+                sealed.sealed_at = now
+            self._batches.extendleft(reversed(self._kept))
+            self._kept.clear()
+            self._kept_bytes = 0
+        self.epoch = epoch
+        self._renumber_from(0, 1)
+
+    def restart(self) -> None:
+        """The exchange has forgotten this link: number from 1 again under the same epoch."""
+        self._renumber_from(0, 1)
+
+    def _renumber_from(self, index: int, number: int) -> None:
+        """Give the batches from `index` on the link numbers from `number` on; send all again."""
+        if index == 0:
+            self.low = number
+        self.sent_high = number - 1
+        self.replayed_batches += sum(1 for s in islice(self._batches, index, None) if s.sent)
+        for sealed in islice(self._batches, index, None):
+            sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
+            sealed.link_number = number
+            number += 1
+        self.unsend()
+
+    # --- given up ---------------------------------------------------------------------------------
+
+    def refuse(self, number: int, status: SendStatus) -> bool:
+        """The exchange does not take this batch: put a VOID in its place and send from it again.
+
+        A VOID that is refused as well is left out, and the later ones move up.
+
+        Returns:
+            False if no such batch is under way.
+        """
+        index = number - self.low
+        if not 0 <= index < self._sent:
+            return False
+        sealed = self._batches[index]
+        if not sealed.void:
+            self._void(sealed, status)
+            self.rewind(number)
+            return True
+        self.rewind(number)
+        sent, sent_bytes = self._sent, self._sent_bytes
+        del self._batches[index]
+        self._drop_owed(sealed)
+        self._renumber_from(index, number)
+        self._sent, self._sent_bytes = sent, sent_bytes
+        return True
+
+    def expire(self, before: float, reason: str) -> int:
+        """Give up what was sealed before this time; gives the number of messages.
+
+        What never left has failed; what left without an answer is unknown.
+        """
+        given_up = 0
+        for sealed in self._batches:
+            if sealed.sealed_at > before and sealed.owed:
+                break
+            if sealed.void or sealed.sealed_at > before:
+                continue
+            if sealed.owed:
+                given_up += sealed.count
+            outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
+            self._void(sealed, SendStatus(outcome=outcome, reason=reason))
+        return given_up
+
+    def abandon(self, reason: str) -> None:
+        """The publisher ends: every fate that is open is decided now."""
+        for sealed in self._batches:
+            if sealed.owed and not sealed.void:
+                outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
+                self._settle_failed(sealed, SendStatus(outcome=outcome, reason=reason))
+        self._batches.clear()
+        self._kept.clear()
+        self._kept_bytes = 0
+        self.owed_batches = 0
+        self.owed_bytes = 0
+        self.unsend()
+
+    def _void(self, sealed: Sealed, status: SendStatus) -> None:
+        """Replace the messages by a VOID of the same sequences and settle the receipt."""
+        before = len(sealed.data)
+        sealed.data = wire.pack_empty(
+            wire.Kind.VOID,
+            publisher=self.publisher,
+            epoch=self.epoch,
+            link_number=sealed.link_number,
+            first_sequence=sealed.first_sequence,
+            count=sealed.count,
+        )
+        sealed.void = True
+        less = before - len(sealed.data)
+        if sealed.link_number - self.low < self._sent:
+            self._sent_bytes -= less
+        if sealed.owed:
+            self.owed_bytes -= less
+            self._settle_failed(sealed, status)
+
+    def _settle_failed(self, sealed: Sealed, status: SendStatus) -> None:
+        if status.outcome is Outcome.UNKNOWN:
+            self.unknown_messages += sealed.count
+        else:
+            self.failed_messages += sealed.count
+        sealed.receipt.settle(status)
+
+    def _drop_owed(self, sealed: Sealed) -> None:
+        if sealed.owed:
+            sealed.owed = False
+            self.owed_batches -= 1
+            self.owed_bytes -= len(sealed.data)
+
+    # --- what a Hello tells -----------------------------------------------------------------------
+
+    def first_sequences(self) -> dict[Stream, int]:
+        """Per stream the lowest sequence that a new link would carry; absent: its next one."""
+        firsts: dict[Stream, int] = {}
+        for sealed in self._batches:
+            firsts.setdefault(sealed.stream, sealed.first_sequence)
+        return firsts
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        owed = [s for s in self._batches if s.owed]
+        assert self.owed_batches == len(owed)  # noqa: S101
+        assert self.owed_bytes == sum(len(s.data) for s in owed)  # noqa: S101
+        assert 0 <= self._sent <= len(self._batches)  # noqa: S101
+        sent = islice(self._batches, self._sent)
+        assert self._sent_bytes == sum(len(s.data) for s in sent)  # noqa: S101
+        numbers = [s.link_number for s in self._batches]
+        assert numbers == list(range(self.low, self.next))  # noqa: S101
+        assert self._kept_bytes == sum(len(s.data) for s in self._kept)  # noqa: S101

@@ -1,0 +1,121 @@
+"""What became of a batch, shared by all of its messages.
+
+A receipt costs one small object per batch. Nothing that could wait is created before somebody
+waits: `wait` lets the publisher look after its own connection in the meantime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from roq.errors import DeliveryError
+
+
+class Outcome(StrEnum):
+    """How the delivery of a batch ended."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    """The exchange has appended it to its log."""
+    FAILED = "failed"
+    """It was given up and certainly not delivered: it never left, or the exchange refused it."""
+    UNKNOWN = "unknown"
+    """It left, and nobody can say any more whether it was appended."""
+
+
+class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What exactly was achieved for the messages of one batch."""
+
+    outcome: Outcome
+    exchange: str = ""
+    """Name of the exchange that accepted it."""
+    exchange_epoch: int = 0
+    reason: str = ""
+    """Why it was not accepted, in a sentence."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the messages were accepted."""
+        return self.outcome is Outcome.ACCEPTED
+
+
+class Waiter(Protocol):
+    """Who can wait for a receipt: the publisher."""
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Work on the connection until `condition()`; False when `timeout` seconds have passed."""
+        ...
+
+
+class Receipt:
+    """The fate of one batch; `publish()` gives it to every message of the batch.
+
+    Attributes:
+        count: messages of the batch that share this receipt; final once it is `done()`.
+    """
+
+    __slots__ = ("_callbacks", "_status", "_waiter", "count")
+
+    def __init__(self, waiter: Waiter) -> None:
+        self.count = 0
+        self._waiter = waiter
+        self._status: SendStatus | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    def done(self) -> bool:
+        """Whether the fate is known."""
+        return self._status is not None
+
+    @property
+    def status(self) -> SendStatus | None:
+        """The fate, or None as long as it is open."""
+        return self._status
+
+    def wait(self, timeout: float | None = None) -> SendStatus:
+        """Wait until the fate is known.
+
+        Args:
+            timeout: seconds; None waits for as long as the publisher's delivery time-out lets it.
+
+        Returns:
+            What was achieved: accepted, failed or unknown; `pending` if `timeout` passed first.
+        """
+        if self._status is None:
+            self._waiter.wait_for(self.done, timeout)
+        return self._status if self._status is not None else PENDING
+
+    def result(self, timeout: float | None = None) -> SendStatus:
+        """As `wait`, but anything but success is raised.
+
+        Raises:
+            DeliveryError: the messages were not accepted, or not yet.
+        """
+        status = self.wait(timeout)
+        if not status.ok:
+            raise DeliveryError(status.reason or "not acknowledged yet", self.count)
+        return status
+
+    def settle(self, status: SendStatus) -> None:
+        """Fix the fate, once; later calls change nothing. The publisher's business."""
+        if self._status is not None:
+            return
+        self._status = status
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once, from whichever thread learns the fate; it must not block or publish."""
+        if self._status is not None:
+            callback()
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+
+PENDING = SendStatus(outcome=Outcome.PENDING, reason="not acknowledged yet")
