@@ -1,0 +1,38 @@
+"""Reading a request so that whatever arrives can be answered."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from roq.errors import InvalidRequest, RemoteProtocolError
+from roq.protocol import documents
+from roq.protocol.control import FAILED, Failure
+
+T = TypeVar("T")
+
+
+def read_request(data: bytes, kind: type[T]) -> T | Failure:
+    """The request in one frame, or the answer that says why there is none.
+
+    Args:
+        data: one frame; empty for a request that was empty or had several frames.
+        kind: a struct or a union of tagged ones.
+    """
+    request_id = 0
+    try:
+        raw = documents.decode_raw(data)
+        request_id = _id_of(raw)
+        return documents.convert(raw, kind)
+    except RemoteProtocolError as error:
+        return Failure(
+            id=request_id,
+            RESULT=FAILED,
+            COMMENT=f"{error}" if data else "a request is one frame with one BSON document",
+            CODE=InvalidRequest.code,
+        )
+
+
+def _id_of(raw: documents.RawDocument) -> int:
+    found = raw.get("id")
+    usable = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 63
+    return found if usable and isinstance(found, int) else 0

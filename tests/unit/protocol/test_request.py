@@ -1,0 +1,33 @@
+import bson
+import pytest
+
+from roq.protocol import documents
+from roq.protocol.control import Failure, HcmRequest, Inventory, StopQueue
+from roq.protocol.request import read_request
+
+
+def test_a_request_is_read_by_its_command() -> None:
+    request = StopQueue(id=7, queue="orders", leader_epoch=3)
+    assert read_request(documents.encode(request), HcmRequest) == request
+
+
+@pytest.mark.parametrize(
+    ("data", "request_id"),
+    [
+        (b"", 0),
+        (b"garbage", 0),
+        (bson.encode({"CMD": 3102, "id": 9}), 9),
+        (bson.encode({"CMD": 1, "id": 9.0}), 9),
+        (bson.encode({"CMD": 3102, "id": True}), 0),
+        (bson.encode({"CMD": 3102, "id": -4}), 0),
+        (bson.encode({"id": "text"}), 0),
+        (documents.encode(Inventory(id=5))[:-3], 0),
+    ],
+)
+def test_what_cannot_be_read_becomes_an_answer_with_the_id_if_there_was_one(
+    data, request_id
+) -> None:
+    answer = read_request(data, HcmRequest)
+    assert isinstance(answer, Failure)
+    assert (answer.id, answer.CODE) == (request_id, "invalid_request")
+    assert answer.COMMENT
