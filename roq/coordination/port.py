@@ -4,24 +4,25 @@
     HCM   registers its host (ephemeral) and fetches its epoch
     both  follow who leads and which hosts live
 
-A `Registry` is made for one single-threaded event loop. No method blocks. Every result comes back as
-a call that the registry hands to the `post` function it was built with (`Reactor.call_soon`), in the
-order in which things happened, so a callback may touch the state of its owner without a lock.
+A `Registry` is made for one single-threaded event loop. No method blocks. Every result comes back
+as a call that the registry hands to the `post` function it was built with (`Reactor.call_soon`), in
+the order in which things happened, so a callback may touch the state of its owner without a lock.
 
 A result is a value, never raised: what worked, or `RegistryAway`, `StaleEpoch`, `Conflict`.
 
 Paths begin with `/` and are relative to the root of the cluster (`/RoQ`):
 
     /cluster          the identity of the cluster, text
-    /leader           data of the configuration manager that leads; its version is the leader's epoch
+    /leader           data of the manager that leads; its version is the leader's epoch
     /candidates/…     one ephemeral node per configuration manager
     /epoch            its version counts the epochs of host managers
     /hosts/<host>     one ephemeral node per live host manager
     /queues/…         definitions, owned by the leader
 
-Leadership is an epoch. After SUSPENDED a leader writes nothing; if CONNECTED follows, it goes on with
-the epoch it had; if LOST follows, it leads no more. A writer that does not know this yet is stopped by
-the fence: every write of the leader checks, in one transaction, that the epoch is still its own.
+Leadership is an epoch. After SUSPENDED a leader writes nothing; if CONNECTED follows, it goes on
+with the epoch it had; if LOST follows, it leads no more. A writer that does not know this yet is
+stopped by the fence: every write of the leader checks, in one transaction, that the epoch is still
+its own.
 """
 
 from __future__ import annotations
@@ -162,8 +163,8 @@ CommitResult: TypeAlias = Committed | StaleEpoch | Conflict | RegistryAway
 class Registry(Protocol):
     """The registry of one cluster, used from one loop.
 
-    `RegistryAway` as the result of a write means that its outcome is unknown when the connection broke
-    while the write was under way: read again after the next CONNECTED before deciding anything.
+    `RegistryAway` as the result of a write leaves open whether it was done (the connection may have
+    broken while it was under way): read again after the next CONNECTED before deciding anything.
     """
 
     @property
@@ -175,12 +176,12 @@ class Registry(Protocol):
         """Begin to connect and keep trying, for ever; each change is told to `on_session`."""
         ...
 
-    def read(self, path: str, done: Callable[[Node | None | RegistryAway], None]) -> None:
+    def read(self, path: str, done: Callable[[Node | RegistryAway | None], None]) -> None:
         """Fetch one node; None if there is none."""
         ...
 
     def read_tree(self, path: str, done: Callable[[list[Node] | RegistryAway], None]) -> None:
-        """Fetch everything below `path` (without itself), sorted by path; empty if there is none."""
+        """Fetch everything below `path`, sorted by path; empty if there is nothing."""
         ...
 
     def commit(
@@ -204,10 +205,10 @@ class Registry(Protocol):
         """Stand for election, again after each lost session, until closed.
 
         Args:
-            data: what the others learn of this process if it leads; must differ between processes.
+            data: what others learn of this process if it leads; differs between processes.
             on_lead: this process leads from now on, until LOST or `on_follow`.
-            on_follow: this process does not lead; the data of the one that does, None if nobody does
-                at the moment. Called when it changes, and first after each lost session.
+            on_follow: this process does not lead; the data of the one that does, None if nobody
+                does at the moment. Called when it changes, and first after each lost session.
         """
         ...
 
@@ -225,13 +226,13 @@ class Registry(Protocol):
         Args:
             host: name of the node below `/hosts`.
             data: what others read about the host; registering again replaces it.
-            done: called with `Committed` once the node stands, and again after each lost session; with
-                `Conflict` when another process has taken the name, after which it is not kept any more.
+            done: called with `Committed` once the node stands, and again after each lost session;
+                with `Conflict` when another process has taken the name: it is not kept any more.
         """
         ...
 
     def next_host_epoch(self, done: Callable[[int | RegistryAway], None]) -> None:
-        """Draw the next number, from 1, of one counter of the whole cluster; none is given twice."""
+        """Draw the next number, from 1, of the cluster's counter; none is given twice."""
         ...
 
     def cluster_id(self, done: Callable[[str | RegistryAway], None]) -> None:
@@ -239,9 +240,9 @@ class Registry(Protocol):
         ...
 
     def watch_children(self, path: str, on_change: Callable[[tuple[str, ...]], None]) -> None:
-        """Tell the sorted names of the children of `path`, now, at each change and after reconnecting.
+        """Tell the sorted names of the children of `path` now, at changes and after reconnecting.
 
-        The same names again mean that a child may have been replaced. A missing path has no children.
+        The same names again mean that a child may have been replaced. A missing path has none.
         """
         ...
 

@@ -1,0 +1,163 @@
+"""Who leads: one process' candidacy, from the first look to the last.
+
+Each process keeps one ephemeral, numbered node; the lowest number leads. The one that finds itself
+lowest writes its data into the leader node, in one transaction with a check that its candidacy
+still stands; the version that this write gives is the epoch. Everybody watches the list, which a
+handful of managers can afford, and looks again whenever it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+from roq.coordination.port import CANDIDATES, LEADER, Committed, Fence, Leadership, Node, Set
+from roq.coordination.store import Check, CreateNext, MultiResult, Step, Store
+from roq.errors import RegistryAway
+
+log = logging.getLogger(__name__)
+
+_NUMBER_DIGITS = 10
+
+
+class Campaign:
+    """Stands for election until its registry is closed.
+
+    Args:
+        store: where the election is held.
+        data: what the leader node says while this process leads.
+        on_lead: called with the epoch when this process begins to lead.
+        on_follow: called with the leader's data, or None while nobody leads.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        data: bytes,
+        on_lead: Callable[[Leadership], None],
+        on_follow: Callable[[bytes | None], None],
+    ) -> None:
+        self._store = store
+        self._data = data
+        self._on_lead = on_lead
+        self._on_follow = on_follow
+        # The connection may break after the node was made and before its name arrived: the random
+        # part is how it is found again.
+        self._prefix = f"c-{uuid.uuid4().hex}-"
+        self._leading: Leadership | None = None
+        self._told = False
+        self._leader: bytes | None = None
+        self._looking = False
+        self._again = False
+
+    def resume(self) -> None:
+        """The connection is back (or there for the first time)."""
+        self._looking = False
+        self._look()
+
+    def forget(self) -> None:
+        """The session is lost and with it candidacy and leadership."""
+        self._leading = None
+        self._told = False
+        self._looking = False
+
+    def overtaken(self, fence: Fence) -> None:
+        """A write with this fence was refused: the leader node was written by somebody else."""
+        if self._leading is not None and self._leading.fence == fence:
+            self._tell(None)
+            self._look()
+
+    # --- one look: candidates, then lead or follow ------------------------------------------------
+
+    def _look(self) -> None:
+        if self._looking:
+            self._again = True
+            return
+        self._looking = True
+        self._again = False
+        self._store.children(CANDIDATES, self._look, self._candidates)
+
+    def _looked(self) -> None:
+        self._looking = False
+        if self._again:
+            self._look()
+
+    def _look_anew(self) -> None:
+        self._again = True
+        self._looked()
+
+    def _candidates(self, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, RegistryAway):
+            self._looking = False  # the session event that follows makes it look again
+            return
+        order = sorted(names or (), key=lambda name: (name[-_NUMBER_DIGITS:], name))
+        if not any(name.startswith(self._prefix) for name in order):
+            self._stand()
+        elif order[0].startswith(self._prefix):
+            self._lead(order[0])
+        else:
+            self._follow(order[0])
+
+    def _stand(self) -> None:
+        if self._leading is not None:
+            log.warning("the candidacy of this process was deleted", extra={"event": "deposed"})
+            self._tell(None)
+        step = CreateNext(f"{CANDIDATES}/{self._prefix}", self._data)
+        self._store.multi([step], self._stood)
+
+    def _stood(self, result: MultiResult) -> None:
+        if isinstance(result, RegistryAway):
+            self._looking = False
+        else:
+            self._look_anew()
+
+    def _lead(self, name: str) -> None:
+        if self._leading is not None:
+            self._looked()
+            return
+        steps: list[Step] = [Check(f"{CANDIDATES}/{name}"), Set(LEADER, self._data)]
+        self._store.multi(steps, self._led)
+
+    def _led(self, result: MultiResult) -> None:
+        match result:
+            case Committed(versions=versions):
+                self._leading = Leadership(versions[1])
+                self._told = False
+                log.info("leading, epoch %d", versions[1], extra={"event": "leading"})
+                self._looked()
+                self._on_lead(self._leading)
+            case RegistryAway():
+                self._looking = False
+            case _:
+                self._look_anew()
+
+    def _follow(self, first: str) -> None:
+        self._store.read(f"{CANDIDATES}/{first}", None, self._first_read)
+
+    def _first_read(self, candidate: Node | RegistryAway | None) -> None:
+        match candidate:
+            case Node(data=data):
+                self._store.read(LEADER, self._look, partial(self._leader_read, data))
+            case None:
+                self._look_anew()
+            case RegistryAway():
+                self._looking = False
+
+    def _leader_read(self, first: bytes, node: Node | RegistryAway | None) -> None:
+        if isinstance(node, RegistryAway):
+            self._looking = False
+            return
+        # What a dead leader wrote stands until the next one has written: that one is not followed.
+        leads = node is not None and node.data == first
+        self._looked()
+        self._tell(first if leads else None)
+
+    def _tell(self, leader: bytes | None) -> None:
+        deposed = self._leading is not None
+        self._leading = None
+        if deposed or not self._told or leader != self._leader:
+            self._told = True
+            self._leader = leader
+            self._on_follow(leader)

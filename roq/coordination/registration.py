@@ -1,0 +1,124 @@
+"""A host in the registry: one ephemeral node that is there as long as its manager is."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from roq.coordination.port import Committed, Conflict, Create, Delete, Node, Reason, Set
+from roq.coordination.store import MultiResult, Refused, Step, Store
+from roq.errors import RegistryAway
+
+log = logging.getLogger(__name__)
+
+_SESSIONS_REMEMBERED = 16
+_ATTEMPTS_MAX = 8
+
+
+class Registration:
+    """Keeps one node: looks, makes it what it should be, and looks again when it changes.
+
+    Who registers first takes the name from whoever has it. Later on it is the other way round: a
+    name that somebody else has taken belongs to a newer process, and is left alone.
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._data = b""
+        self._done: Callable[[Committed | Conflict], None] | None = None
+        self._sessions: deque[int] = deque(maxlen=_SESSIONS_REMEMBERED)
+        self._entitled = True
+        self._stands = False
+        self._looking = False
+        self._again = False
+        self._attempts = 0
+
+    def keep(self, data: bytes, done: Callable[[Committed | Conflict], None]) -> None:
+        """What the node shall say, and whom to tell once it does."""
+        self._entitled = self._entitled or self._done is None
+        self._data = data
+        self._done = done
+        self._stands = False
+
+    def resume(self) -> None:
+        """The connection is back, or there is something new to write."""
+        self._looking = False
+        self._look()
+
+    def forget(self) -> None:
+        """The session is lost, and the node with it."""
+        self._stands = False
+
+    def _look(self) -> None:
+        if self._done is None:
+            return
+        if self._looking:
+            self._again = True
+            return
+        self._looking = True
+        self._again = False
+        self._store.read(self._path, self._look, self._seen)
+
+    def _seen(self, node: Node | RegistryAway | None) -> None:
+        session = self._store.session
+        match node:
+            case RegistryAway():
+                self._looking = False  # the session event that follows makes it look again
+            case None:
+                self._write([Create(self._path, self._data, ephemeral=True)])
+            case Node(owner=owner, data=data) if owner == session and data == self._data:
+                self._kept(node)
+            case Node(owner=owner) if owner == session:
+                self._write([Set(self._path, self._data)])
+            case Node(owner=owner) if self._entitled or owner in self._sessions:
+                log.warning(
+                    "%s stood for another session and is taken over", self._path,
+                    extra={"event": "host_taken_over"},
+                )  # fmt: skip
+                self._write([Delete(self._path), Create(self._path, self._data, ephemeral=True)])
+            case _:
+                self._taken()
+
+    def _write(self, steps: list[Step]) -> None:
+        self._attempts += 1
+        if self._attempts > _ATTEMPTS_MAX:
+            self._taken()
+            return
+        self._store.multi(steps, self._written)
+
+    def _written(self, result: MultiResult) -> None:
+        self._looking = False
+        match result:
+            case Committed():
+                self._remember()
+                self._look()
+            case Refused():
+                self._look()
+            case RegistryAway():
+                self._remember()  # perhaps it was done
+
+    def _remember(self) -> None:
+        session = self._store.session
+        if session not in self._sessions:
+            self._sessions.append(session)
+
+    def _kept(self, node: Node) -> None:
+        self._looking = False
+        self._entitled = False
+        self._attempts = 0
+        if not self._stands:
+            self._stands = True
+            if self._done is not None:
+                self._done(Committed((node.version,)))
+        if self._again:
+            self._look()
+
+    def _taken(self) -> None:
+        done, self._done = self._done, None
+        self._looking = False
+        self._stands = False
+        log.error("%s is held by another process", self._path, extra={"event": "host_taken"})
+        if done is not None:
+            done(Conflict(self._path, Reason.EXISTS))

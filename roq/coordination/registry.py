@@ -1,0 +1,355 @@
+"""The registry of a cluster on top of any store: prepares it, elects, registers, watches, commits.
+
+All of this runs in the loop of its owner. Each part that must survive a lost connection (campaign,
+registration, watch) is an object with `resume()`, called after each CONNECTED, and `forget()`,
+called after LOST; in between it may be asked to look again as often as anybody likes.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from roq.coordination.campaign import Campaign
+from roq.coordination.port import (
+    CANDIDATES,
+    CLUSTER,
+    EPOCH,
+    HOSTS,
+    LEADER,
+    QUEUES,
+    CommitResult,
+    Committed,
+    Conflict,
+    Create,
+    Fence,
+    Leadership,
+    Node,
+    Operation,
+    Post,
+    Reason,
+    SessionState,
+    Set,
+    check_data,
+    check_path,
+)
+from roq.coordination.registration import Registration
+from roq.coordination.store import Check, MultiResult, Refused, Step, Store
+from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch
+
+log = logging.getLogger(__name__)
+
+LAYOUT = (QUEUES, HOSTS, CANDIDATES, EPOCH, LEADER)
+"""Nodes that stand before anything else happens; the last one tells that all of them do."""
+READS_UNDER_WAY = 64
+"""Of one `read_tree`, so that a large tree does not fill the queue of the connection."""
+
+Result = TypeVar("Result")
+
+
+class _Lasting(Protocol):
+    """Something that goes on over lost connections and sessions."""
+
+    def resume(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class StoreRegistry:
+    """`Registry` on a `Store`; see the port for what each method promises."""
+
+    def __init__(self, store: Store, post: Post) -> None:
+        self._store = store
+        self._post = post
+        self._state = SessionState.LOST
+        self._closed = False
+        self._on_session: Callable[[SessionState], None] | None = None
+        self._campaign: Campaign | None = None
+        self._registrations: dict[str, Registration] = {}
+        self._watches: list[_ChildrenWatch] = []
+
+    @property
+    def state(self) -> SessionState:
+        """How the registry stands to the ensemble, as last told to `on_session`."""
+        return self._state
+
+    # --- session ----------------------------------------------------------------------------------
+
+    def start(self, on_session: Callable[[SessionState], None]) -> None:
+        """Begin to connect and keep trying, for ever; each change is told to `on_session`."""
+        if self._on_session is not None:
+            raise LocalProtocolError("a registry is started once")
+        self._on_session = on_session
+        self._store.start(self._session_changed)
+
+    def close(self) -> None:
+        """End the session; no callback comes afterwards."""
+        self._closed = True
+        self._store.close()
+
+    def _session_changed(self, state: SessionState) -> None:
+        match state:
+            case SessionState.CONNECTED:
+                self._store.read(LEADER, None, self._prepared)
+            case SessionState.SUSPENDED:
+                if self._state is SessionState.CONNECTED:
+                    self._turn(state)
+            case SessionState.LOST:
+                for lasting in self._lasting():
+                    lasting.forget()
+                self._turn(state)
+
+    def _prepared(self, found: Node | RegistryAway | None) -> None:
+        if isinstance(found, Node):
+            self._turn(SessionState.CONNECTED)
+        elif found is None:
+            for path in LAYOUT:
+                last = path == LAYOUT[-1]
+                self._store.multi([Create(path)], self._laid_out if last else self._laid)
+        else:
+            self._store.restart(f"cannot read {LEADER}: {found}")
+
+    def _laid(self, result: MultiResult) -> None:
+        if isinstance(result, Refused) and result.reason is not Reason.EXISTS:
+            self._store.restart(f"cannot prepare the tree: {result.reason}")
+
+    def _laid_out(self, result: MultiResult) -> None:
+        if isinstance(result, RegistryAway):
+            self._store.restart(f"cannot prepare the tree: {result}")
+        elif isinstance(result, Committed) or result.reason is Reason.EXISTS:
+            self._turn(SessionState.CONNECTED)
+        else:
+            self._store.restart(f"cannot prepare the tree: {result.reason}")
+
+    def _turn(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        log.info("registry %s", state.value, extra={"event": f"registry_{state.value}"})
+        if self._on_session is not None:
+            self._on_session(state)
+        if state is SessionState.CONNECTED:
+            for lasting in self._lasting():
+                lasting.resume()
+
+    def _lasting(self) -> list[_Lasting]:
+        campaigns = [] if self._campaign is None else [self._campaign]
+        return [*self._registrations.values(), *campaigns, *self._watches]
+
+    # --- reading and writing ----------------------------------------------------------------------
+
+    def read(self, path: str, done: Callable[[Node | RegistryAway | None], None]) -> None:
+        """Fetch one node; None if there is none."""
+        check_path(path)
+        if self._ready(done):
+            self._store.read(path, None, done)
+
+    def read_tree(self, path: str, done: Callable[[list[Node] | RegistryAway], None]) -> None:
+        """Fetch everything below `path`, sorted by path; empty if there is nothing."""
+        check_path(path)
+        if self._ready(done):
+            _TreeRead(self._store, path, done).start()
+
+    def commit(
+        self,
+        operations: Sequence[Operation],
+        fence: Fence | None,
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        """Do all operations or none of them, in order."""
+        steps: list[Step] = [] if fence is None else [Check(LEADER, fence.epoch)]
+        steps += operations
+        if not self._ready(done):
+            return
+        if not steps:
+            self._answer(done, Committed())
+            return
+        self._store.multi(steps, partial(self._committed, tuple(operations), fence, done))
+
+    def _committed(
+        self,
+        operations: tuple[Operation, ...],
+        fence: Fence | None,
+        done: Callable[[CommitResult], None],
+        result: MultiResult,
+    ) -> None:
+        checks = 0 if fence is None else 1
+        match result:
+            case Committed(versions=versions):
+                done(Committed(versions[checks:]))
+            case Refused(index=0) if fence is not None:
+                done(StaleEpoch(f"epoch {fence.epoch} does not lead any more"))
+                if self._campaign is not None:
+                    self._campaign.overtaken(fence)
+            case Refused(index=index, reason=reason):
+                done(Conflict(operations[index - checks].path, reason))
+            case RegistryAway():
+                done(result)
+
+    def next_host_epoch(self, done: Callable[[int | RegistryAway], None]) -> None:
+        """Draw the next number, from 1, of the cluster's counter; none is given twice."""
+        if self._ready(done):
+            self._store.multi([Set(EPOCH, b"")], partial(self._counted, done))
+
+    def _counted(self, done: Callable[[int | RegistryAway], None], result: MultiResult) -> None:
+        match result:
+            case Committed(versions=versions):
+                done(versions[0])
+            case Refused(reason=reason):
+                done(RegistryAway(f"the counter {EPOCH} is {reason} in the registry"))
+            case RegistryAway():
+                done(result)
+
+    def cluster_id(self, done: Callable[[str | RegistryAway], None]) -> None:
+        """The identity of this cluster, made by whoever asks first."""
+        self.read(CLUSTER, partial(self._identified, done))
+
+    def _identified(
+        self, done: Callable[[str | RegistryAway], None], found: Node | RegistryAway | None
+    ) -> None:
+        match found:
+            case Node(data=data):
+                done(data.decode("ascii", "replace"))
+            case RegistryAway():
+                done(found)
+            case None:
+                # Whether this or somebody else's is made: the next look finds the one that stands.
+                identity = uuid.uuid4().hex.encode()
+                self._store.multi([Create(CLUSTER, identity)], partial(self._identity_made, done))
+
+    def _identity_made(
+        self, done: Callable[[str | RegistryAway], None], result: MultiResult
+    ) -> None:
+        if isinstance(result, RegistryAway):
+            done(result)
+        else:
+            self.cluster_id(done)
+
+    # --- what lasts -------------------------------------------------------------------------------
+
+    def campaign(
+        self,
+        data: bytes,
+        on_lead: Callable[[Leadership], None],
+        on_follow: Callable[[bytes | None], None],
+    ) -> None:
+        """Stand for election, again after each lost session, until closed."""
+        if self._campaign is not None:
+            raise LocalProtocolError("a process stands for election once")
+        check_data(LEADER, data)
+        self._campaign = Campaign(self._store, data, on_lead, on_follow)
+        if self._state is SessionState.CONNECTED:
+            self._campaign.resume()
+
+    def register_host(
+        self, host: str, data: bytes, done: Callable[[Committed | Conflict], None]
+    ) -> None:
+        """Keep an ephemeral node for this host for as long as the registry is open."""
+        path = check_path(f"{HOSTS}/{host}")
+        check_data(path, data)
+        known = self._registrations.get(host)
+        if known is None:
+            known = self._registrations[host] = Registration(self._store, path)
+        known.keep(data, done)
+        if self._state is SessionState.CONNECTED:
+            known.resume()
+
+    def watch_children(self, path: str, on_change: Callable[[tuple[str, ...]], None]) -> None:
+        """Tell the sorted names of the children of `path`, now and at each change."""
+        watch = _ChildrenWatch(self._store, check_path(path), on_change)
+        self._watches.append(watch)
+        if self._state is SessionState.CONNECTED:
+            watch.resume()
+
+    # --- answers without the ensemble -------------------------------------------------------------
+
+    def _ready(self, done: Callable[[RegistryAway], None]) -> bool:
+        if self._state is SessionState.CONNECTED:
+            return True
+        self._answer(
+            done, RegistryAway(f"the registry is {self._state.value}; try again when it is back")
+        )
+        return False
+
+    def _answer(self, done: Callable[[Result], None], result: Result) -> None:
+        self._post(lambda: None if self._closed else done(result))
+
+
+class _TreeRead:
+    """Fetches what is below one path, at most `READS_UNDER_WAY` requests at a time."""
+
+    def __init__(
+        self, store: Store, path: str, done: Callable[[list[Node] | RegistryAway], None]
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._done = done
+        self._nodes: list[Node] = []
+        self._waiting: deque[str] = deque()
+        self._under_way = 0
+        self._ended = False
+
+    def start(self) -> None:
+        self._list(self._path)
+
+    def _list(self, path: str) -> None:
+        self._under_way += 1
+        self._store.children(path, None, partial(self._listed, path))
+
+    def _listed(self, path: str, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, RegistryAway):
+            self._give_up(names)
+            return
+        # A node that is deleted meanwhile has no children and no data: not part of the answer.
+        self._waiting.extend(f"{path}/{name}" for name in names or ())
+        self._answered()
+
+    def _read(self, node: Node | RegistryAway | None) -> None:
+        if isinstance(node, RegistryAway):
+            self._give_up(node)
+            return
+        if node is not None:
+            self._nodes.append(node)
+        self._answered()
+
+    def _answered(self) -> None:
+        self._under_way -= 1
+        while self._waiting and self._under_way < READS_UNDER_WAY:
+            path = self._waiting.popleft()
+            self._under_way += 1
+            self._store.read(path, None, self._read)
+            self._list(path)
+        if not self._under_way and not self._ended:
+            self._ended = True
+            self._done(sorted(self._nodes, key=lambda node: node.path))
+
+    def _give_up(self, away: RegistryAway) -> None:
+        self._waiting.clear()
+        if not self._ended:
+            self._ended = True
+            self._done(away)
+
+
+class _ChildrenWatch:
+    """Follows the names below one path."""
+
+    def __init__(
+        self, store: Store, path: str, on_change: Callable[[tuple[str, ...]], None]
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._on_change = on_change
+
+    def resume(self) -> None:
+        self._store.children(self._path, self.resume, self._listed)
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    def _listed(self, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if not isinstance(names, RegistryAway):
+            self._on_change(tuple(sorted(names or ())))
