@@ -57,7 +57,9 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class RegistryLost:
-    """The registry is out of reach; this manager may still lead."""
+    """The registry is out of reach; this manager may still lead, unless its session has ended."""
+
+    session_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class GcmMachine:
         self._me = settings.manager
         self._cluster = ""
         self._leads = False
+        self._caretaker = False
         self._leader: Manager | None = None
         self._managers: tuple[Manager, ...] = ()
         self._registry_away = False
@@ -147,8 +148,7 @@ class GcmMachine:
             case Following():
                 return self._following(event)
             case RegistryLost():
-                self._registry_away = True
-                return []
+                return self._registry_lost(event)
             case RegistryBack():
                 return self._registry_back(event)
             case ClusterNamed():
@@ -169,10 +169,10 @@ class GcmMachine:
     # --- leadership and registry ------------------------------------------------------------------
 
     def _elected(self, event: Elected, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        if self._leads:
-            effects += self._resign()
+        # What ran under an earlier epoch must not write under this one.
+        effects = self.operations.abort(self._not_leader("management"))
         self._leads = True
+        self._caretaker = False
         self._leader = self._me
         self._registry_away = False
         self._sagas.leader_epoch = event.epoch
@@ -187,8 +187,17 @@ class GcmMachine:
         self._leader = event.leader
         return self._resign() if self._leads else []
 
+    def _registry_lost(self, event: RegistryLost) -> list[Effect]:
+        self._registry_away = True
+        if not event.session_ended or not self._leads:
+            return []
+        # Somebody else may lead by now, so nothing is changed any more; but as nobody can tell,
+        # what is known goes on being told.
+        self._caretaker = True
+        return self.operations.abort(RegistryAway("registry away"))
+
     def _resign(self) -> list[Effect]:
-        self._leads = False
+        self._leads = self._caretaker = False
         effects = self.operations.abort(self._not_leader("management"))
         effects += self.rules.clear()
         self.queues.clear()
@@ -244,7 +253,7 @@ class GcmMachine:
         return ClusterInfo(
             id=request.id,
             cluster=self._cluster,
-            leader=self._leads,
+            leader=self._leads and not self._caretaker,
             client=self._me.client,
             management=self._me.management,
             broadcast=self._me.broadcast,
@@ -281,6 +290,8 @@ class GcmMachine:
         host = self.hosts.get(report.host)
         if host is not None:
             effects += self._observe(host, now)
+        if self._caretaker:
+            raise NotLeader("the registry is away and leadership open; try the other managers")
         ack = HostReportAck(
             id=report.id, cluster=self._cluster, monitors=self.queues.monitors_for(report.host)
         )
@@ -308,6 +319,9 @@ class GcmMachine:
             ):
                 effects += self._stop_stray(host.name, child.queue, child.queue_id, number, now)
         return effects
+
+    def _note_addresses(self, name: str, now: float) -> list[Effect]:
+        return self._submit(name, None, lambda: self._sagas.note_addresses(name), now)
 
     def _stop_stray(
         self, host: str, queue: str, queue_id: bytes, number: int, now: float

@@ -1,0 +1,292 @@
+"""The shell of the configuration manager: sockets, registry, timers; performs what is decided.
+
+A ROUTER for clients and host managers, one for management, an XPUB for the broadcast, a DEALER to
+each host manager that is asked something, a PUSH to each listener for rules. Nothing here waits for
+a peer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import zmq
+
+from roq.coordination.port import Post, Registry
+from roq.errors import Unavailable
+from roq.gcm import events
+from roq.gcm.config import WILDCARDS, GcmConfig
+from roq.gcm.definitions import Definitions
+from roq.gcm.listeners import Listeners
+from roq.gcm.machine import GcmMachine, Settings
+from roq.gcm.records import Manager
+from roq.machine import Tick
+from roq.model import endpoint_of
+from roq.protocol.control import Answer
+from roq.runtime import sockets
+from roq.runtime.reactor import Reactor, Timer, drain
+from roq.runtime.rpc import Peer, RpcClient, RpcServer
+
+log = logging.getLogger(__name__)
+
+EXIT_STOPPED: Final = 0
+EXIT_REGISTRY_AWAY: Final = 69
+IDLE_CLIENT_SECONDS: Final = 60.0
+"""A connection to a host manager is closed when nothing was asked for so long."""
+GOODBYE_SECONDS: Final = 0.1
+"""So long the last answers have to leave."""
+_SUBSCRIBE: Final = 1
+
+Readiness = Callable[[dict[str, str]], None]
+
+
+class _Asker(NamedTuple):
+    """Who gets an answer, and through which socket."""
+
+    server: RpcServer
+    peer: Peer
+
+
+class Gcm:
+    """One configuration manager; construct (binds), `run`, `stop`.
+
+    Args:
+        config: the settings.
+        make_registry: makes the registry for the loop's `post`.
+        on_ready: called once with the addresses, when it leads or knows who does.
+
+    Raises:
+        ConfigError: a port is in use, or the address is not of this machine.
+    """
+
+    def __init__(
+        self,
+        config: GcmConfig,
+        make_registry: Callable[[Post], Registry],
+        on_ready: Readiness | None = None,
+    ) -> None:
+        self._config = config
+        self._on_ready = on_ready
+        self._code = EXIT_STOPPED
+        self._timer: Timer | None = None
+        self._stopping = False
+        self._ready = False
+        self._clients: dict[str, tuple[RpcClient, float]] = {}
+        self._reactor = Reactor()
+        self._context = sockets.new_context()
+        try:
+            self._open()
+        except BaseException:
+            self._context.destroy(0)
+            self._reactor.close()
+            raise
+        self._listeners = Listeners(self._context)
+        self.machine = GcmMachine(
+            Settings(
+                manager=self.manager,
+                period=config.broadcast.period / 1000,
+                cloud=config.cloud_properties(),
+            )
+        )
+        self._definitions = Definitions(
+            make_registry(self._reactor.call_soon), self.manager, self._feed, self._connected
+        )
+
+    @property
+    def reactor(self) -> Reactor:
+        """The loop, for signal handling."""
+        return self._reactor
+
+    def run(self) -> int:
+        """Serve until `stop`; gives the exit code."""
+        self._warn_if_open()
+        self._definitions.start()
+        self._give_up = self._reactor.call_later(
+            self._config.zk.connect_seconds, self._registry_unreachable
+        )
+        self._reactor.call_later(IDLE_CLIENT_SECONDS, self._close_idle_clients)
+        try:
+            self._reactor.run()
+        finally:
+            self._close()
+        return self._code
+
+    def stop(self) -> None:
+        """Answer what is under way, then end `run`. From any thread."""
+        self._reactor.call_soon(self._stop)
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    def _open(self) -> None:
+        client = sockets.router(self._context)
+        management = sockets.router(self._context)
+        publisher = sockets.publisher(self._context)
+        publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.manager = Manager(
+            id=uuid.uuid4().hex,
+            client=self._bind(client, "client"),
+            management=self._bind(management, "management"),
+            broadcast=self._bind(publisher, "broadcast"),
+        )
+        self._client_server = RpcServer(self._reactor, client, self._client_frame)
+        self._management_server = RpcServer(self._reactor, management, self._management_frame)
+        self._publisher = publisher
+        self._reactor.add(publisher, self._subscriptions)
+
+    def _bind(self, socket: zmq.Socket[bytes], name: str) -> str:
+        port = sockets.bind_port(socket, self._config.network.bind, self._config.port(name))
+        return endpoint_of(self._config.advertise, port)
+
+    def _warn_if_open(self) -> None:
+        bind = self._config.network.bind
+        if bind in WILDCARDS or not sockets.is_loopback(bind):
+            log.warning(
+                "bound to %s: whoever reaches it can use and change this cluster, since nothing is "
+                "authenticated; bind to a loopback or private address if that is not wanted",
+                bind,
+                extra={"event": "unauthenticated"},
+            )
+
+    def _stop(self) -> None:
+        if self._stopping:
+            self._reactor.stop()
+            return
+        self._stopping = True
+        log.info("stopping", extra={"event": "stopping"})
+        # Whoever waits is answered first; then the registry is told, so that another one leads.
+        self._feed(events.Following(None))
+        self._definitions.close()
+        self._reactor.call_later(GOODBYE_SECONDS, self._reactor.stop)
+
+    def _close(self) -> None:
+        self._definitions.close()
+        for client, _ in self._clients.values():
+            client.close()
+        self._clients.clear()
+        self._listeners.close()
+        self._client_server.close()
+        self._management_server.close()
+        self._reactor.remove(self._publisher)
+        self._publisher.close(0)
+        self._context.term()
+        self._reactor.close()
+        log.info("stopped", extra={"event": "stopped"})
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _connected(self) -> None:
+        self._give_up.cancel()
+
+    def _registry_unreachable(self) -> None:
+        log.error(
+            "no ZooKeeper at %s within %g s: start it, or set zk.servers in gcm.toml "
+            "(ROQ_GCM_ZK_SERVERS)",
+            self._config.zk.servers,
+            self._config.zk.connect_seconds,
+            extra={"event": "registry_unreachable"},
+        )
+        self._code = EXIT_REGISTRY_AWAY
+        self._reactor.stop()
+
+    def _client_frame(self, peer: Peer, data: bytes) -> None:
+        self._feed(events.ClientFrame(_Asker(self._client_server, peer), data))
+
+    def _management_frame(self, peer: Peer, data: bytes) -> None:
+        self._feed(
+            events.ManagementFrame(
+                _Asker(self._management_server, peer), data, unique=os.urandom(16), wall=time.time()
+            )
+        )
+
+    def _subscriptions(self) -> None:
+        subscribed = False
+
+        def look(frames: list[bytes]) -> None:
+            nonlocal subscribed
+            subscribed = subscribed or frames[0][:1] == bytes([_SUBSCRIBE])
+
+        drain(self._publisher, look)
+        if subscribed:
+            self._feed(events.Subscribed())
+
+    def _feed(self, event: events.Event) -> None:
+        now = self._reactor.now()
+        for effect in self.machine.handle(event, now):
+            self._perform(effect)
+        self._arm()
+        if not self._ready and isinstance(event, events.Elected | events.Following):
+            self._announce(event)
+
+    def _announce(self, event: events.Elected | events.Following) -> None:
+        if isinstance(event, events.Following) and event.leader is None:
+            return
+        self._ready = True
+        addresses = {
+            "client": self.manager.client,
+            "management": self.manager.management,
+            "broadcast": self.manager.broadcast,
+        }
+        log.info(
+            "ready: clients %s, management %s, broadcast %s",
+            *addresses.values(),
+            extra={"event": "ready"},
+        )
+        if self._on_ready is not None:
+            self._on_ready(addresses)
+
+    def _arm(self) -> None:
+        """See to it that the machine gets its tick in time (an early one does no harm)."""
+        deadline = self.machine.next_deadline()
+        if deadline is None:
+            return
+        timer = self._timer
+        if timer is not None and timer.call is not None:
+            if timer.when <= deadline:
+                return
+            timer.cancel()
+        self._timer = self._reactor.call_at(deadline, partial(self._feed, Tick()))
+
+    # --- effects ----------------------------------------------------------------------------------
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Reply():
+                if isinstance(effect.peer, _Asker):
+                    effect.peer.server.send(effect.peer.peer, effect.data)
+            case events.Commit():
+                # Soon, not at once: the machine may be in the middle of a list of effects.
+                self._reactor.call_soon(partial(self._definitions.commit, effect))
+            case events.Ask():
+                self._ask(effect)
+            case events.Broadcast():
+                sockets.send_to(self._publisher, list(effect.frames))
+            case events.PushRules():
+                if not self._listeners.push(effect.address, effect.data):
+                    gone = events.ListenerGone(effect.address)
+                    self._reactor.call_soon(partial(self._feed, gone))
+            case events.ForgetListener():
+                self._listeners.forget(effect.address)
+
+    def _ask(self, ask: events.Ask) -> None:
+        known = self._clients.get(ask.endpoint)
+        client = known[0] if known else RpcClient(self._reactor, self._context, ask.endpoint)
+        self._clients[ask.endpoint] = (client, self._reactor.now() + ask.timeout)
+        client.request(ask.message, ask.timeout, partial(self._answered, ask.token))
+
+    def _answered(self, token: int, answer: Answer | Unavailable) -> None:
+        if isinstance(answer, Unavailable):
+            self._feed(events.Unanswered(token, str(answer)))
+        else:
+            self._feed(events.Answered(token, answer))
+
+    def _close_idle_clients(self) -> None:
+        self._reactor.call_later(IDLE_CLIENT_SECONDS, self._close_idle_clients)
+        for endpoint, (client, used) in list(self._clients.items()):
+            if self._reactor.now() - used > IDLE_CLIENT_SECONDS:
+                client.close()
+                del self._clients[endpoint]
