@@ -179,13 +179,24 @@ def read_payloads(batch: bytes | memoryview, header: Header) -> list[bytes]:
     Raises:
         RemoteProtocolError: checksum, encoding or count do not fit.
     """
+    return unpack_payloads(batch, header.ext_bytes, header.checksum, header.count)
+
+
+def unpack_payloads(
+    batch: bytes | memoryview, ext_bytes: int, checksum: int, count: int
+) -> list[bytes]:
+    """As `read_payloads`, for whoever has unpacked `HEADER` and needs no `Header`.
+
+    Raises:
+        RemoteProtocolError: checksum, encoding or count do not fit.
+    """
     body = memoryview(batch)[HEADER_BYTES:]
-    if _checksum(body) & 0xFFFFFFFF != header.checksum:
+    if _checksum(body) & 0xFFFFFFFF != checksum:
         raise RemoteProtocolError("checksum of a batch does not match its body")
     try:
-        payloads, _ = _decode_body(body[header.ext_bytes :])
+        payloads, _ = _decode_body(body[ext_bytes:])
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"body of a batch: {error}") from None
-    if len(payloads) != header.count:
-        raise RemoteProtocolError(f"batch of {header.count} messages holds {len(payloads)}")
+    if len(payloads) != count:
+        raise RemoteProtocolError(f"batch of {count} messages holds {len(payloads)}")
     return payloads

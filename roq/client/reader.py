@@ -1,0 +1,588 @@
+"""Reads one exchange to its end and for ever, whatever the network does: pure.
+
+    fan-out (SUB)    batches, END every half second, PRESENCE once the filters are in place
+    data (DEALER)    HEADS: what should I have? FETCH: send it. STREAMS, SEEK: where do I start?
+
+A batch that the fan-out has dropped shows by the chain of offsets (`roq.client.chain`) or, if it
+was the last of its topic, by HEADS. A check is one such question with everything that follows from
+it: when all that its answer names was passed on, the log is *verified as of* the time at which it
+was asked. A missing batch is fetched at once if the fan-out is provably past it, else when the
+fan-out is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from roq.client.chain import Chain, LogGap, Want
+from roq.client.reading import (
+    Answered,
+    Ask,
+    Confirmed,
+    DataDown,
+    DataUp,
+    Effect,
+    Event,
+    From,
+    Gone,
+    Pause,
+    Refetch,
+    Resume,
+    Start,
+    StreamsFound,
+    Subscribe,
+    Unsubscribe,
+    Verify,
+)
+from roq.errors import RemoteProtocolError
+from roq.machine import Tick
+from roq.model import ExchangeInfo
+from roq.protocol import documents
+from roq.protocol.channel import (
+    CONTROL,
+    END_TOPIC,
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    PREFIXES_MAX,
+    PRESENCE_TOPIC,
+    REFUSED,
+    SEEK,
+    STREAMS,
+    WANTS_MAX,
+    Fetched,
+    FetchRequest,
+    Heads,
+    HeadsRequest,
+    Seek,
+    SeekRequest,
+    Streams,
+    StreamsRequest,
+    read_number,
+)
+from roq.protocol.entry import (
+    ENTRY,
+    ENTRY_BYTES,
+    ENTRY_KINDS,
+    MAGIC,
+    NONE,
+    VERSION,
+    EntryKind,
+    read_entry,
+)
+
+PRESENCE_SECONDS: Final = 1.5
+"""Without an answer for so long, the subscription is made again under another nonce."""
+SILENT_SECONDS: Final = 1.2
+"""END comes every half second: a fan-out that says nothing for so long is broken or slow."""
+REQUEST_SECONDS: Final = 1.0
+REQUEST_SECONDS_MAX: Final = 8.0
+CHECK_SECONDS: Final = 0.02
+"""Between two checks that somebody waits for."""
+FETCHES_MAX: Final = 4
+FETCH_BYTES: Final = 1024 * 1024
+REFETCHES_MAX: Final = 1_024
+
+_ENTRY: Final = int(EntryKind.ENTRY)
+_unpack = ENTRY.unpack
+_CONTROL: Final = bytes([CONTROL])
+_REQUESTS: Final[dict[bytes, type[msgspec.Struct]]] = {
+    HEADS: HeadsRequest,
+    STREAMS: StreamsRequest,
+    SEEK: SeekRequest,
+    FETCH: FetchRequest,
+}
+_LARGE: Final = frozenset({int(EntryKind.ANNOUNCE), int(EntryKind.FORGOTTEN_ANNOUNCE)})
+_FORGOTTEN: Final = frozenset({int(EntryKind.FORGOTTEN), int(EntryKind.FORGOTTEN_ANNOUNCE)})
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request under way."""
+
+    kind: bytes
+    deadline: float
+    wants: list[Want] = field(default_factory=list)
+    refetch: tuple[bytes, int] | None = None
+
+
+@dataclass(slots=True)
+class _Check:
+    """One question what there is, and what is still to come of its answer."""
+
+    sent_at: float
+    since: int
+    end: int = -1
+    complete: bool = False
+    missing: dict[bytes, int] = field(default_factory=dict)
+
+
+class Reader:
+    """One subscriber's reading of one exchange process.
+
+    Args:
+        exchange: who is read; entries that name another number or epoch are dropped and counted.
+        queue: the queue's id; likewise.
+        prefixes: what is wanted, at most 64.
+        start: where to begin.
+        nonce: 16 random bytes, for the private presence topic.
+        streams: ask which streams there are (at a subscriber's start).
+        now: the present time.
+        repair: off only in tests that prove what it is good for.
+
+    Attributes:
+        chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
+        verified_as_of: everything that was in the log at this time was passed on.
+        dirty: something happened in `live` that wants a `Tick`.
+    """
+
+    def __init__(
+        self,
+        exchange: ExchangeInfo,
+        queue: bytes,
+        prefixes: Sequence[bytes],
+        start: Start,
+        *,
+        nonce: bytes,
+        streams: bool,
+        now: float,
+        repair: bool = True,
+    ) -> None:
+        self.exchange = exchange
+        self.chain = Chain()
+        self.confirmed = False
+        self.present = False
+        self.connected = False
+        self.dirty = False
+        self.verified_as_of = float("-inf")
+        self.floor = 0
+        self.foreign = 0
+        self.malformed = 0
+        self.refused = 0
+        self.timeouts = 0
+        self.checks = 0
+        self._queue = queue
+        self._number = exchange.number
+        self._epoch = exchange.epoch
+        self._prefixes = list(prefixes)[:PREFIXES_MAX]
+        self._start = start
+        self._repair = repair
+        self._nonce = int.from_bytes(nonce[:15], "little")
+        self._attempt = 0
+        self._presence_at = now + PRESENCE_SECONDS
+        self._streams_after: int | None = 0 if streams else None
+        self._seek = start.at is From.TIME
+        self._paused = False
+        self._live_at = now
+        self._live_position = -1
+        self._check: _Check | None = None
+        self._check_wanted = True
+        self._check_not_before = now
+        self._demand = float("-inf")
+        self._pending: dict[int, _Pending] = {}
+        self._refetches: dict[tuple[bytes, int], bool] = {}
+        self._ids = 0
+        self._patience = REQUEST_SECONDS
+        if start.at is From.NEW:
+            self.chain.verified = 0
+
+    @property
+    def presence_topic(self) -> bytes:
+        """The private topic that is subscribed at present."""
+        return PRESENCE_TOPIC + (self._nonce << 8 | self._attempt & 0xFF).to_bytes(16, "little")
+
+    def subscriptions(self) -> list[bytes]:
+        """The filters to set before the fan-out is connected."""
+        return [*self._prefixes, END_TOPIC, self.presence_topic]
+
+    @property
+    def trouble(self) -> str:
+        """What this reader still waits for, in words; empty once it is confirmed."""
+        if self.confirmed:
+            return ""
+        name = self.exchange.name
+        if not self.connected:
+            return f"no connection to exchange {name} at {self.exchange.data}"
+        if not self.present:
+            return f"exchange {name} does not confirm the subscription at {self.exchange.live}"
+        return f"exchange {name} at {self.exchange.data} does not answer where to start"
+
+    # --- the fan-out ------------------------------------------------------------------------------
+
+    def live(self, frames: list[bytes], now: float) -> None:
+        """Take one message of the fan-out. The hot path: work per batch, none per message."""
+        parts = len(frames)
+        if not 2 <= parts <= 3 or len(frames[1]) != ENTRY_BYTES:
+            self.malformed += 1
+            return
+        topic = frames[0]
+        magic, version, kind, number, queue, epoch, offset, previous, _ = _unpack(frames[1])
+        if (
+            queue != self._queue
+            or epoch != self._epoch
+            or number != self._number
+            or magic != MAGIC
+            or version != VERSION
+        ):
+            self.foreign += 1
+            return
+        self._live_at = now
+        chain = self.chain
+        if (
+            parts == 3
+            and kind == _ENTRY
+            and chain.last.get(topic) == previous
+            and offset > previous
+            and not chain.repairs
+        ):
+            self._live_position = offset
+            chain.last[topic] = offset
+            chain.passed.append((topic, offset, frames[2]))
+            return
+        self.dirty = True
+        if kind == EntryKind.END:
+            self._ended(topic, offset, previous)
+        elif kind == EntryKind.PRESENCE:
+            self._present(topic, offset, previous)
+        else:
+            self._live_other(kind, topic, offset, previous, frames[2] if parts == 3 else None)
+
+    def _live_other(
+        self, kind: int, topic: bytes, offset: int, previous: int, batch: bytes | None
+    ) -> None:
+        large = kind in _LARGE
+        if topic[:1] == _CONTROL or large is (batch is not None) or kind not in ENTRY_KINDS:
+            self.malformed += 1
+            return
+        self._live_position = max(self._live_position, offset)
+        if kind in _FORGOTTEN:
+            self.chain.arrived_forgotten(topic, offset, previous, batch)
+        elif self._repair or batch is None:
+            self.chain.arrived(topic, offset, previous, batch)
+        else:
+            self.chain.arrived(topic, offset, NONE, batch)
+
+    def _ended(self, topic: bytes, end: int, floor: int) -> None:
+        if topic != END_TOPIC:
+            self.malformed += 1
+            return
+        self.floor = max(self.floor, floor)
+        self._live_position = max(self._live_position, end - 1)
+        if self.chain.verified is not None and end > self.chain.verified:
+            self._check_wanted = True
+
+    def _present(self, topic: bytes, end: int, floor: int) -> None:
+        if topic != self.presence_topic:
+            return  # another subscriber's, or an older nonce of ours
+        self.present = True
+        self.floor = max(self.floor, floor)
+        self._live_position = max(self._live_position, end - 1)
+        self._check_wanted = True
+        if self.chain.verified is None and not self._seek:
+            match self._start.at:
+                case From.LATEST:
+                    self._begin(end)
+                case From.EARLIEST:
+                    self._begin(floor)
+                case _:
+                    self._begin(min(self._start.value, end))
+
+    def _begin(self, offset: int) -> None:
+        if offset < self.floor:
+            self.chain.gaps.append(LogGap(b"", offset, self.floor))
+            offset = self.floor
+        self.chain.advance(offset)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event in; see `roq.machine`."""
+        effects: list[Effect] = []
+        self.dirty = False
+        match event:
+            case DataUp():
+                self.connected = True
+                self._check_wanted = True
+            case DataDown():
+                self._data_down()
+            case Answered(frames):
+                self._answered(frames, effects, now)
+            case Verify(since):
+                self._demand = max(self._demand, since)
+            case Refetch(topic, offset):
+                if len(self._refetches) < REFETCHES_MAX:
+                    self._refetches.setdefault((topic, offset), False)
+                else:
+                    effects.append(Gone(topic, offset))
+            case Pause():
+                self._paused = True
+            case Resume():
+                self._resume(now)
+            case Tick():
+                pass
+        self._expire(now)
+        self._presence(effects, now)
+        self._resolve(now)
+        self._pump(effects, now)
+        self._confirm(effects)
+        effects.extend(self.chain.gaps)
+        self.chain.gaps.clear()
+        return effects
+
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted; None while paused."""
+        if self._paused:
+            return None
+        times = [pending.deadline for pending in self._pending.values()]
+        if not self.present:
+            times.append(self._presence_at)
+        if self.connected and self.chain.verified is not None:
+            retry = self.chain.retry_at()
+            if retry is not None and len(self._pending) < FETCHES_MAX:
+                times.append(retry)
+            if self._check is None and (self._check_wanted or self._demand > self.verified_as_of):
+                times.append(self._check_not_before)
+            else:
+                times.append(self._live_at + SILENT_SECONDS)
+        return min(times, default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.chain.check()
+        assert len(self._pending) <= FETCHES_MAX + 4  # noqa: S101
+        assert self.connected or not self._pending  # noqa: S101
+        assert not self.confirmed or self.chain.verified is not None  # noqa: S101
+
+    def _resume(self, now: float) -> None:
+        if self._paused:
+            self._paused = False
+            self._live_at = now
+            for pending in self._pending.values():
+                pending.deadline = now + self._patience
+
+    def _data_down(self) -> None:
+        self.connected = False
+        for number in list(self._pending):
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        """A request will not be answered: whoever needs it asks again."""
+        pending = self._pending.pop(number)
+        self.chain.failed(pending.wants)
+        if pending.refetch is not None and pending.refetch in self._refetches:
+            self._refetches[pending.refetch] = False
+        if pending.kind == HEADS:
+            self._check = None
+            self._check_wanted = True
+
+    def _expire(self, now: float) -> None:
+        if self._paused:
+            return
+        expired = [n for n, pending in self._pending.items() if pending.deadline <= now]
+        for number in expired:
+            self.timeouts += 1
+            self._drop(number)
+        if expired:
+            self._patience = min(self._patience * 2, REQUEST_SECONDS_MAX)
+
+    def _presence(self, effects: list[Effect], now: float) -> None:
+        if not self.present and now >= self._presence_at and not self._paused:
+            effects.append(Unsubscribe(self.presence_topic))
+            self._attempt += 1
+            effects.append(Subscribe(self.presence_topic))
+            self._presence_at = now + PRESENCE_SECONDS
+
+    def _confirm(self, effects: list[Effect]) -> None:
+        if (
+            not self.confirmed
+            and self.present
+            and self.chain.verified is not None
+            and self._streams_after is None
+        ):
+            self.confirmed = True
+            effects.append(Confirmed())
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _pump(self, effects: list[Effect], now: float) -> None:
+        """Ask what is to be asked and is not under way."""
+        if not self.connected or self._paused:
+            return
+        under_way = [pending.kind for pending in self._pending.values()]
+        if self._seek and SEEK not in under_way:
+            self._ask(effects, SEEK, now, time_us=self._start.value)
+        if self.chain.verified is None:
+            return
+        if self._streams_after is not None and STREAMS not in under_way:
+            self._ask(effects, STREAMS, now, prefixes=self._prefixes, after=self._streams_after)
+        if HEADS not in under_way:
+            self._ask_heads(effects, now)
+        fetches = under_way.count(FETCH)
+        for key, asked in list(self._refetches.items()):
+            if not asked and fetches < FETCHES_MAX:
+                fetches += 1
+                self._refetches[key] = True
+                self._ask_fetch(effects, [(key[0], key[1], key[1] + 1)], now, refetch=key)
+        while fetches < FETCHES_MAX and self.chain.repairs:
+            wants = self.chain.wants(WANTS_MAX, now)
+            if not wants:
+                break
+            fetches += 1
+            self._ask_fetch(effects, wants, now)
+
+    def _ask_heads(self, effects: list[Effect], now: float) -> None:
+        check = self._check
+        if check is None:
+            silent = now - self._live_at >= SILENT_SECONDS
+            if not (self._check_wanted or silent or self._demand > self.verified_as_of):
+                return
+            if now < self._check_not_before or not self._repair:
+                return
+            if silent:
+                self._live_at = now  # the data connection stands in: ask again as late
+            self.checks += 1
+            self._check_wanted = False
+            self._check_not_before = now + CHECK_SECONDS
+            check = self._check = _Check(now, self.chain.verified or 0)
+        if not check.complete:
+            self._ask(effects, HEADS, now, prefixes=self._prefixes, since=check.since)
+
+    def _ask(self, effects: list[Effect], kind: bytes, now: float, **fields: object) -> None:
+        self._ids += 1
+        request = _REQUESTS[kind](id=self._ids, queue=self._queue, **fields)
+        self._pending[self._ids] = _Pending(kind, now + self._patience)
+        effects.append(Ask([kind, documents.encode(request)]))
+
+    def _ask_fetch(
+        self,
+        effects: list[Effect],
+        wants: list[Want],
+        now: float,
+        refetch: tuple[bytes, int] | None = None,
+    ) -> None:
+        self._ask(effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES)
+        pending = self._pending[self._ids]
+        pending.wants = wants if refetch is None else []
+        pending.refetch = refetch
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def _answered(self, frames: list[bytes], effects: list[Effect], now: float) -> None:
+        try:
+            kind = frames[0]
+            if kind == FETCHED_ENTRY and len(frames) == 5:
+                self._fetched_entry(frames, now)
+            elif kind == FETCH and len(frames) == 2:
+                self._fetched(_decode(frames[1], Fetched), effects, now)
+            elif kind == HEADS and len(frames) == 2:
+                self._heads(_decode(frames[1], Heads))
+            elif kind == STREAMS and len(frames) == 2:
+                self._streams(_decode(frames[1], Streams), effects)
+            elif kind == SEEK and len(frames) == 2:
+                self._sought(_decode(frames[1], Seek))
+            elif kind == REFUSED:
+                self.refused += 1
+            else:
+                self.malformed += 1
+        except RemoteProtocolError:
+            self.malformed += 1
+
+    def _take(self, kind: bytes, number: int, epoch: int) -> _Pending | None:
+        """The request that this answers, if it is one that is waited for."""
+        pending = self._pending.get(number)
+        if pending is None or pending.kind != kind:
+            return None
+        if epoch != self._epoch:
+            self.foreign += 1
+            return None
+        del self._pending[number]
+        self._patience = REQUEST_SECONDS
+        return pending
+
+    def _fetched_entry(self, frames: list[bytes], now: float) -> None:
+        _, number, topic, head, batch = frames
+        pending = self._pending.get(read_number(number))
+        if pending is None or pending.kind != FETCH:
+            return  # of a request that was given up
+        entry = read_entry(head)
+        if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
+            self.foreign += 1
+            return
+        pending.deadline = now + self._patience
+        if pending.refetch is not None:
+            if pending.refetch == (topic, entry.offset):
+                self._refetches.pop(pending.refetch, None)
+                self.chain.passed.append((topic, entry.offset, batch))
+        elif entry.kind in _FORGOTTEN:
+            self.chain.fetched_forgotten(topic, entry.offset, entry.previous, batch)
+        else:
+            self.chain.fetched(topic, entry.offset, entry.previous, batch)
+
+    def _fetched(self, answer: Fetched, effects: list[Effect], now: float) -> None:
+        pending = self._take(FETCH, answer.id, answer.epoch)
+        if pending is None:
+            return
+        self.floor = max(self.floor, answer.floor)
+        key = pending.refetch
+        if key is None:
+            self.chain.answered(pending.wants, answer.reached, answer.floor, answer.done, now)
+        elif key in self._refetches:
+            if answer.done or answer.reached > key[1]:
+                del self._refetches[key]
+                effects.append(Gone(*key))
+            else:
+                self._refetches[key] = False
+
+    def _heads(self, answer: Heads) -> None:
+        check = self._check
+        if self._take(HEADS, answer.id, answer.epoch) is None or check is None:
+            return
+        self.floor = max(self.floor, answer.floor)
+        if check.end < 0:
+            check.end = answer.end
+        for topic, head in answer.heads:
+            if not self.chain.has(topic, head):
+                check.missing[topic] = head
+        check.complete = not answer.more or not answer.heads
+        if answer.heads:
+            check.since = answer.heads[-1][1] + 1
+
+    def _streams(self, answer: Streams, effects: list[Effect]) -> None:
+        if self._take(STREAMS, answer.id, answer.epoch) is not None:
+            effects.append(StreamsFound(answer.streams))
+            self._streams_after = answer.next or None
+
+    def _sought(self, answer: Seek) -> None:
+        if self._take(SEEK, answer.id, answer.epoch) is not None:
+            self._seek = False
+            self.floor = max(self.floor, answer.floor)
+            self._begin(max(answer.offset, self.floor))
+
+    def _resolve(self, now: float) -> None:
+        """Fetch what a check has found missing; note when nothing is missing any more."""
+        check = self._check
+        if check is None or not check.complete:
+            return
+        silent = now - self._live_at >= SILENT_SECONDS
+        for topic, head in list(check.missing.items()):
+            if self.chain.has(topic, head):
+                del check.missing[topic]
+            elif head <= self._live_position or silent or topic in self.chain.repairs:
+                self.chain.need(topic, head)
+        if not check.missing:
+            self.chain.advance(check.end)
+            self.verified_as_of = check.sent_at
+            self._check = None
+            if self._demand > self.verified_as_of:
+                self._check_wanted = True
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    return documents.decode(data, kind)
