@@ -417,5 +417,5 @@ class Feed:
 def _figures(reader: Reader) -> list[int]:
     return [
         reader.chain.repairs_started, reader.chain.duplicates, reader.checks,
-        reader.timeouts, reader.foreign, reader.malformed,
+        reader.inquiries.timeouts, reader.foreign, reader.malformed,
     ]  # fmt: skip

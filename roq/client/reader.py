@@ -13,15 +13,12 @@ fan-out is silent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-import msgspec
-
-from roq.client.chain import Chain, LogGap, Want
+from roq.client.chain import Chain, LogGap
+from roq.client.inquiry import Check, Inquiries, Inquiry
 from roq.client.reading import (
     Answered,
-    Ask,
     Confirmed,
     DataDown,
     DataUp,
@@ -55,13 +52,9 @@ from roq.protocol.channel import (
     STREAMS,
     WANTS_MAX,
     Fetched,
-    FetchRequest,
     Heads,
-    HeadsRequest,
     Seek,
-    SeekRequest,
     Streams,
-    StreamsRequest,
     read_number,
 )
 from roq.protocol.entry import (
@@ -79,49 +72,16 @@ PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
 SILENT_SECONDS: Final = 1.2
 """END comes every half second: a fan-out that says nothing for so long is broken or slow."""
-REQUEST_SECONDS: Final = 1.0
-REQUEST_SECONDS_MAX: Final = 8.0
 CHECK_SECONDS: Final = 0.02
 """Between two checks that somebody waits for."""
-FETCHES_MAX: Final = 4
-FETCH_BYTES: Final = 1024 * 1024
+FETCH_BYTES: Final = 2 * 1024 * 1024
 REFETCHES_MAX: Final = 1_024
 
 _ENTRY: Final = int(EntryKind.ENTRY)
 _unpack = ENTRY.unpack
 _CONTROL: Final = bytes([CONTROL])
-_REQUESTS: Final[dict[bytes, type[msgspec.Struct]]] = {
-    HEADS: HeadsRequest,
-    STREAMS: StreamsRequest,
-    SEEK: SeekRequest,
-    FETCH: FetchRequest,
-}
 _LARGE: Final = frozenset({int(EntryKind.ANNOUNCE), int(EntryKind.FORGOTTEN_ANNOUNCE)})
 _FORGOTTEN: Final = frozenset({int(EntryKind.FORGOTTEN), int(EntryKind.FORGOTTEN_ANNOUNCE)})
-
-
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A request under way."""
-
-    kind: bytes
-    deadline: float
-    wants: list[Want] = field(default_factory=list)
-    refetch: tuple[bytes, int] | None = None
-
-
-@dataclass(slots=True)
-class _Check:
-    """One question what there is, and what is still to come of its answer."""
-
-    sent_at: float
-    since: int
-    end: int = -1
-    complete: bool = False
-    missing: dict[bytes, int] = field(default_factory=dict)
 
 
 class Reader:
@@ -166,7 +126,6 @@ class Reader:
         self.foreign = 0
         self.malformed = 0
         self.refused = 0
-        self.timeouts = 0
         self.checks = 0
         self._queue = queue
         self._number = exchange.number
@@ -182,14 +141,12 @@ class Reader:
         self._paused = False
         self._live_at = now
         self._live_position = -1
-        self._check: _Check | None = None
+        self._check: Check | None = None
         self._check_wanted = True
         self._check_not_before = now
         self._demand = float("-inf")
-        self._pending: dict[int, _Pending] = {}
-        self._refetches: dict[tuple[bytes, int], bool] = {}
-        self._ids = 0
-        self._patience = REQUEST_SECONDS
+        self.inquiries = Inquiries(queue)
+        self._again: dict[tuple[bytes, int], None] = {}
         if start.at is From.NEW:
             self.chain.verified = 0
 
@@ -311,23 +268,27 @@ class Reader:
                 self.connected = True
                 self._check_wanted = True
             case DataDown():
-                self._data_down()
+                self.connected = False
+                self._give_up(self.inquiries.abandon())
             case Answered(frames):
                 self._answered(frames, effects, now)
             case Verify(since):
                 self._demand = max(self._demand, since)
             case Refetch(topic, offset):
-                if len(self._refetches) < REFETCHES_MAX:
-                    self._refetches.setdefault((topic, offset), False)
+                if len(self._again) < REFETCHES_MAX:
+                    self._again[topic, offset] = None
                 else:
                     effects.append(Gone(topic, offset))
             case Pause():
                 self._paused = True
             case Resume():
-                self._resume(now)
+                self._paused = False
+                self._live_at = now
+                self.inquiries.extend(now)
             case Tick():
                 pass
-        self._expire(now)
+        if not self._paused:
+            self._give_up(self.inquiries.expired(now))
         self._presence(effects, now)
         self._resolve(now)
         self._pump(effects, now)
@@ -340,12 +301,12 @@ class Reader:
         """When a `Tick` is wanted; None while paused."""
         if self._paused:
             return None
-        times = [pending.deadline for pending in self._pending.values()]
+        times = self.inquiries.deadlines()
         if not self.present:
             times.append(self._presence_at)
         if self.connected and self.chain.verified is not None:
             retry = self.chain.retry_at()
-            if retry is not None and len(self._pending) < FETCHES_MAX:
+            if retry is not None and FETCH not in self.inquiries:
                 times.append(retry)
             if self._check is None and (self._check_wanted or self._demand > self.verified_as_of):
                 times.append(self._check_not_before)
@@ -356,41 +317,16 @@ class Reader:
     def check(self) -> None:
         """Assert the invariants."""
         self.chain.check()
-        assert len(self._pending) <= FETCHES_MAX + 4  # noqa: S101
-        assert self.connected or not self._pending  # noqa: S101
+        assert self.connected or not len(self.inquiries)  # noqa: S101
         assert not self.confirmed or self.chain.verified is not None  # noqa: S101
 
-    def _resume(self, now: float) -> None:
-        if self._paused:
-            self._paused = False
-            self._live_at = now
-            for pending in self._pending.values():
-                pending.deadline = now + self._patience
-
-    def _data_down(self) -> None:
-        self.connected = False
-        for number in list(self._pending):
-            self._drop(number)
-
-    def _drop(self, number: int) -> None:
-        """A request will not be answered: whoever needs it asks again."""
-        pending = self._pending.pop(number)
-        self.chain.failed(pending.wants)
-        if pending.refetch is not None and pending.refetch in self._refetches:
-            self._refetches[pending.refetch] = False
-        if pending.kind == HEADS:
-            self._check = None
-            self._check_wanted = True
-
-    def _expire(self, now: float) -> None:
-        if self._paused:
-            return
-        expired = [n for n, pending in self._pending.items() if pending.deadline <= now]
-        for number in expired:
-            self.timeouts += 1
-            self._drop(number)
-        if expired:
-            self._patience = min(self._patience * 2, REQUEST_SECONDS_MAX)
+    def _give_up(self, inquiries: list[Inquiry]) -> None:
+        """These will not be answered: whoever needs them asks again."""
+        for inquiry in inquiries:
+            self.chain.failed(inquiry.wants)
+            if inquiry.kind == HEADS:
+                self._check = None
+                self._check_wanted = True
 
     def _presence(self, effects: list[Effect], now: float) -> None:
         if not self.present and now >= self._presence_at and not self._paused:
@@ -415,27 +351,16 @@ class Reader:
         """Ask what is to be asked and is not under way."""
         if not self.connected or self._paused:
             return
-        under_way = [pending.kind for pending in self._pending.values()]
-        if self._seek and SEEK not in under_way:
+        if self._seek and SEEK not in self.inquiries:
             self._ask(effects, SEEK, now, time_us=self._start.value)
         if self.chain.verified is None:
             return
-        if self._streams_after is not None and STREAMS not in under_way:
+        if self._streams_after is not None and STREAMS not in self.inquiries:
             self._ask(effects, STREAMS, now, prefixes=self._prefixes, after=self._streams_after)
-        if HEADS not in under_way:
+        if HEADS not in self.inquiries:
             self._ask_heads(effects, now)
-        fetches = under_way.count(FETCH)
-        for key, asked in list(self._refetches.items()):
-            if not asked and fetches < FETCHES_MAX:
-                fetches += 1
-                self._refetches[key] = True
-                self._ask_fetch(effects, [(key[0], key[1], key[1] + 1)], now, refetch=key)
-        while fetches < FETCHES_MAX and self.chain.repairs:
-            wants = self.chain.wants(WANTS_MAX, now)
-            if not wants:
-                break
-            fetches += 1
-            self._ask_fetch(effects, wants, now)
+        if FETCH not in self.inquiries:
+            self._ask_fetch(effects, now)
 
     def _ask_heads(self, effects: list[Effect], now: float) -> None:
         check = self._check
@@ -450,27 +375,26 @@ class Reader:
             self.checks += 1
             self._check_wanted = False
             self._check_not_before = now + CHECK_SECONDS
-            check = self._check = _Check(now, self.chain.verified or 0)
+            check = self._check = Check(now, self.chain.verified or 0)
         if not check.complete:
             self._ask(effects, HEADS, now, prefixes=self._prefixes, since=check.since)
 
-    def _ask(self, effects: list[Effect], kind: bytes, now: float, **fields: object) -> None:
-        self._ids += 1
-        request = _REQUESTS[kind](id=self._ids, queue=self._queue, **fields)
-        self._pending[self._ids] = _Pending(kind, now + self._patience)
-        effects.append(Ask([kind, documents.encode(request)]))
+    def _ask_fetch(self, effects: list[Effect], now: float) -> None:
+        again = list(self._again)[:WANTS_MAX]
+        wants = [(topic, offset, offset + 1) for topic, offset in again]
+        if not again:
+            wants = self.chain.wants(WANTS_MAX, now)
+        if wants:
+            inquiry = self._ask(
+                effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES
+            )
+            inquiry.again = again
+            inquiry.wants = [] if again else wants
 
-    def _ask_fetch(
-        self,
-        effects: list[Effect],
-        wants: list[Want],
-        now: float,
-        refetch: tuple[bytes, int] | None = None,
-    ) -> None:
-        self._ask(effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES)
-        pending = self._pending[self._ids]
-        pending.wants = wants if refetch is None else []
-        pending.refetch = refetch
+    def _ask(self, effects: list[Effect], kind: bytes, now: float, **fields: object) -> Inquiry:
+        inquiry, ask = self.inquiries.ask(kind, now, **fields)
+        effects.append(ask)
+        return inquiry
 
     # --- answers ----------------------------------------------------------------------------------
 
@@ -480,13 +404,13 @@ class Reader:
             if kind == FETCHED_ENTRY and len(frames) == 5:
                 self._fetched_entry(frames, now)
             elif kind == FETCH and len(frames) == 2:
-                self._fetched(_decode(frames[1], Fetched), effects, now)
+                self._fetched(documents.decode(frames[1], Fetched), effects, now)
             elif kind == HEADS and len(frames) == 2:
-                self._heads(_decode(frames[1], Heads))
+                self._heads(documents.decode(frames[1], Heads))
             elif kind == STREAMS and len(frames) == 2:
-                self._streams(_decode(frames[1], Streams), effects)
+                self._streams(documents.decode(frames[1], Streams), effects)
             elif kind == SEEK and len(frames) == 2:
-                self._sought(_decode(frames[1], Seek))
+                self._sought(documents.decode(frames[1], Seek))
             elif kind == REFUSED:
                 self.refused += 1
             else:
@@ -494,31 +418,17 @@ class Reader:
         except RemoteProtocolError:
             self.malformed += 1
 
-    def _take(self, kind: bytes, number: int, epoch: int) -> _Pending | None:
-        """The request that this answers, if it is one that is waited for."""
-        pending = self._pending.get(number)
-        if pending is None or pending.kind != kind:
-            return None
-        if epoch != self._epoch:
-            self.foreign += 1
-            return None
-        del self._pending[number]
-        self._patience = REQUEST_SECONDS
-        return pending
-
     def _fetched_entry(self, frames: list[bytes], now: float) -> None:
         _, number, topic, head, batch = frames
-        pending = self._pending.get(read_number(number))
-        if pending is None or pending.kind != FETCH:
-            return  # of a request that was given up
+        inquiry = self.inquiries.find(FETCH, read_number(number), now)
+        if inquiry is None:
+            return
         entry = read_entry(head)
         if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
             self.foreign += 1
-            return
-        pending.deadline = now + self._patience
-        if pending.refetch is not None:
-            if pending.refetch == (topic, entry.offset):
-                self._refetches.pop(pending.refetch, None)
+        elif inquiry.again:
+            if (topic, entry.offset) in self._again:
+                del self._again[topic, entry.offset]
                 self.chain.passed.append((topic, entry.offset, batch))
         elif entry.kind in _FORGOTTEN:
             self.chain.fetched_forgotten(topic, entry.offset, entry.previous, batch)
@@ -526,23 +436,26 @@ class Reader:
             self.chain.fetched(topic, entry.offset, entry.previous, batch)
 
     def _fetched(self, answer: Fetched, effects: list[Effect], now: float) -> None:
-        pending = self._take(FETCH, answer.id, answer.epoch)
-        if pending is None:
+        inquiry = self._close(FETCH, answer)
+        if inquiry is None:
             return
         self.floor = max(self.floor, answer.floor)
-        key = pending.refetch
-        if key is None:
-            self.chain.answered(pending.wants, answer.reached, answer.floor, answer.done, now)
-        elif key in self._refetches:
-            if answer.done or answer.reached > key[1]:
-                del self._refetches[key]
+        self.chain.answered(inquiry.wants, answer.reached, answer.floor, answer.done, now)
+        for key in inquiry.again:
+            if key in self._again and (answer.done or answer.reached > key[1]):
+                del self._again[key]
                 effects.append(Gone(*key))
-            else:
-                self._refetches[key] = False
+
+    def _close(self, kind: bytes, answer: Fetched | Heads | Streams | Seek) -> Inquiry | None:
+        """The question that this answers, if it is one that is waited for."""
+        if answer.epoch != self._epoch:
+            self.foreign += 1
+            return None
+        return self.inquiries.close(kind, answer.id)
 
     def _heads(self, answer: Heads) -> None:
         check = self._check
-        if self._take(HEADS, answer.id, answer.epoch) is None or check is None:
+        if self._close(HEADS, answer) is None or check is None:
             return
         self.floor = max(self.floor, answer.floor)
         if check.end < 0:
@@ -555,12 +468,12 @@ class Reader:
             check.since = answer.heads[-1][1] + 1
 
     def _streams(self, answer: Streams, effects: list[Effect]) -> None:
-        if self._take(STREAMS, answer.id, answer.epoch) is not None:
+        if self._close(STREAMS, answer) is not None:
             effects.append(StreamsFound(answer.streams))
             self._streams_after = answer.next or None
 
     def _sought(self, answer: Seek) -> None:
-        if self._take(SEEK, answer.id, answer.epoch) is not None:
+        if self._close(SEEK, answer) is not None:
             self._seek = False
             self.floor = max(self.floor, answer.floor)
             self._begin(max(answer.offset, self.floor))
@@ -582,7 +495,3 @@ class Reader:
             self._check = None
             if self._demand > self.verified_as_of:
                 self._check_wanted = True
-
-
-def _decode(data: bytes, kind: type[T]) -> T:
-    return documents.decode(data, kind)
