@@ -1,0 +1,191 @@
+"""The monitors and exchanges of this host, one `Child` per role and number of a queue.
+
+starting --first report--> running --exit--> restarting --first report--> running
+    \\--exit, too late--> gone      restarting --too many crashes--> failed
+any state --stop--> stopping --exit--> gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from roq.errors import InvalidRequest
+from roq.hcm.backoff import CrashHistory
+from roq.hcm.events import Peer
+from roq.hcm.ports import port_of
+from roq.model import Limits, exchange_name
+from roq.protocol.control import ChildInfo, StartExchange, StartMonitor
+
+MONITOR: Final = "monitor"
+EXCHANGE: Final = "exchange"
+EVERYTHING: Final = -1
+"""As a number: the monitor and all exchanges of a queue."""
+
+Start = StartMonitor | StartExchange
+
+
+class State(StrEnum):
+    """Where a child stands; the words of `ChildInfo.state`."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody who waits for a child to run."""
+
+    peer: Peer
+    request_id: int
+    deadline: float
+
+
+@dataclass(slots=True)
+class Child:
+    """One monitor or exchange.
+
+    Attributes:
+        monitor: of an exchange: where its monitor is.
+        history: its crashes.
+        alive: its process exists, or is just being made.
+        ran: it has run once, so it is started again after a crash.
+        killed: it was sent SIGKILL.
+        deadline: when something is due: the first report, the next start, or SIGKILL.
+        peer: where its reports come from.
+        reason: why it does not run, in a sentence.
+        stop_reason: what its clients are told when it stops.
+        successor: what shall be started in its place once it is gone.
+    """
+
+    role: str
+    queue: str
+    queue_id: bytes
+    number: int
+    limits: Limits
+    history: CrashHistory
+    monitor: str = ""
+    state: State = State.STARTING
+    epoch: int = 0
+    alive: bool = False
+    ran: bool = False
+    killed: bool = False
+    pid: int = 0
+    deadline: float | None = None
+    peer: Peer | None = None
+    info: ChildInfo | None = None
+    reason: str = ""
+    stop_reason: str = ""
+    waiters: list[Waiter] = field(default_factory=list)
+    successor: tuple[Start, Waiter] | None = None
+
+    @property
+    def name(self) -> str:
+        """`<queue>.monitor` or `<queue>.x<number>`; no two children share one."""
+        return child_name(self.queue, self.number)
+
+    def describe(self) -> ChildInfo:
+        """As configuration managers see it."""
+        told = self.info
+        return ChildInfo(
+            child=self.name,
+            role=self.role,
+            queue=self.queue,
+            queue_id=self.queue_id,
+            number=self.number,
+            epoch=self.epoch,
+            state=self.state,
+            pid=self.pid,
+            control=told.control if told else "",
+            statistics=told.statistics if told else "",
+            data=told.data if told else "",
+            live=told.live if told else "",
+            restarts=self.history.total,
+            reason=self.reason,
+        )
+
+    def take_waiters(self) -> list[Waiter]:
+        """Those who wait; they wait no more."""
+        waiters, self.waiters = self.waiters, []
+        return waiters
+
+
+class Children:
+    """All children, by name."""
+
+    def __init__(self) -> None:
+        self._children: dict[str, Child] = {}
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(list(self._children.values()))
+
+    def get(self, name: str) -> Child | None:
+        """The child of this name."""
+        return self._children.get(name)
+
+    def add(self, child: Child) -> None:
+        """A new one."""
+        self._children[child.name] = child
+
+    def drop(self, child: Child) -> None:
+        """It is gone for good."""
+        del self._children[child.name]
+
+    def select(self, queue: str, queue_id: bytes, number: int) -> list[Child]:
+        """The children that a `StopQueue` means."""
+        return [
+            child
+            for child in self
+            if child.queue == queue
+            and queue_id in {b"", child.queue_id}
+            and number in {EVERYTHING, child.number}
+        ]
+
+    def exchanges(self) -> int:
+        """How many exchanges take room here."""
+        return sum(
+            child.role == EXCHANGE and child.state is not State.STOPPING
+            for child in self._children.values()
+        )
+
+    def monitor_of(self, exchange: Child) -> Child | None:
+        """The monitor of an exchange's queue, if it belongs to this host."""
+        monitor = self._children.get(child_name(exchange.queue, 0))
+        return monitor if monitor is not None and monitor.queue_id == exchange.queue_id else None
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for name, child in self._children.items():
+            assert name == child.name  # noqa: S101
+            assert (child.role == MONITOR) == (child.number == 0)  # noqa: S101
+            assert child.alive or child.pid == 0  # noqa: S101
+            assert child.alive or child.state in {State.RESTARTING, State.FAILED}  # noqa: S101
+            assert child.state is not State.RUNNING or (child.info and child.ran)  # noqa: S101
+            assert not (child.waiters and child.state in {State.RUNNING, State.STOPPING})  # noqa: S101
+            assert child.successor is None or child.state is State.STOPPING  # noqa: S101
+
+
+def child_name(queue: str, number: int) -> str:
+    """The name of a queue's monitor (number 0) or exchange; also that of its files."""
+    return f"{queue}.{exchange_name(number) if number else MONITOR}"
+
+
+def check_report(info: ChildInfo) -> list[str]:
+    """The addresses that a child tells.
+
+    Raises:
+        InvalidRequest: one is missing or cannot be an address.
+    """
+    told = [info.control, info.statistics] if info.role == MONITOR else [info.data, info.live]
+    for address in told:
+        if not address.startswith("tcp://") or len(address) > 300 or port_of(address) is None:
+            raise InvalidRequest(f"{info.child[:150]!r} tells an address that cannot be one")
+    return told

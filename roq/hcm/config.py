@@ -1,0 +1,274 @@
+"""The settings of a host manager; `config/hcm.toml` explains each of them.
+
+Names of the first implementation are kept where the meaning is the same: its `monitor.base.port` is
+`base_port` in the section `[monitor]`, and so on.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from roq.errors import ConfigError
+from roq.hcm.backoff import CrashLimits
+from roq.hcm.settings import Settings
+from roq.model import endpoint_of
+from roq.runtime import config as files
+from roq.runtime.logs import FORMATS, LEVELS
+
+PORT_TOO_HIGH = 65_536
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
+
+
+class Gcm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the configuration managers are."""
+
+    address: list[str] = ["127.0.0.1:5000"]
+
+
+class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where ZooKeeper is."""
+
+    servers: str = "localhost:2181"
+    session_seconds: float = 6.0
+    connect_seconds: float = 20.0
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where this host listens, and under which address others reach it."""
+
+    interface: str = ""
+    bind: str = ""
+    advertise: str = ""
+    port: int = 5_100
+
+
+class Monitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the monitors on this host."""
+
+    base_port: int = 5_500
+    ports: int = 300
+    stat_period: int = 1_000
+
+
+class Statmonitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the statistics sockets of the monitors."""
+
+    base_port: int = 5_800
+    ports: int = 200
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the exchanges on this host."""
+
+    base_port: int = 6_000
+    ports: int = 2_000
+    max_perhost: int = 0
+
+
+class ChildrenSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds in the life of a child process."""
+
+    start_seconds: float = 10.0
+    stop_seconds: float = 5.0
+    orphan_seconds: float = 60.0
+    crashes_most: int = 5
+    crash_window_seconds: float = 60.0
+
+
+class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where specs and logs of children are kept."""
+
+    dir: str = "roq-data"
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How this process and its children log."""
+
+    level: str = "info"
+    format: str = "text"
+
+
+class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of one host manager."""
+
+    gcm: Gcm = Gcm()
+    zk: Zk = Zk()
+    network: Network = Network()
+    monitor: Monitor = Monitor()
+    statmonitor: Statmonitor = Statmonitor()
+    exchange: Exchange = Exchange()
+    children: ChildrenSection = ChildrenSection()
+    data: Data = Data()
+    log: Log = Log()
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> HcmConfig:
+    """The settings out of a file, overridden by `ROQ_HCM_<SECTION>_<KEY>`.
+
+    Raises:
+        ConfigError: lists every problem with its file and key.
+    """
+    return check(files.load(HcmConfig, "hcm", path=path, environ=environ, prefix="ROQ_HCM"))
+
+
+def check(config: HcmConfig) -> HcmConfig:
+    """Give a configuration back if its values can work.
+
+    Raises:
+        ConfigError: names all keys that are wrong.
+    """
+    problems = [*_range_problems(config), *_number_problems(config)]
+    if not config.gcm.address:
+        problems.append("gcm.address: name at least one configuration manager")
+    problems += [
+        f"gcm.address: {address!r} is not host:port"
+        for address in config.gcm.address
+        if not _is_address(address)
+    ]
+    if config.log.level not in LEVELS:
+        problems.append(f"log.level: one of {', '.join(LEVELS)}")
+    if config.log.format not in FORMATS:
+        problems.append(f"log.format: one of {', '.join(FORMATS)}")
+    if problems:
+        raise ConfigError("hcm configuration: " + "; ".join(problems))
+    return config
+
+
+def bind_address(network: Network) -> str:
+    """The numeric address to bind to.
+
+    Raises:
+        ConfigError: the interface or the name is not known.
+    """
+    if network.bind in WILDCARDS:
+        return "0.0.0.0" if network.bind == "*" else network.bind
+    if network.bind:
+        return _resolve(network.bind)
+    return _interface_address(network.interface) if network.interface else "127.0.0.1"
+
+
+def advertised_address(network: Network) -> str:
+    """The address, or name, under which other hosts reach this one.
+
+    Raises:
+        ConfigError: it is not set, and cannot be taken from where this host binds.
+    """
+    if network.advertise:
+        return network.advertise.strip("[]")
+    if network.interface:
+        return _interface_address(network.interface)
+    address = bind_address(network)
+    if address in WILDCARDS:
+        raise ConfigError(
+            f"network.bind is {address}, so others cannot know how to reach this host: "
+            "set network.advertise to an address or name of it"
+        )
+    return address
+
+
+def settings_of(config: HcmConfig, port: int) -> Settings:
+    """What the machine goes by, once the control socket is bound to `port`."""
+    host, bind = advertised_address(config.network), bind_address(config.network)
+    children = config.children
+    return Settings(
+        host=host,
+        bind=bind,
+        control=endpoint_of(host, port),
+        control_local=endpoint_of(WILDCARDS.get(bind, bind), port),
+        managers=tuple(_endpoint(address) for address in config.gcm.address),
+        monitor_ports=_ports(config.monitor.base_port, config.monitor.ports),
+        statistics_ports=_ports(config.statmonitor.base_port, config.statmonitor.ports),
+        exchange_ports=_ports(config.exchange.base_port, config.exchange.ports),
+        exchange_max=config.exchange.max_perhost,
+        start_seconds=children.start_seconds,
+        stop_seconds=children.stop_seconds,
+        orphan_seconds=children.orphan_seconds,
+        kpi_seconds=config.monitor.stat_period / 1_000,
+        log_level=config.log.level,
+        log_format=config.log.format,
+        crashes=CrashLimits(
+            most=children.crashes_most, window_seconds=children.crash_window_seconds
+        ),
+    )
+
+
+def _ports(base: int, count: int) -> tuple[int, int]:
+    return (base, base + count) if base else (0, 0)
+
+
+def _range_problems(config: HcmConfig) -> list[str]:
+    ranges = (
+        ("monitor", config.monitor.base_port, config.monitor.ports),
+        ("statmonitor", config.statmonitor.base_port, config.statmonitor.ports),
+        ("exchange", config.exchange.base_port, config.exchange.ports),
+    )
+    problems = [
+        f"{section}: base_port {base} with {count} ports is no range within 1 to 65535"
+        for section, base, count in ranges
+        if base and (base < 0 or count < 1 or base + count > PORT_TOO_HIGH)
+    ]
+    problems += [
+        f"{one[0]} and {two[0]}: their port ranges overlap"
+        for index, one in enumerate(ranges)
+        for two in ranges[index + 1 :]
+        if one[1] and two[1] and one[1] < two[1] + two[2] and two[1] < one[1] + one[2]
+    ]
+    if not 0 <= config.network.port < PORT_TOO_HIGH:
+        problems.append(f"network.port: {config.network.port} is no port")
+    return problems
+
+
+def _number_problems(config: HcmConfig) -> list[str]:
+    children = config.children
+    positive = {
+        "zk.session_seconds": config.zk.session_seconds,
+        "zk.connect_seconds": config.zk.connect_seconds,
+        "children.start_seconds": children.start_seconds,
+        "children.stop_seconds": children.stop_seconds,
+        "children.orphan_seconds": children.orphan_seconds,
+        "children.crashes_most": children.crashes_most,
+        "children.crash_window_seconds": children.crash_window_seconds,
+        "monitor.stat_period": config.monitor.stat_period,
+    }
+    problems = [f"{key}: {value} must be above 0" for key, value in positive.items() if value <= 0]
+    if config.monitor.stat_period > 2_000:
+        # Monitors take an exchange for lost after 3 s without a report.
+        problems.append(f"monitor.stat_period: {config.monitor.stat_period} ms is above 2000 ms")
+    if config.exchange.max_perhost < 0:
+        problems.append("exchange.max_perhost: must be 0 (no limit) or more")
+    return problems
+
+
+def _is_address(address: str) -> bool:
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < PORT_TOO_HIGH
+
+
+def _endpoint(address: str) -> str:
+    return address if address.startswith("tcp://") else f"tcp://{address}"
+
+
+def _resolve(name: str) -> str:
+    try:
+        found = socket.getaddrinfo(name.strip("[]"), None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"network.bind: {name!r} is no address of this host: {error}") from None
+    return str(found[0][4][0])
+
+
+def _interface_address(interface: str) -> str:
+    known = psutil.net_if_addrs()
+    if interface not in known:
+        raise ConfigError(
+            f"network.interface: there is no {interface!r}, only {', '.join(sorted(known))}"
+        )
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for address in known[interface]:
+            if address.family == family and not address.address.startswith("fe80:"):
+                return address.address
+    raise ConfigError(f"network.interface: {interface!r} has no address")

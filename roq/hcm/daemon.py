@@ -1,0 +1,308 @@
+"""Sockets, processes, the registry and signals of a host manager; its machine decides."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+import psutil
+
+from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
+from roq.errors import ConfigError, RegistryAway, Unavailable
+from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
+from roq.hcm.events import (
+    Announce,
+    Discard,
+    Effect,
+    Event,
+    Finished,
+    Kill,
+    LeaderAnswered,
+    Note,
+    Registered,
+    Reply,
+    ReportToLeader,
+    Requested,
+    Spawn,
+    StopWanted,
+    Terminate,
+)
+from roq.hcm.machine import HostMachine
+from roq.hcm.processes import Processes
+from roq.machine import Tick
+from roq.protocol import documents
+from roq.protocol.control import Answer, Failure, HcmRequest, HostReport
+from roq.protocol.request import read_request
+from roq.runtime import sockets
+from roq.runtime.logs import RateLimited
+from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.rpc import Peer, RpcClient, RpcServer
+from roq.runtime.signals import on_stop
+
+EXIT_STOPPED: Final = 0
+EXIT_REGISTRY_AWAY: Final = 69
+EXIT_CONFIG: Final = 78
+REPORT_TIMEOUT_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 0.5
+
+log = logging.getLogger(__name__)
+
+MakeRegistry = Callable[[Post], Registry]
+Readiness = Callable[[dict[str, object]], None]
+
+
+class HostManager:
+    """One host manager. Construct (binds), `run()`, `close()`.
+
+    Args:
+        config: checked settings.
+        make_registry: gives the registry, built with the function that posts into our loop.
+        on_ready: called with a description of this host once the leading GCM knows it.
+
+    Raises:
+        ConfigError: a port is in use, an address is not ours, the data folder is not usable.
+    """
+
+    def __init__(
+        self,
+        config: HcmConfig,
+        make_registry: MakeRegistry,
+        on_ready: Readiness | None = None,
+    ) -> None:
+        self._config = config
+        self._on_ready = on_ready
+        self._host = advertised_address(config.network)
+        bind = bind_address(config.network)
+        self._lock = _take_folder(Path(config.data.dir))
+        self._reactor = Reactor()
+        self._context = sockets.new_context()
+        socket = sockets.router(self._context)
+        try:
+            port = sockets.bind_port(socket, bind, config.network.port)
+        except (ConfigError, Unavailable):
+            socket.close(0)
+            self._context.term()
+            self._reactor.close()
+            self._lock.close()
+            raise
+        self._settings = settings_of(config, port)
+        self._machine = HostMachine(self._settings)
+        self._server = RpcServer(self._reactor, socket, self._request)
+        self._processes = Processes(self._reactor, Path(config.data.dir), self._handle)
+        self._registry = make_registry(self._reactor.call_soon)
+        self._leader: RpcClient | None = None
+        self._limited = RateLimited(log)
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._timer: Timer | None = None
+        self._registering = False
+        self._exit_code = EXIT_STOPPED
+        _warn_when_reachable(bind)
+
+    @property
+    def control(self) -> str:
+        """Address where configuration managers reach this host manager."""
+        return self._settings.control
+
+    def run(self) -> int:
+        """Serve until told to stop; gives the exit code."""
+        log.info("host manager of %s at %s", self._host, self.control, extra={"event": "started"})
+        psutil.cpu_percent()  # the first call only begins the measurement
+        self._registry.start(self._session_changed)
+        self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
+        self._reactor.run()
+        log.info("stopped", extra={"event": "stopped"})
+        return self._exit_code
+
+    def watch_signals(self) -> None:
+        """Stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
+        on_stop(self._reactor, self._stop)
+
+    def stop(self) -> None:
+        """Stop all children, then end; from any thread."""
+        self._reactor.call_soon(self._stop)
+
+    def close(self) -> None:
+        """Give back what this process holds; nothing of it is left behind after a stop."""
+        self._registry.close()
+        self._processes.close(kill=self._machine.stopping)
+        if self._leader is not None:
+            self._leader.close()
+        self._server.close()
+        self._context.term()
+        self._reactor.close()
+        self._lock.close()
+
+    # --- the registry -----------------------------------------------------------------------------
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            log.warning(
+                "the registry (ZooKeeper at %s) is %s; children go on",
+                self._config.zk.servers, state, extra={"event": "registry_away"},
+            )  # fmt: skip
+        elif not self._registering:
+            self._registering = True
+            self._registry.next_host_epoch(self._epoch_drawn)
+
+    def _epoch_drawn(self, epoch: int | RegistryAway) -> None:
+        if isinstance(epoch, RegistryAway):
+            self._reactor.call_later(
+                RETRY_SECONDS, lambda: self._registry.next_host_epoch(self._epoch_drawn)
+            )
+            return
+        data = json.dumps(
+            {"host": self._host, "epoch": epoch, "control": self.control, "pid": os.getpid()}
+        )
+        self._registry.register_host(
+            self._host, data.encode(), lambda result: self._registered(epoch, result)
+        )
+
+    def _registered(self, epoch: int, result: Committed | Conflict) -> None:
+        if isinstance(result, Conflict):
+            log.error(
+                "another host manager has taken the name %s over: stopping. Set "
+                "network.advertise if these are two hosts", self._host,
+                extra={"event": "name_taken"},
+            )  # fmt: skip
+            self._exit_code = EXIT_CONFIG
+            self._stop()
+            return
+        log.info("registered as %s, epoch %d", self._host, epoch, extra={"event": "registered"})
+        self._handle(Registered(epoch))
+
+    def _start_too_late(self) -> None:
+        if not self._machine.registered and not self._machine.stopping:
+            log.error(
+                "cannot reach ZooKeeper at %s within %g s: start it, or set zk.servers",
+                self._config.zk.servers, self._config.zk.connect_seconds,
+                extra={"event": "start_failed"},
+            )  # fmt: skip
+            self._exit_code = EXIT_REGISTRY_AWAY
+            self._stop()
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self._handle(StopWanted())
+
+    def _request(self, peer: Peer, data: bytes) -> None:
+        request: HcmRequest | Failure = read_request(data, HcmRequest)  # type: ignore[arg-type]
+        if isinstance(request, Failure):
+            self._limited.warning(
+                "malformed_request", self._reactor.now(), "refused a request: %s", request.COMMENT
+            )
+            self._server.send(peer, documents.encode(request))
+            return
+        self._handle(Requested(peer, request))
+
+    def _handle(self, event: Event) -> None:
+        # Performing an effect may bring the next event, which waits for its turn.
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                for effect in self._machine.handle(self._events.popleft(), self._reactor.now()):
+                    self._perform(effect)
+        finally:
+            self._busy = False
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline = self._machine.next_deadline()
+        if deadline is None:
+            return
+        if self._timer is not None and self._timer.call is not None:
+            if self._timer.when <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._reactor.call_at(deadline, lambda: self._handle(Tick()))
+
+    # --- effects ----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Reply(peer, message):
+                if isinstance(message, HostReport):
+                    message = _with_load(message)
+                self._server.send(Peer(*peer), documents.encode(message))
+            case Spawn(spec):
+                self._events.append(self._processes.spawn(spec))
+            case Terminate(child):
+                self._processes.terminate(child)
+            case Kill(child):
+                self._processes.kill(child)
+            case Discard(child, with_log):
+                self._processes.discard(child, with_log=with_log)
+            case ReportToLeader(endpoint, report):
+                self._report(endpoint, _with_load(report))
+            case Announce(cluster):
+                self._announce(cluster)
+            case Note(name, text, warning):
+                log.log(logging.WARNING if warning else logging.INFO, text, extra={"event": name})
+            case Finished():
+                self._reactor.stop()
+
+    def _report(self, endpoint: str, report: HostReport) -> None:
+        if self._leader is None or self._leader.endpoint != endpoint:
+            if self._leader is not None:
+                self._leader.close()
+            self._leader = RpcClient(self._reactor, self._context, endpoint)
+        self._leader.request(report, REPORT_TIMEOUT_SECONDS, self._leader_answered)
+
+    def _leader_answered(self, answer: Answer | Unavailable) -> None:
+        self._handle(LeaderAnswered(answer))
+
+    def _announce(self, cluster: str) -> None:
+        log.info("ready in cluster %s", cluster, extra={"event": "ready"})
+        if self._on_ready is not None:
+            self._on_ready(
+                {"host": self._host, "control": self.control, "cluster": cluster,
+                 "pid": os.getpid()}
+            )  # fmt: skip
+
+
+def _with_load(report: HostReport) -> HostReport:
+    memory = psutil.virtual_memory()
+    return msgspec.structs.replace(
+        report,
+        cpu_percent=psutil.cpu_percent(),
+        memory_bytes=memory.total - memory.available,
+        memory_free_bytes=memory.available,
+    )
+
+
+def _take_folder(folder: Path) -> IO[bytes]:
+    """Make the data folder ours alone, and clean of what an earlier life has left there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("wb")
+    except OSError as error:
+        raise ConfigError(f"data.dir: {folder} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(
+            f"data.dir: another host manager uses {folder}; set another one"
+        ) from None
+    for left in folder.glob("*.json"):
+        left.unlink(missing_ok=True)
+    return lock
+
+
+def _warn_when_reachable(bind: str) -> None:
+    if not sockets.is_loopback(bind):
+        log.warning(
+            "bound to %s, not only to loopback: whoever reaches this address can use and control "
+            "the cluster, there is no authentication yet", bind, extra={"event": "reachable"},
+        )  # fmt: skip

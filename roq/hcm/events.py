@@ -1,0 +1,156 @@
+"""What a host manager's machine is told, and what it wants done.
+
+Spawn           <->  Spawned | SpawnFailed
+Spawned          ->  Exited, once
+ReportToLeader  <->  LeaderAnswered
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roq.errors import Unavailable
+from roq.machine import Tick
+from roq.protocol.control import Answer, HcmRequest, HostReport
+from roq.protocol.spec import ExchangeSpec, MonitorSpec
+
+Peer = tuple[bytes, bool]
+"""Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The host stands in the registry, under this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A configuration manager or a child asks or tells something."""
+
+    peer: Peer
+    message: HcmRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process of a child has been started."""
+
+    child: str
+    epoch: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    """The process could not even be started."""
+
+    child: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The process of a child has ended.
+
+    Attributes:
+        status: how, in words: `exit code 70`, `signal 9`.
+        last_line: of its log.
+    """
+
+    child: str
+    epoch: int
+    status: str
+    last_line: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswered:
+    """The answer to `ReportToLeader`, or that none came in time."""
+
+    answer: Answer | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class StopWanted:
+    """The host manager shall end, with all its children."""
+
+
+Event = Registered | Requested | Spawned | SpawnFailed | Exited | LeaderAnswered | StopWanted | Tick
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Send one message to one peer, without waiting; a peer that is gone is no error."""
+
+    peer: Peer
+    message: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Write the spec down and start the process that reads it."""
+
+    spec: MonitorSpec | ExchangeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Ask the process of a child to end (SIGTERM)."""
+
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the process of a child (SIGKILL)."""
+
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """A child is gone for good: remove its spec file, and its log if `with_log`."""
+
+    child: str
+    with_log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReportToLeader:
+    """Send the report, completed with the load of this host, to the manager at `endpoint`."""
+
+    endpoint: str
+    report: HostReport
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """The leading configuration manager knows this host: it is ready."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something in a child's life that belongs into the log."""
+
+    event: str
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All children are gone: end the process."""
+
+
+Effect = (
+    Reply | Spawn | Terminate | Kill | Discard | ReportToLeader | Announce | Note | Finished
+)  # fmt: skip

@@ -1,0 +1,47 @@
+"""Which ports of this host must not be given out, because somebody may still go there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+QUARANTINE_SECONDS: Final = 600.0
+"""A port is not used again for so long: old peers reconnect to whoever has it."""
+QUARANTINE_MAX: Final = 8_192
+"""Ports remembered; far more than the ranges hold."""
+
+
+class PortBook:
+    """Ports in use by children, and ports that were in use a short while ago.
+
+    Children choose for themselves, by binding; this book only says what to keep away from.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[str, frozenset[int]] = {}
+        self._left: deque[tuple[float, int]] = deque(maxlen=QUARANTINE_MAX)
+
+    def took(self, child: str, endpoints: list[str]) -> None:
+        """A child tells where it listens."""
+        ports = frozenset(port for each in endpoints if (port := port_of(each)) is not None)
+        self._used[child] = self._used.get(child, frozenset()) | ports
+
+    def left(self, child: str, now: float) -> None:
+        """The process of a child has ended."""
+        for port in sorted(self._used.pop(child, ())):
+            self._left.append((now + QUARANTINE_SECONDS, port))
+
+    def avoid(self, now: float) -> list[int]:
+        """Ports that a child that starts now must not take."""
+        while self._left and self._left[0][0] <= now:
+            self._left.popleft()
+        used = {port for ports in self._used.values() for port in ports}
+        return sorted(used.union(port for _, port in self._left))
+
+
+def port_of(endpoint: str) -> int | None:
+    """The port of `tcp://host:port`, None if there is none."""
+    _, _, digits = endpoint.rpartition(":")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65_536:
+        return int(digits)
+    return None

@@ -1,0 +1,44 @@
+"""What a host manager's machine goes by: plain values, already validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roq.hcm.backoff import CrashLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of one host.
+
+    Attributes:
+        host: host id, the advertised address; children are reached there, too.
+        bind: address that children bind to.
+        control: endpoint of this host manager for configuration managers.
+        control_local: endpoint of this host manager for its children.
+        managers: client endpoints of the configuration managers.
+        monitor_ports, statistics_ports, exchange_ports: first, and first that is too high;
+            (0, 0): any free port.
+        exchange_max: exchanges that may run here; 0: no limit.
+        start_seconds: a child must report for the first time within this.
+        stop_seconds: between SIGTERM and SIGKILL.
+        orphan_seconds: children end when this host manager is silent for so long.
+        kpi_seconds: period of the children's reports to their monitor.
+    """
+
+    host: str
+    bind: str
+    control: str
+    control_local: str
+    managers: tuple[str, ...]
+    monitor_ports: tuple[int, int] = (0, 0)
+    statistics_ports: tuple[int, int] = (0, 0)
+    exchange_ports: tuple[int, int] = (0, 0)
+    exchange_max: int = 0
+    start_seconds: float = 10.0
+    stop_seconds: float = 5.0
+    orphan_seconds: float = 60.0
+    kpi_seconds: float = 1.0
+    log_level: str = "info"
+    log_format: str = "text"
+    crashes: CrashLimits = field(default_factory=CrashLimits)
