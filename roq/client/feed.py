@@ -1,8 +1,8 @@
-"""The I/O side of a subscriber: one `Tap` per exchange, one `Merge`, one `Handoff`.
+"""The I/O side of a subscriber: sockets and timers around a `Reception`.
 
-Everything here runs in the client's I/O thread. The clock that readers and merge know is *active*
-time: a step of it is at most a quarter of a second, so a process that was stopped for a minute does
-not wake up believing that everybody has been silent for a minute.
+Everything here runs in the I/O thread. The clock that the reception knows is *active* time:
+a step of it is at most a quarter of a second, so a process that was stopped for a minute does not
+wake up believing that everybody has been silent for a minute.
 """
 
 from __future__ import annotations
@@ -10,32 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
-from roq.client.chain import LogGap
 from roq.client.engine import Engine
 from roq.client.handoff import Handoff
-from roq.client.merge import Counts, Merge, Source
-from roq.client.message import MICROSECONDS, Gap
-from roq.client.reader import Reader
-from roq.client.reading import (
-    Ask,
-    Confirmed,
-    Effect,
-    Event,
-    From,
-    Gone,
-    Refetch,
-    Start,
-    StreamsFound,
-    Subscribe,
-    Unsubscribe,
-    Verify,
-)
+from roq.client.merge import Source
+from roq.client.message import MICROSECONDS
+from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
+from roq.client.reception import Order, Reception, ReceptionStats, Starts
 from roq.client.tap import Tap
-from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
@@ -43,34 +27,10 @@ from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Timer
 
 TICK_SECONDS: Final = 0.2
-HURRY_SECONDS: Final = 0.02
-"""Between looks at what waits for its turn."""
+TICK_SECONDS_MIN: Final = 0.001
 CLOCK_STEP_SECONDS: Final = 0.25
-_RETIRED_MAX: Final = 1_000
 
 log = logging.getLogger(__name__)
-
-Starts = Start | Mapping[int, int]
-"""One start for all, or an offset per exchange number (others: from the earliest)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedStats:
-    """What happened on the way to a subscriber since its start."""
-
-    counts: Counts
-    gaps: int
-    """Ranges of an exchange's log that were gone before they were read."""
-    repairs: int
-    """Holes in the fan-out that were noticed and fetched."""
-    offset_duplicates: int
-    """Batches that one exchange brought twice."""
-    checks: int
-    timeouts: int
-    foreign: int
-    malformed: int
-    exchanges: int
-    held_bytes: int
 
 
 class ActiveClock:
@@ -113,20 +73,20 @@ class Feed:
         check_duplicates: bool = True,
     ) -> None:
         self.confirmed = False
-        self.gaps = 0
         self._engine = engine
-        self._prefixes = prefixes
-        self._start = start
         self._handoff = handoff
         self._translate = translate or str
         self._on_confirmed = on_confirmed
-        self._repair = repair
         self._clock = ActiveClock()
-        self._merge = Merge(self._clock(), check_duplicates=check_duplicates)
+        self._reception = Reception(
+            prefixes,
+            start,
+            nonce=lambda: os.urandom(NONCE_BYTES),
+            now=self._clock(),
+            repair=repair,
+            check_duplicates=check_duplicates,
+        )
         self._taps: dict[Source, Tap] = {}
-        self._retired: dict[Source, int] = {}
-        self._past = [0] * 6
-        self._queue = b""
         self._paused = False
         self._closed = False
         self._timer: Timer | None = None
@@ -135,34 +95,35 @@ class Feed:
         self._latency_sum = 0.0
         self._latency_count = 0
 
-    # --- from the session -------------------------------------------------------------------------
-
     def topology(self, topology: Topology) -> None:
         """Read exactly these exchanges from now on."""
         if self._closed:
             return
-        self._queue = topology.queue_id
         wanted = {(exchange.number, exchange.epoch): exchange for exchange in topology.exchanges}
         for source in [source for source in self._taps if source not in wanted]:
-            self._leave(source)
+            tap = self._taps[source]
+            tap.drain()
+            self._perform(self._reception.leave(source, self._clock()))
+            tap.close()
+            del self._taps[source]
         for source, exchange in wanted.items():
             if source not in self._taps:
-                self._open(source, exchange)
-        self._settle()
-        self._look_confirmed()
-        self._arm()
+                self._open(source, exchange, topology.queue_id)
+        self._after()
 
     def trouble(self) -> str:
         """What the start still waits for, in words."""
-        if not self._taps:
-            return "the queue's monitor has named no exchange yet"
-        return "; ".join(tap.reader.trouble for tap in self._taps.values() if tap.reader.trouble)
+        return self._reception.trouble()
+
+    def stats(self) -> ReceptionStats:
+        """The counters."""
+        return self._reception.stats()
 
     def alive(self) -> Mapping[str, float | int]:
         """The figures for the monitor; mean latency in ms since the last call."""
         mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
         self._latency_sum, self._latency_count = 0.0, 0
-        counts = self._merge.counts
+        counts = self._reception.merge.counts
         return {
             "received": counts.delivered,
             "latency_ms": max(0.0, mean * 1_000),
@@ -173,28 +134,9 @@ class Feed:
         """The user has caught up."""
         if self._paused and not self._closed:
             self._paused = False
-            self._clock()
             for tap in list(self._taps.values()):
                 tap.resume()
             self._arm()
-
-    def stats(self) -> FeedStats:
-        """The counters."""
-        figures = [self._past, *(_figures(tap.reader) for tap in self._taps.values())]
-        totals = [sum(values) for values in zip(*figures, strict=True)]
-        repairs, duplicates, checks, timeouts, foreign, malformed = totals
-        return FeedStats(
-            counts=replace(self._merge.counts),
-            gaps=self.gaps,
-            repairs=repairs,
-            offset_duplicates=duplicates,
-            checks=checks,
-            timeouts=timeouts,
-            foreign=foreign,
-            malformed=malformed,
-            exchanges=len(self._taps),
-            held_bytes=self._merge.held_bytes,
-        )
 
     def close(self) -> None:
         """Close all sockets."""
@@ -205,24 +147,13 @@ class Feed:
             tap.close()
         self._taps.clear()
 
-    # --- exchanges --------------------------------------------------------------------------------
+    # --- in the loop ------------------------------------------------------------------------------
 
-    def _open(self, source: Source, exchange: ExchangeInfo) -> None:
-        first = not self.confirmed
-        reader = Reader(
-            exchange,
-            self._queue,
-            self._prefixes,
-            self._start_of(source, first=first),
-            nonce=os.urandom(NONCE_BYTES),
-            streams=first,
-            now=self._clock(),
-            repair=self._repair,
-        )
-        self._taps[source] = Tap(
+    def _open(self, source: Source, exchange: ExchangeInfo, queue: bytes) -> None:
+        tap = self._taps[source] = Tap(
             self._engine.reactor,
             self._engine.context,
-            reader,
+            self._reception.open(exchange, queue, self._clock()),
             live=self._translate(exchange.live),
             data=self._translate(exchange.data),
             step=lambda event: self._step(source, event),
@@ -230,192 +161,87 @@ class Feed:
             clock=self._clock,
         )
         if self._paused:
-            self._taps[source].pause()
-
-    def _start_of(self, source: Source, *, first: bool) -> Start:
-        if source in self._retired:
-            return Start(From.OFFSET, self._retired.pop(source))
-        if not first:
-            return Start(From.NEW)
-        if isinstance(self._start, Start):
-            return self._start
-        offset = self._start.get(source[0])
-        return Start(From.EARLIEST) if offset is None else Start(From.OFFSET, offset)
-
-    def _leave(self, source: Source) -> None:
-        tap = self._taps[source]
-        tap.drain()
-        tap.close()
-        del self._taps[source]
-        self._past = [a + b for a, b in zip(self._past, _figures(tap.reader), strict=True)]
-        if tap.reader.chain.verified is not None and len(self._retired) < _RETIRED_MAX:
-            self._retired[source] = tap.reader.chain.verified
-        self._merge.forget_source(source)
-        self._deliver()
-
-    def _look_confirmed(self) -> None:
-        if (
-            not self.confirmed
-            and self._taps
-            and all(tap.reader.confirmed for tap in self._taps.values())
-        ):
-            self.confirmed = True
-            self._merge.tables_complete()
-            self._deliver()
-            self._on_confirmed()
-
-    # --- data -------------------------------------------------------------------------------------
+            tap.pause()
 
     def _step(self, source: Source, event: Event) -> None:
-        tap = self._taps.get(source)
-        if tap is None:
-            return
-        effects = tap.reader.handle(event, self._clock())
-        self._pass_on(source, tap)
-        for effect in effects:
-            self._perform(source, tap, effect)
-        if self._merge.recalls:
-            self._recall()
-        self._deliver()
-        self._arm()
+        self._perform(self._reception.handle(source, event, self._clock()))
+        self._after()
 
     def _burst(self, source: Source) -> None:
-        tap = self._taps.get(source)
-        if tap is None:
+        orders = self._reception.burst(source, self._clock())
+        if orders:
+            self._perform(orders)
+            self._after()
             return
-        self._pass_on(source, tap)
-        if tap.reader.dirty:
-            self._step(source, Tick())
-            return
-        self._deliver()
-        if self._merge.waiting or self._merge.recalls:
-            self._recall()
+        if self._reception.out:
+            self._deliver()
+        if self._reception.merge.waiting:
             self._arm()
-
-    def _pass_on(self, source: Source, tap: Tap) -> None:
-        passed = tap.reader.chain.passed
-        if passed:
-            add = self._merge.add
-            now = self._clock()
-            for topic, offset, batch in passed:
-                add(source, topic, offset, batch, now)
-            passed.clear()
-
-    def _deliver(self) -> None:
-        merge = self._merge
-        if merge.gaps:
-            for gap in merge.gaps:
-                self._report(gap)
-            merge.gaps.clear()
-        if not merge.out:
-            return
-        out, merge.out = merge.out, []
-        self._latency_sum += time.time() - out[-1].created_us / MICROSECONDS
-        self._latency_count += 1
-        if not self._handoff.put(out) and not self._paused and not self._closed:
-            self._paused = True
-            for tap in list(self._taps.values()):
-                tap.pause()
-
-    def _perform(self, source: Source, tap: Tap, effect: Effect) -> None:
-        match effect:
-            case Ask(frames):
-                tap.ask(frames)
-            case Subscribe(topic):
-                tap.subscribe(topic)
-            case Unsubscribe(topic):
-                tap.unsubscribe(topic)
-            case StreamsFound(streams):
-                latest = isinstance(self._start, Start) and self._start.at is From.LATEST
-                self._merge.start(source, streams, latest=latest)
-            case Confirmed():
-                self._look_confirmed()
-            case Gone(topic, offset):
-                self._merge.gone(source, topic, offset)
-            case LogGap():
-                self._log_gap(tap.reader.exchange, effect)
-            case _:
-                assert_never(effect)
-
-    def _log_gap(self, exchange: ExchangeInfo, gap: LogGap) -> None:
-        self.gaps += 1
-        may = "" if gap.certain else "may have "
-        text = (
-            f"exchange {exchange.name} {may}lost batches from offset {gap.first} to {gap.end} "
-            "before they were read: they have left its memory"
-        )
-        self._report(
-            Gap(
-                topic=gap.topic.decode("utf-8", "replace"),
-                text=text,
-                exchange=exchange.name,
-                first_offset=gap.first,
-                end_offset=gap.end,
-            )
-        )
-
-    def _report(self, gap: Gap) -> None:
-        self._limited.warning(
-            "gap", self._engine.reactor.now(), "topic %r: %s", gap.topic, gap.text
-        )
-        self._handoff.put_gap(gap)
-
-    def _recall(self) -> None:
-        recalls, self._merge.recalls = self._merge.recalls, []
-        for recall in recalls:
-            if recall.source in self._taps:
-                self._step(recall.source, Refetch(recall.topic, recall.offset))
-            else:
-                self._merge.forget_source(recall.source)
-
-    # --- time -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         self._timer, self._timer_at = None, float("inf")
         now = self._clock()
         if not self._paused:
-            for source, tap in list(self._taps.items()):
-                deadline = tap.reader.next_deadline()
-                if deadline is not None and deadline <= now:
-                    self._step(source, Tick())
-            self._settle()
+            self._perform(self._reception.tick(now))
+        self._after()
+
+    def _after(self) -> None:
+        """Whatever the reception has decided is passed on."""
+        if self._closed:
+            return
+        if not self.confirmed and self._reception.confirmed:
+            self.confirmed = True
+            self._on_confirmed()
+        if self._reception.gaps:
+            self._report()
+        if self._reception.out:
+            self._deliver()
         self._arm()
 
-    def _settle(self) -> None:
-        """Find out whether what is missing will still come."""
-        if not self._merge.waiting or self._paused:
-            return
-        verified = min(
-            (tap.reader.verified_as_of for tap in self._taps.values()), default=float("inf")
-        )
-        wanted = self._merge.settle(self._clock(), verified)
-        self._deliver()
-        if wanted is not None:
-            for source, tap in list(self._taps.items()):
-                if tap.reader.verified_as_of < wanted:
-                    self._step(source, Verify(wanted))
+    def _perform(self, orders: Iterable[Order]) -> None:
+        for source, effect in orders:
+            tap = self._taps.get(source)
+            if tap is None:
+                continue
+            match effect:
+                case Ask(frames):
+                    tap.ask(frames)
+                case Subscribe(topic):
+                    tap.subscribe(topic)
+                case Unsubscribe(topic):
+                    tap.unsubscribe(topic)
+                case _:
+                    assert_never(effect)
+
+    def _deliver(self) -> None:
+        out = self._reception.take()
+        self._latency_sum += time.time() - out[-1].created_us / MICROSECONDS
+        self._latency_count += 1
+        if not self._handoff.put(out) and not self._paused:
+            self._paused = True
+            for tap in list(self._taps.values()):
+                tap.pause()
+
+    def _report(self) -> None:
+        for gap in self._reception.gaps:
+            self._limited.warning(
+                "gap", self._engine.reactor.now(), "topic %r: %s", gap.topic, gap.text
+            )
+            self._handoff.put_gap(gap)
+        self._reception.gaps.clear()
 
     def _arm(self) -> None:
-        """Have `_tick` called in time."""
+        """Have `_tick` called in time; also only to keep the clock going."""
         if self._closed:
             return
         now = self._clock()
-        wait = HURRY_SECONDS if self._merge.waiting else TICK_SECONDS
-        if not self._paused:
-            for tap in self._taps.values():
-                deadline = tap.reader.next_deadline()
-                if deadline is not None:
-                    wait = min(wait, max(deadline - now, 0.001))
+        deadline = None if self._paused else self._reception.next_deadline(now)
+        wait = TICK_SECONDS
+        if deadline is not None:
+            wait = max(TICK_SECONDS_MIN, min(wait, deadline - now))
         at = self._engine.reactor.now() + wait
-        if at < self._timer_at - 0.001:
+        if at < self._timer_at - TICK_SECONDS_MIN:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = at
             self._timer = self._engine.reactor.call_at(at, self._tick)
-
-
-def _figures(reader: Reader) -> list[int]:
-    return [
-        reader.chain.repairs_started, reader.chain.duplicates, reader.checks,
-        reader.inquiries.timeouts, reader.foreign, reader.malformed,
-    ]  # fmt: skip

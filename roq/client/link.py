@@ -205,11 +205,11 @@ class LinkMachine:
             times.append(self._ready_by)
         if self._ask_at is not None:
             times.append(self._ask_at)
-        oldest = next(iter(self.outbox), None)
+        oldest = next((sealed for sealed in self.outbox if not sealed.void), None)
         if oldest is not None:
             times.append(oldest.sealed_at + self.delivery_seconds)
-            if self.phase is LinkPhase.READY:
-                times.append(self._progress_at + ACK_SECONDS)
+        if self.phase is LinkPhase.READY and self.outbox.under_way:
+            times.append(self._progress_at + ACK_SECONDS)
         return min(times, default=None)
 
     def check(self) -> None:

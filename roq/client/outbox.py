@@ -9,7 +9,7 @@ Link numbers are contiguous from `low` to `next`; the exchange acknowledges them
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -137,7 +137,12 @@ class Outbox:
     # --- in ---------------------------------------------------------------------------------------
 
     def seal(
-        self, stream: Stream, payloads: list[bytes], receipt: Receipt, now: float, created_us: int
+        self,
+        stream: Stream,
+        payloads: Sequence[bytes | bytearray | memoryview],
+        receipt: Receipt,
+        now: float,
+        created_us: int,
     ) -> Sealed:
         """Pack the next messages of a stream; they have their sequences from here on."""
         data = wire.pack(

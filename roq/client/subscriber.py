@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from roq.client.engine import Engine
-from roq.client.feed import Feed, FeedStats, Starts
+from roq.client.feed import Feed
 from roq.client.handoff import BUFFER_BYTES, Handoff
 from roq.client.message import MICROSECONDS, Batch, Gap, Message
 from roq.client.reading import From, Start
+from roq.client.reception import ReceptionStats, Starts
 from roq.client.session import MonitorSession
 from roq.client.session_machine import SessionState
 from roq.errors import Closed, InvalidRequest, QueueNotFound, QueueStopped, RoQError, Unavailable
@@ -152,7 +153,7 @@ class Subscriber:
             if not self._fill_or_end():
                 return
 
-    def stats(self) -> FeedStats:
+    def stats(self) -> ReceptionStats:
         """What has happened so far.
 
         Raises:

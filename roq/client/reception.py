@@ -1,0 +1,322 @@
+"""All that one subscriber decides: the readers of all exchanges and the merge of what they bring.
+
+Pure. The shell opens and closes sockets as `topology` says, feeds what arrives to `handle` (or, for
+the fan-out, to `Reader.live` and then `burst`), performs the effects, and takes `out` and `gaps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from roq.client.chain import LogGap
+from roq.client.merge import Counts, Merge, Source
+from roq.client.message import Batch, Gap
+from roq.client.reader import Reader
+from roq.client.reading import (
+    Ask,
+    Confirmed,
+    Effect,
+    Event,
+    From,
+    Gone,
+    Refetch,
+    Start,
+    StreamsFound,
+    Subscribe,
+    Unsubscribe,
+    Verify,
+)
+from roq.machine import Tick
+from roq.model import ExchangeInfo
+
+HURRY_SECONDS: Final = 0.02
+"""Between looks at what waits for its turn."""
+_RETIRED_MAX: Final = 1_000
+
+Starts = Start | Mapping[int, int]
+"""One start for all, or an offset per exchange number (others: from the earliest)."""
+Order = tuple[Source, Ask | Subscribe | Unsubscribe]
+"""What the shell does at which exchange."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceptionStats:
+    """What happened on the way to a subscriber since its start."""
+
+    counts: Counts
+    gaps: int
+    """Ranges of an exchange's log that were gone before they were read."""
+    repairs: int
+    """Holes in the fan-out that were noticed and fetched."""
+    offset_duplicates: int
+    """Batches that one exchange brought twice."""
+    checks: int
+    """Times that an exchange was asked what there is."""
+    timeouts: int
+    foreign: int
+    """Entries of another queue, exchange or epoch."""
+    malformed: int
+    exchanges: int
+    held_bytes: int
+    """What waits for its turn."""
+
+
+class Reception:
+    """One subscriber.
+
+    Args:
+        prefixes: of topics.
+        start: where to begin on the exchanges that are there.
+        nonce: gives 16 random bytes, others each time.
+        now: the present time; active time, which does not jump when the process was stopped.
+        repair, check_duplicates: off only in tests that prove what these are good for.
+
+    Attributes:
+        out: batches in order; the shell takes them away.
+        gaps: reports; likewise.
+    """
+
+    def __init__(
+        self,
+        prefixes: list[bytes],
+        start: Starts,
+        *,
+        nonce: Callable[[], bytes],
+        now: float,
+        held_bytes_max: int | None = None,
+        repair: bool = True,
+        check_duplicates: bool = True,
+    ) -> None:
+        self.readers: dict[Source, Reader] = {}
+        self.confirmed = False
+        self.gaps: list[Gap] = []
+        self.merge = (
+            Merge(now, check_duplicates=check_duplicates)
+            if held_bytes_max is None
+            else Merge(now, check_duplicates=check_duplicates, held_bytes_max=held_bytes_max)
+        )
+        self._prefixes = prefixes
+        self._start = start
+        self._nonce = nonce
+        self._repair = repair
+        self._retired: dict[Source, int] = {}
+        self._log_gaps = 0
+        self._past = [0] * 6
+
+    @property
+    def out(self) -> list[Batch]:
+        """What was delivered; see `take`."""
+        return self.merge.out
+
+    def take(self) -> list[Batch]:
+        """Take away what was delivered."""
+        out, self.merge.out = self.merge.out, []
+        return out
+
+    # --- exchanges --------------------------------------------------------------------------------
+
+    def open(self, exchange: ExchangeInfo, queue: bytes, now: float) -> Reader:
+        """Begin to read an exchange: connect and feed its reader."""
+        source = (exchange.number, exchange.epoch)
+        first = not self.confirmed
+        reader = self.readers[source] = Reader(
+            exchange,
+            queue,
+            self._prefixes,
+            self._start_of(source, first=first),
+            nonce=self._nonce(),
+            streams=first,
+            now=now,
+            repair=self._repair,
+        )
+        return reader
+
+    def leave(self, source: Source, now: float) -> list[Order]:
+        """An exchange is gone for good; what it still had to say was fed before."""
+        reader = self.readers[source]
+        orders = self.burst(source, now)
+        del self.readers[source]
+        self._past = [a + b for a, b in zip(self._past, _figures(reader), strict=True)]
+        if reader.chain.verified is not None and len(self._retired) < _RETIRED_MAX:
+            self._retired[source] = reader.chain.verified
+        self.merge.forget_source(source)
+        self._look_confirmed()
+        return [order for order in orders if order[0] != source]
+
+    def trouble(self) -> str:
+        """What the start still waits for, in words."""
+        if not self.readers:
+            return "the queue's monitor has named no exchange yet"
+        return "; ".join(reader.trouble for reader in self.readers.values() if reader.trouble)
+
+    def stats(self) -> ReceptionStats:
+        """The counters."""
+        figures = [self._past, *(_figures(reader) for reader in self.readers.values())]
+        repairs, duplicates, checks, timeouts, foreign, malformed = (
+            sum(values) for values in zip(*figures, strict=True)
+        )
+        return ReceptionStats(
+            counts=replace(self.merge.counts),
+            gaps=self._log_gaps,
+            repairs=repairs,
+            offset_duplicates=duplicates,
+            checks=checks,
+            timeouts=timeouts,
+            foreign=foreign,
+            malformed=malformed,
+            exchanges=len(self.readers),
+            held_bytes=self.merge.held_bytes,
+        )
+
+    def _start_of(self, source: Source, *, first: bool) -> Start:
+        if source in self._retired:
+            return Start(From.OFFSET, self._retired.pop(source))
+        if not first:
+            return Start(From.NEW)
+        if isinstance(self._start, Start):
+            return self._start
+        offset = self._start.get(source[0])
+        return Start(From.EARLIEST) if offset is None else Start(From.OFFSET, offset)
+
+    def _look_confirmed(self) -> None:
+        if (
+            not self.confirmed
+            and self.readers
+            and all(reader.confirmed for reader in self.readers.values())
+        ):
+            self.confirmed = True
+            self.merge.tables_complete()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def handle(self, source: Source, event: Event, now: float) -> list[Order]:
+        """Something happened at one exchange."""
+        orders: list[Order] = []
+        self._step(source, event, now, orders)
+        return orders
+
+    def burst(self, source: Source, now: float) -> list[Order]:
+        """`Reader.live` was called, once or several times: the hot path."""
+        reader = self.readers.get(source)
+        if reader is None:
+            return []
+        if reader.dirty:
+            return self.handle(source, Tick(), now)
+        self._pass_on(source, reader, now)
+        if not self.merge.recalls:
+            return []
+        orders: list[Order] = []
+        self._recall(now, orders)
+        return orders
+
+    def tick(self, now: float) -> list[Order]:
+        """Time has passed."""
+        orders: list[Order] = []
+        for source, reader in list(self.readers.items()):
+            deadline = reader.next_deadline()
+            if deadline is not None and deadline <= now:
+                self._step(source, Tick(), now, orders)
+        self.settle(now, orders)
+        return orders
+
+    def settle(self, now: float, orders: list[Order]) -> None:
+        """Find out whether what is missing will still come."""
+        if not self.merge.waiting:
+            return
+        verified = min(
+            (reader.verified_as_of for reader in self.readers.values()), default=float("inf")
+        )
+        wanted = self.merge.settle(now, verified)
+        self._collect()
+        if wanted is not None:
+            for source, reader in list(self.readers.items()):
+                if reader.verified_as_of < wanted:
+                    self._step(source, Verify(wanted), now, orders)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When `tick` is wanted."""
+        times = [reader.next_deadline() for reader in self.readers.values()]
+        if self.merge.waiting:
+            times.append(now + HURRY_SECONDS)
+        return min((time for time in times if time is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.merge.check()
+        for reader in self.readers.values():
+            reader.check()
+
+    def _step(self, source: Source, event: Event, now: float, orders: list[Order]) -> None:
+        reader = self.readers.get(source)
+        if reader is None:
+            return
+        effects = reader.handle(event, now)
+        self._pass_on(source, reader, now)
+        for effect in effects:
+            self._perform(source, reader, effect, orders)
+        if self.merge.recalls:
+            self._recall(now, orders)
+        self._collect()
+
+    def _pass_on(self, source: Source, reader: Reader, now: float) -> None:
+        passed = reader.chain.passed
+        if passed:
+            add = self.merge.add
+            for topic, offset, batch in passed:
+                add(source, topic, offset, batch, now)
+            passed.clear()
+            self._collect()
+
+    def _perform(self, source: Source, reader: Reader, effect: Effect, orders: list[Order]) -> None:
+        match effect:
+            case Ask() | Subscribe() | Unsubscribe():
+                orders.append((source, effect))
+            case StreamsFound(streams):
+                latest = isinstance(self._start, Start) and self._start.at is From.LATEST
+                self.merge.start(source, streams, latest=latest)
+            case Confirmed():
+                self._look_confirmed()
+            case Gone(topic, offset):
+                self.merge.gone(source, topic, offset)
+            case LogGap():
+                self._log_gap(reader.exchange, effect)
+            case _:
+                assert_never(effect)
+
+    def _recall(self, now: float, orders: list[Order]) -> None:
+        recalls, self.merge.recalls = self.merge.recalls, []
+        for recall in recalls:
+            if recall.source in self.readers:
+                self._step(recall.source, Refetch(recall.topic, recall.offset), now, orders)
+            else:
+                self.merge.forget_source(recall.source)
+
+    def _collect(self) -> None:
+        if self.merge.gaps:
+            self.gaps.extend(self.merge.gaps)
+            self.merge.gaps.clear()
+
+    def _log_gap(self, exchange: ExchangeInfo, gap: LogGap) -> None:
+        self._log_gaps += 1
+        text = (
+            f"exchange {exchange.name} {'has' if gap.certain else 'may have'} lost batches from "
+            f"offset {gap.first} to {gap.end}: they left its memory before they were read"
+        )
+        self.gaps.append(
+            Gap(
+                topic=gap.topic.decode("utf-8", "replace"),
+                text=text,
+                exchange=exchange.name,
+                first_offset=gap.first,
+                end_offset=gap.end,
+            )
+        )
+
+
+def _figures(reader: Reader) -> list[int]:
+    return [
+        reader.chain.repairs_started, reader.chain.duplicates, reader.checks,
+        reader.inquiries.timeouts, reader.foreign, reader.malformed,
+    ]  # fmt: skip
