@@ -114,8 +114,8 @@ def check(config: GcmConfig) -> GcmConfig:
         (
             network.bind not in WILDCARDS or network.advertise != "",
             (
-                f"network.advertise: bind is {network.bind}, so say under which address others reach "
-                "this machine"
+                f"network.advertise: bind is {network.bind}, so say under which address others "
+                "reach this machine"
             ),
         ),
         (0 <= ports.base <= highest, f"ports.base: must be from 0 to {highest}"),

@@ -303,17 +303,13 @@ class GcmMachine:
         effects: list[Effect] = []
         for child in host.children:
             queue = self.queues.get(child.queue)
-            moved = queue is not None and queue.observe(child)
+            if queue is not None:
+                queue.observe(child)
             if self._registry_away or self.operations.busy(child.queue):
                 continue
             number = MONITOR if child.role == "monitor" else child.number
-            if queue is not None and moved and queue.running:
-                effects += self._submit(
-                    child.queue,
-                    None,
-                    lambda name=child.queue: self._sagas.note_addresses(name),
-                    now,
-                )
+            if queue is not None and queue.unsaved and queue.running:
+                effects += self._note_addresses(queue.name, now)
             elif child.state != "stopping" and self._sagas.is_stray(
                 child.queue, child.queue_id, number
             ):

@@ -30,6 +30,8 @@ class Queue:
     transactions: dict[str, int] = field(default_factory=dict)
     children: dict[int, ChildInfo] = field(default_factory=dict)
     """Number of the exchange (0: the monitor) → the latest process."""
+    unsaved: bool = False
+    """Whether a process has addresses that do not stand in the registry."""
 
     @property
     def name(self) -> str:
@@ -53,20 +55,20 @@ class Queue:
         child = self.children.get(MONITOR)
         return child.statistics if child is not None else self.record.statistics
 
-    def observe(self, child: ChildInfo) -> bool:
-        """Take in how a child is; gives whether its addresses are new.
+    def observe(self, child: ChildInfo) -> None:
+        """Take in how a child is.
 
         A child of another queue id, of a lower epoch, or one that this queue does not have (yet or
         any more) is none of it. One that restarts keeps its old addresses until it runs again.
         """
         if child.queue_id != self.record.queue_id:
-            return False
+            return
         number = MONITOR if child.role == "monitor" else child.number
         if number != MONITOR and self.record.exchange(number) is None:
-            return False
+            return
         known = self.children.get(number)
         if known is not None and child.epoch < known.epoch:
-            return False
+            return
         if child.state != "running":
             if known is not None:
                 self.children[number] = msgspec.structs.replace(
@@ -76,9 +78,10 @@ class Queue:
                     restarts=child.restarts,
                     pid=child.pid,
                 )
-            return False
+            return
         self.children[number] = child
-        return known is None or _addresses(known) != _addresses(child)
+        if known is None or _addresses(known) != _addresses(child):
+            self.unsaved = self.with_addresses() != self.record
 
     def with_addresses(self) -> QueueRecord:
         """The record with the addresses of the processes that run now."""
@@ -150,6 +153,7 @@ class Queues:
         queue.record = record
         if record.state is QueueState.STOPPED:
             queue.children.clear()
+        queue.unsaved = queue.with_addresses() != record
         return queue
 
     def drop(self, name: str) -> None:

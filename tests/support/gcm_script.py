@@ -1,0 +1,243 @@
+"""A configuration manager's machine with a registry and hosts of paper, driven step by step."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from itertools import count
+
+import bson
+import msgspec
+
+from roq.errors import RegistryAway
+from roq.gcm import events, records
+from roq.gcm.machine import GcmMachine, Settings
+from roq.machine import Tick
+from roq.model import child_epoch
+from roq.protocol import broadcast, documents
+from roq.protocol.control import (
+    Answer,
+    ChildInfo,
+    Control,
+    Done,
+    Failure,
+    HostReport,
+    Started,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
+from roq.protocol.documents import RawDocument
+
+ME = records.Manager(
+    id="me", client="tcp://h:5000", management="tcp://h:5003", broadcast="tcp://h:5005"
+)
+OTHER = records.Manager(
+    id="other", client="tcp://o:5000", management="tcp://o:5003", broadcast="tcp://o:5005"
+)
+CLUSTER = "c1"
+
+
+@dataclass
+class PaperHost:
+    """What a host manager does, without processes."""
+
+    name: str
+    epoch: int = 1
+    exchange_max: int = 0
+    cpu: float = 0.0
+    control: str = ""
+    children: dict[tuple[str, int], ChildInfo] = field(default_factory=dict)
+    refuse: set[type] = field(default_factory=set)
+    mute: set[type] = field(default_factory=set)
+    asked: list[Control] = field(default_factory=list)
+    started: int = 0
+
+    def __post_init__(self) -> None:
+        self.control = self.control or f"tcp://{self.name}:5100"
+
+    def answer(self, message: Control) -> Control | None:
+        """The answer to a command of the configuration manager; None for none."""
+        self.asked.append(message)
+        if type(message) in self.mute:
+            return None
+        if type(message) in self.refuse:
+            return Failure(id=message.id, RESULT=1101, COMMENT="no room", CODE="no_capacity")
+        match message:
+            case StartMonitor():
+                child = self.start(message.queue, message.queue_id, 0)
+                return Started(id=message.id, child=child)
+            case StartExchange():
+                child = self.start(message.queue, message.queue_id, message.number)
+                return Started(id=message.id, child=child)
+            case StopQueue():
+                for key, child in list(self.children.items()):
+                    same = message.queue_id in (b"", child.queue_id)
+                    if key[0] == message.queue and same and message.number in (-1, key[1]):
+                        del self.children[key]
+                return Done(id=message.id)
+        raise AssertionError(message)
+
+    def start(self, queue: str, queue_id: bytes, number: int) -> ChildInfo:
+        known = self.children.get((queue, number))
+        if known is not None and known.queue_id == queue_id:
+            return known
+        return self.restart(queue, queue_id, number)
+
+    def restart(self, queue: str, queue_id: bytes, number: int) -> ChildInfo:
+        self.started += 1
+        port = 6000 + self.started
+        address = f"tcp://{self.name}:{port}"
+        monitor = number == 0
+        child = ChildInfo(
+            child=f"{queue}.monitor" if monitor else f"{queue}.x{number}",
+            role="monitor" if monitor else "exchange",
+            queue=queue,
+            queue_id=queue_id,
+            number=number,
+            epoch=child_epoch(self.epoch, self.started),
+            state="running",
+            pid=port,
+            control=address if monitor else "",
+            statistics=f"tcp://{self.name}:{port + 1000}" if monitor else "",
+            data="" if monitor else address,
+            live="" if monitor else f"tcp://{self.name}:{port + 1000}",
+        )
+        self.children[queue, number] = child
+        return child
+
+    def report(self, **more: object) -> HostReport:
+        return msgspec.structs.replace(
+            HostReport(
+                id=9,
+                host=self.name,
+                epoch=self.epoch,
+                control=self.control,
+                exchange_max=self.exchange_max,
+                cpu_percent=self.cpu,
+                children=list(self.children.values()),
+            ),
+            **more,
+        )
+
+
+class Script:
+    """The machine, and everything that it talks to."""
+
+    def __init__(self, *hosts: PaperHost, leads: bool = True) -> None:
+        self.machine = GcmMachine(
+            Settings(manager=ME, period=5.0, cloud={"cloud.use": False, "cloud.user": "u"})
+        )
+        self.now = 100.0
+        self.registry: dict[str, bytes] = {}
+        self.registry_fails = 0
+        self.hosts: dict[str, PaperHost] = {host.name: host for host in hosts}
+        self.pending: deque[events.Commit | events.Ask] = deque()
+        self.answers: defaultdict[object, list[bytes]] = defaultdict(list)
+        self.broadcasts: list[broadcast.Configuration] = []
+        self.pushed: list[tuple[str, RawDocument]] = []
+        self.forgotten: list[str] = []
+        self.peers = count(1)
+        self.epoch = 0
+        self.feed(events.ClusterNamed(CLUSTER))
+        if leads:
+            self.elect()
+            for host in hosts:
+                self.report(host)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def feed(self, event: events.Event) -> None:
+        for effect in self.machine.handle(event, self.now):
+            match effect:
+                case events.Reply():
+                    self.answers[effect.peer].append(effect.data)
+                case events.Commit() | events.Ask():
+                    self.pending.append(effect)
+                case events.Broadcast():
+                    self.broadcasts.append(broadcast.decode(effect.frames))
+                case events.PushRules():
+                    self.pushed.append((effect.address, bson.decode(effect.data)))
+                case events.ForgetListener():
+                    self.forgotten.append(effect.address)
+        self.machine.check()
+
+    def elect(self) -> None:
+        self.epoch += 1
+        self.feed(events.Elected(self.epoch, self.snapshot()))
+
+    def snapshot(self) -> records.Snapshot:
+        return records.decode_snapshot(self.registry)
+
+    def report(self, host: PaperHost, /, **more: object) -> Answer:
+        peer = next(self.peers)
+        self.feed(events.ClientFrame(peer, documents.encode(host.report(**more))))
+        (data,) = self.answers.pop(peer)
+        return documents.decode(data, Answer)  # type: ignore[arg-type]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, with a tick at each deadline, as a shell does."""
+        end = self.now + seconds
+        while (deadline := self.machine.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.feed(Tick())
+        self.now = end
+
+    # --- completions ------------------------------------------------------------------------------
+
+    def step(self, which: int = 0) -> None:
+        """Complete one of the effects under way."""
+        effect = self.pending[which]
+        del self.pending[which]
+        if isinstance(effect, events.Commit):
+            if self.registry_fails:
+                self.registry_fails -= 1
+                self.feed(events.CommitFailed(effect.token, RegistryAway("registry away")))
+                return
+            for change in effect.changes:
+                if isinstance(change, events.Put):
+                    self.registry[change.path] = change.data
+                else:
+                    self.registry.pop(change.path, None)
+            self.feed(events.Committed(effect.token))
+            return
+        host = next(host for host in self.hosts.values() if host.control == effect.endpoint)
+        answer = host.answer(effect.message)
+        if answer is None:
+            self.feed(events.Unanswered(effect.token, "no answer within 10 s"))
+        else:
+            self.feed(events.Answered(effect.token, answer))
+
+    def settle(self) -> None:
+        """Complete everything."""
+        while self.pending:
+            self.step()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def send(self, command: int, *, port: int = 5003, **fields: object) -> int:
+        """Send a request; gives the peer, whose answers stand in `answers`."""
+        return self.send_raw(bson.encode({"CMD": command, **fields}), port=port)
+
+    def send_raw(self, data: bytes, *, port: int = 5003) -> int:
+        peer = next(self.peers)
+        if port == 5003:
+            unique = peer.to_bytes(16, "big")
+            self.feed(events.ManagementFrame(peer, data, unique=unique, wall=1e9))
+        else:
+            self.feed(events.ClientFrame(peer, data))
+        return peer
+
+    def answer(self, peer: int) -> RawDocument:
+        (data,) = self.answers[peer]
+        return bson.decode(data)
+
+    def ask(self, command: int, *, port: int = 5003, **fields: object) -> RawDocument:
+        """Send a request, complete everything, give its answer."""
+        peer = self.send(command, port=port, **fields)
+        self.settle()
+        return self.answer(peer)
+
+    def record(self, name: str) -> records.QueueRecord:
+        """What the registry says about a queue."""
+        return msgspec.json.decode(self.registry[f"/queues/{name}"], type=records.QueueRecord)

@@ -1,0 +1,463 @@
+"""The configuration manager decides: public commands, locating, reports, leadership."""
+
+import bson
+import pytest
+from gcm_script import CLUSTER, ME, OTHER, PaperHost, Script
+
+from roq.gcm import events
+from roq.protocol import documents
+from roq.protocol.control import (
+    ClusterInfo,
+    Failure,
+    HostReportAck,
+    Located,
+    LocateRequest,
+    StartMonitor,
+    StopQueue,
+)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(PaperHost("h1"), PaperHost("h2", epoch=2))
+
+
+def control(script: Script, message: object, kind: type) -> object:
+    peer = script.send_raw(documents.encode(message), port=5000)
+    return documents.decode(script.answers[peer][0], kind)
+
+
+# --- the client port ------------------------------------------------------------------------------
+
+
+def test_a_running_queue_is_located(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    answer = script.ask(2000, port=5000, QName="orders")
+    assert answer == {
+        "Monitor_host": "tcp://h1:6001",
+        "Stat_Monitor_host": "tcp://h1:7001",
+        "RESULT": 0,
+    }
+
+
+def test_an_unknown_queue_is_not_located(script: Script) -> None:
+    answer = script.ask(2000, port=5000, QName="nobody")
+    assert answer["RESULT"] == 1101
+    assert "nobody" in answer["COMMENT"]
+
+
+def test_a_stopped_queue_is_not_located(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.ask(2002, QName="orders")
+    assert script.ask(2000, port=5000, QName="orders")["CODE"] == "queue_stopped"
+    failure = control(script, LocateRequest(id=5, QName="orders"), Failure)
+    assert (failure.id, failure.CODE) == (5, "queue_stopped")
+
+
+def test_locate_gives_the_limits_and_the_id_of_the_queue(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1", Limits={"ring_bytes": 1 << 20})
+    located = control(script, LocateRequest(id=5, QName="orders"), Located)
+    assert located.id == 5
+    assert located.limits.ring_bytes == 1 << 20
+    assert located.queue_id == script.record("orders").queue_id
+    assert located.monitor == "tcp://h1:6001"
+
+
+def test_everybody_tells_about_the_cluster(script: Script) -> None:
+    script.feed(events.ManagersChanged((OTHER, ME)))
+    info = documents.decode(script.answers[script.send(3000, port=5000, id=4)][0], ClusterInfo)
+    assert (info.cluster, info.leader, info.managers) == (CLUSTER, True, [ME.client, OTHER.client])
+    script.feed(events.Following(OTHER))
+    info = documents.decode(script.answers[script.send(3000, port=5000, id=4)][0], ClusterInfo)
+    assert (info.leader, info.managers) == (False, [OTHER.client, ME.client])
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", bson.encode({"CMD": 77}), bson.encode({})])
+@pytest.mark.parametrize("port", [5000, 5003])
+def test_garbage_is_answered(script: Script, port: int, data: bytes) -> None:
+    answer = script.answer(script.send_raw(data, port=port))
+    assert answer["RESULT"] == 1101
+    assert answer["COMMENT"]
+
+
+# --- queue life -----------------------------------------------------------------------------------
+
+
+def test_a_created_queue_runs_with_a_monitor_and_one_exchange(script: Script) -> None:
+    answer = script.ask(2003, QName="orders", Host="h1")
+    assert (answer["RESULT"], answer["COMMENT"]) == (0, "SUCCESS")
+    assert sorted(script.hosts["h1"].children) == [("orders", 0), ("orders", 1)]
+    assert script.record("orders").state == "running"
+    assert script.broadcasts[-1].queues[0].State is True
+
+
+def test_a_queue_is_written_down_before_anything_of_it_starts(script: Script) -> None:
+    script.send(2003, QName="orders", Host="h1")
+    assert not script.hosts["h1"].asked
+    script.step()
+    assert script.record("orders").state == "creating"
+    assert not script.hosts["h1"].asked
+    script.settle()
+    assert script.record("orders").monitor == "tcp://h1:6001"
+    assert script.record("orders").exchanges[0].data == "tcp://h1:6002"
+
+
+def test_a_queue_is_created_once(script: Script) -> None:
+    first = script.send(2003, QName="orders", Host="h1")
+    second = script.send(2010, QName="orders")
+    script.settle()
+    assert script.answer(first)["RESULT"] == 0
+    assert script.answer(second) == {
+        "RESULT": 1101,
+        "COMMENT": "The queue already exists",
+        "CODE": "queue_exists",
+    }
+
+
+def test_an_unknown_host_is_refused(script: Script) -> None:
+    answer = script.ask(2003, QName="orders", Host="nowhere")
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "host_not_found")
+    assert "orders" not in str(script.registry)
+
+
+def test_the_least_loaded_host_is_chosen(script: Script) -> None:
+    assert [script.ask(2010, QName=name)["Host"] for name in "abcd"] == ["h1", "h2", "h1", "h2"]
+
+
+def test_queues_created_at_once_spread_too(script: Script) -> None:
+    peers = [script.send(2010, QName=name) for name in "abcd"]
+    script.settle()
+    assert sorted(script.answer(peer)["Host"] for peer in peers) == ["h1", "h1", "h2", "h2"]
+
+
+def test_a_full_host_refuses_with_the_reason() -> None:
+    script = Script(PaperHost("h1", exchange_max=1))
+    assert script.ask(2010, QName="a")["RESULT"] == 0
+    for answer in (script.ask(2010, QName="b"), script.ask(2003, QName="b", Host="h1")):
+        assert answer["CODE"] == "no_capacity"
+        assert "full (1 of 1 exchanges)" in answer["COMMENT"]
+
+
+def test_two_requests_do_not_share_the_last_slot() -> None:
+    script = Script(PaperHost("h1", exchange_max=1))
+    first, second = script.send(2010, QName="a"), script.send(2010, QName="b")
+    script.settle()
+    assert script.answer(first)["RESULT"] == 0
+    assert script.answer(second)["CODE"] == "no_capacity"
+
+
+def test_a_stopped_queue_keeps_its_definition_and_starts_again(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    assert script.ask(2002, QName="orders")["COMMENT"] == "SUCCESS"
+    assert script.hosts["h1"].children == {}
+    assert script.record("orders").state == "stopped"
+    assert script.broadcasts[-1].queues[0].State is False
+    assert script.ask(2005, QName="orders")["COMMENT"] == "SUCCESS"
+    assert len(script.hosts["h1"].children) == 2
+    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == "tcp://h1:6003"
+
+
+def test_stopping_and_starting_twice_is_no_error(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    assert script.ask(2005, QName="orders")["RESULT"] == 0
+    script.ask(2002, QName="orders")
+    assert script.ask(2002, QName="orders")["RESULT"] == 0
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_removed_queue_is_gone(script: Script, *, stopped: bool) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    if stopped:
+        script.ask(2002, QName="orders")
+    assert script.ask(2001, QName="orders")["COMMENT"] == "SUCCESS"
+    assert script.registry == {}
+    assert script.hosts["h1"].children == {}
+    assert script.ask(2011, QName="orders")["COMMENT"] == "NO"
+    assert script.ask(2001, QName="orders")["CODE"] == "queue_not_found"
+    assert script.broadcasts[-1].queues == ()
+
+
+@pytest.mark.parametrize("command", [2001, 2002, 2005, 2007, 2103, 2104])
+def test_commands_on_an_unknown_queue_fail(script: Script, command: int) -> None:
+    answer = script.ask(command, QName="nobody")
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "queue_not_found")
+
+
+def test_exists_says_yes_or_no(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    assert script.ask(2011, QName="orders") == {"RESULT": 0, "COMMENT": "YES"}
+    answer = script.ask(2011, QName="nobody")
+    assert (answer["RESULT"], answer["COMMENT"]) == (1101, "NO")
+
+
+# --- exchanges ------------------------------------------------------------------------------------
+
+
+def test_an_exchange_is_added_on_a_named_host(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    answer = script.ask(2004, QName="orders", Host="h2", TransactionID="t1")
+    assert (answer["RESULT"], answer["Exchange"], answer["Number"]) == (0, "x2", 2)
+    assert ("orders", 2) in script.hosts["h2"].children
+    rows = script.ask(2103, QName="orders")["Exchanges"]
+    assert [(row["Name"], row["Host"], row["State"]) for row in rows] == [
+        ("x1", "h1", "running"),
+        ("x2", "h2", "running"),
+    ]
+
+
+def test_the_same_transaction_makes_one_exchange(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    peers = [script.send(2004, QName="orders", Host="h2", TransactionID="t1") for _ in range(3)]
+    script.settle()
+    assert [script.answer(peer)["Number"] for peer in peers] == [2, 2, 2]
+    script.elect()  # a later leader remembers as well
+    assert script.ask(2004, QName="orders", Host="h2", TransactionID="t1")["Number"] == 2
+    assert script.ask(2004, QName="orders", Host="h2", TransactionID=7)["Number"] == 3
+
+
+def test_a_thousand_transactions_are_remembered(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    queue = script.machine.queues.demand("orders")
+    queue.transactions = {f"t{n}": 1 for n in range(1000)}
+    script.ask(2004, QName="orders", Host="h2", TransactionID="new")
+    assert len(queue.transactions) == 1000
+    assert "t0" not in queue.transactions
+    assert queue.transactions["new"] == 2
+
+
+def test_an_exchange_needs_a_running_queue(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.ask(2002, QName="orders")
+    assert script.ask(2004, QName="orders", Host="h2")["CODE"] == "queue_stopped"
+    assert script.ask(2004, QName="nobody", Host="h2")["CODE"] == "queue_not_found"
+
+
+def test_removing_an_exchange_is_not_known_yet(script: Script) -> None:
+    assert script.ask(2100, QName="a", Exchange="x1")["COMMENT"] == "INVALID CMD Value"
+
+
+# --- hosts and their children ---------------------------------------------------------------------
+
+
+def test_the_answer_to_a_report_names_cluster_and_monitors(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.ask(2004, QName="orders", Host="h2")
+    ack = script.report(script.hosts["h2"])
+    assert isinstance(ack, HostReportAck)
+    assert (ack.cluster, ack.monitors) == (CLUSTER, {"orders": "tcp://h1:6001"})
+
+
+def test_a_silent_host_is_not_chosen_and_later_away(script: Script) -> None:
+    script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
+    for _ in range(4):
+        script.pass_time(1)
+        script.report(script.hosts["h2"])
+    states = {row["Host"]: row["State"] for row in script.ask(2102)["Hosts"]}
+    assert states == {"h1": "silent", "h2": "live"}
+    assert script.ask(2010, QName="a")["Host"] == "h2"
+    assert "silent" in script.ask(2003, QName="b", Host="h1")["COMMENT"]
+    script.feed(events.HostsPresent(frozenset({"h2"})))
+    script.pass_time(1)
+    script.report(script.hosts["h2"])
+    states = {row["Host"]: row["State"] for row in script.ask(2102)["Hosts"]}
+    assert states == {"h1": "away", "h2": "live"}
+    assert script.broadcasts[-1].hosts == ("h2",)
+    script.report(script.hosts["h1"])
+    assert script.broadcasts[-1].hosts == ("h1", "h2")
+
+
+def test_a_restarted_monitor_is_located_at_its_new_address(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    host = script.hosts["h1"]
+    child = host.restart("orders", script.record("orders").queue_id, 0)
+    script.report(host)
+    script.settle()
+    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
+    assert script.record("orders").monitor == child.control
+    assert script.report(host).monitors == {"orders": child.control}
+
+
+def test_a_report_of_an_older_process_changes_nothing(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    host = script.hosts["h1"]
+    old = dict(host.children)
+    child = host.restart("orders", script.record("orders").queue_id, 0)
+    script.report(host)
+    host.children = old
+    script.report(host)
+    script.settle()
+    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
+
+
+def test_a_host_manager_of_a_lower_epoch_is_refused(script: Script) -> None:
+    failure = script.report(PaperHost("h2", epoch=1))
+    assert isinstance(failure, Failure)
+    assert failure.CODE == "stale_epoch"
+
+
+def test_a_host_of_another_cluster_is_refused(script: Script) -> None:
+    failure = script.report(PaperHost("h9", epoch=9), cluster="another")
+    assert isinstance(failure, Failure)
+    assert "another" in failure.COMMENT
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"host": "a b"}, {"control": "ipc:///x"}, {"epoch": 0}, {"host": ""}]
+)
+def test_an_impossible_report_is_refused(script: Script, wrong: dict[str, object]) -> None:
+    assert isinstance(script.report(PaperHost("h9", epoch=9), **wrong), Failure)
+
+
+def test_processes_that_nobody_wants_are_stopped(script: Script) -> None:
+    host = script.hosts["h1"]
+    host.start("ghost", bytes(16), 0)
+    script.report(host)
+    script.settle()
+    assert [type(message) for message in host.asked] == [StopQueue]
+    assert host.children == {}
+    script.report(host)
+    assert not script.pending
+
+
+def test_children_of_a_new_queue_are_not_taken_for_strays(script: Script) -> None:
+    script.send(2003, QName="orders", Host="h1")
+    while script.pending:
+        script.step()
+        script.report(script.hosts["h1"])
+    assert not any(isinstance(each, StopQueue) for each in script.hosts["h1"].asked)
+
+
+# --- leadership and registry ----------------------------------------------------------------------
+
+
+def test_a_follower_names_the_leader() -> None:
+    script = Script(leads=False)
+    script.feed(events.Following(OTHER))
+    assert script.ask(2101) == {"RESULT": 8, "COMMENT": OTHER.management, "CODE": "not_leader"}
+    assert script.ask(2000, port=5000, QName="q")["RESULT"] == 8
+    failure = control(script, LocateRequest(id=3, QName="q"), Failure)
+    assert (8, "not_leader", OTHER.client) == (failure.RESULT, failure.CODE, failure.ENDPOINT)
+    assert OTHER.client == script.report(PaperHost("h1")).ENDPOINT
+
+
+def test_without_any_leader_the_caller_is_asked_to_try_again() -> None:
+    script = Script(leads=False)
+    answer = script.ask(2101)
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "not_leader")
+
+
+def test_a_later_leader_knows_the_queues(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    located = script.ask(2000, port=5000, QName="orders")
+    later = Script(leads=False)
+    later.registry = script.registry
+    later.elect()
+    assert later.ask(2000, port=5000, QName="orders") == located
+    assert later.ask(2104, QName="orders")["State"] == "running"
+
+
+def test_losing_leadership_answers_everybody_at_once(script: Script) -> None:
+    peers = [script.send(2003, QName="orders", Host="h1") for _ in range(3)]
+    script.feed(events.Following(OTHER))
+    assert [script.answer(peer)["COMMENT"] for peer in peers] == [OTHER.management] * 3
+
+
+def test_while_the_registry_is_away_reads_go_on_and_changes_are_refused(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    for lost in (events.RegistryLost(), events.RegistryLost(session_ended=True)):
+        script.feed(lost)
+        assert script.ask(2000, port=5000, QName="orders")["RESULT"] == 0
+        assert script.ask(2101)["Queues"][0]["Name"] == "orders"
+        for command in (2001, 2002, 2003, 2004, 2005, 2010):
+            answer = script.ask(command, QName="orders", Host="h1")
+            assert (answer["COMMENT"], answer["CODE"]) == ("registry away", "registry_away")
+    before = len(script.broadcasts)
+    script.pass_time(11)
+    assert len(script.broadcasts) > before
+
+
+def test_reports_are_taken_in_while_leadership_is_open(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    child = script.hosts["h1"].restart("orders", script.record("orders").queue_id, 0)
+    script.feed(events.RegistryLost(session_ended=True))
+    assert script.report(script.hosts["h1"]).CODE == "not_leader"
+    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
+
+
+def test_when_the_registry_is_back_it_is_right(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.feed(events.RegistryLost())
+    script.registry.clear()
+    script.feed(events.RegistryBack(script.snapshot()))
+    assert script.ask(2011, QName="orders")["COMMENT"] == "NO"
+    assert script.ask(2010, QName="orders")["RESULT"] == 0
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+def test_queues_hosts_and_a_queue_are_described(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.report(script.hosts["h1"])
+    assert script.ask(2101)["Queues"] == [
+        {
+            "Name": "orders",
+            "Host": "h1",
+            "State": "running",
+            "Running": True,
+            "Exchanges": 1,
+            "Durability": "none",
+        }
+    ]
+    first = script.ask(2102)["Hosts"][0]
+    assert (first["Host"], first["Exchanges"], first["Monitors"], first["State"]) == (
+        "h1",
+        1,
+        1,
+        "live",
+    )
+    assert [child["State"] for child in first["Children"]] == ["running", "running"]
+    described = script.ask(2104, QName="orders")
+    assert described["Monitor"] == "tcp://h1:6001"
+    assert described["Created"] == 1e9
+    assert described["Limits"]["batch_messages"] == 500
+    assert described["Rules"] == {}
+
+
+def test_the_broadcast_comes_by_period_at_a_change_and_to_a_newcomer(script: Script) -> None:
+    script.broadcasts.clear()
+    script.pass_time(11)
+    assert len(script.broadcasts) >= 2
+    for host in script.hosts.values():
+        script.report(host)
+    script.broadcasts.clear()
+    script.ask(2003, QName="orders", Host="h1")
+    versions = [told.version for told in script.broadcasts]
+    assert len(versions) == 2
+    assert versions[1] == versions[0] + 1
+    script.feed(events.Subscribed())
+    assert script.broadcasts[-1] == script.broadcasts[-2]
+
+
+def test_a_follower_broadcasts_nothing() -> None:
+    script = Script(leads=False)
+    script.feed(events.Following(OTHER))
+    script.feed(events.Subscribed())
+    script.pass_time(20)
+    assert script.broadcasts == []
+
+
+def test_cloud_properties_are_told(script: Script) -> None:
+    assert script.ask(2009) == {
+        "RESULT": 0,
+        "COMMENT": "SUCCESS",
+        "cloud.use": False,
+        "cloud.user": "u",
+    }
+
+
+def test_host_managers_are_told_limits_and_epoch_of_the_leader(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1", Limits={"topics": 5})
+    start = script.hosts["h1"].asked[0]
+    assert isinstance(start, StartMonitor)
+    assert (start.leader_epoch, start.limits.topics) == (1, 5)

@@ -1,0 +1,98 @@
+"""Scaling rules: stored, told, pushed."""
+
+import pytest
+from gcm_script import PaperHost, Script
+
+from roq.gcm import events
+from roq.gcm.rules import LISTENERS_PER_QUEUE_MAX
+
+HOST = {"AUTOSCALING_HOST_CPU": 80, "AUTOSCALING_HOST_RAM": 512}
+EXCHANGE = {"AUTOSCALING_XCHANGE_THR": 75_000_000}
+QUEUE = {"AUTOSCALING_THR_PROD_EXCH": 10, "AUTOSCALING_Q_PROD_EXCH": 4}
+
+
+@pytest.fixture
+def script() -> Script:
+    script = Script(PaperHost("h1"))
+    script.ask(2003, QName="orders", Host="h1")
+    return script
+
+
+def test_rules_are_read_back_as_they_were_set(script: Script) -> None:
+    answer = script.ask(
+        2006,
+        QName="orders",
+        AUTOSCALING_NAME="mine",
+        AUTOSCALING_HOST=HOST,
+        AUTOSCALING_XCHANGE=EXCHANGE,
+        AUTOSCALING_Q=QUEUE,
+    )
+    assert answer == {"RESULT": 0, "COMMENT": "SUCCESS"}
+    told = {
+        "RESULT": 0,
+        "COMMENT": "SUCCESS",
+        "AUTOSCALING_NAME": "mine",
+        "AUTOSCALING_HOST": HOST,
+        "AUTOSCALING_XCHANGE": EXCHANGE,
+        "AUTOSCALING_Q": QUEUE,
+    }
+    assert script.ask(2007, QName="orders") == told
+    script.elect()  # they stand in the registry
+    assert script.ask(2007, QName="orders") == told
+    assert script.ask(2104, QName="orders")["Rules"]["AUTOSCALING_NAME"] == "mine"
+
+
+def test_rules_replace_the_ones_before(script: Script) -> None:
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a", AUTOSCALING_HOST=HOST)
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="b", AUTOSCALING_Q=QUEUE)
+    told = script.ask(2007, QName="orders")
+    assert told["AUTOSCALING_NAME"] == "b"
+    assert "AUTOSCALING_HOST" not in told
+
+
+def test_a_queue_without_rules_says_so(script: Script) -> None:
+    assert script.ask(2007, QName="orders")["RESULT"] == 1101
+
+
+def test_rules_for_an_unknown_queue_are_refused(script: Script) -> None:
+    answer = script.ask(2006, QName="nobody", AUTOSCALING_NAME="a")
+    assert answer["CODE"] == "queue_not_found"
+
+
+def test_each_listener_gets_the_rules_when_they_are_set(script: Script) -> None:
+    for port in (1, 2, 2):
+        address = f"tcp://l:{port}"
+        assert script.ask(2008, QName="orders", Address=address)["RESULT"] == 0
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a", AUTOSCALING_HOST=HOST)
+    assert [address for address, _ in script.pushed] == ["tcp://l:1", "tcp://l:2"]
+    assert script.pushed[0][1] == script.ask(2007, QName="orders")
+
+
+def test_a_listener_that_is_gone_gets_nothing_more(script: Script) -> None:
+    script.ask(2008, QName="orders", Address="tcp://l:1")
+    script.feed(events.ListenerGone("tcp://l:1"))
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a")
+    assert script.pushed == []
+
+
+def test_the_oldest_listener_makes_room(script: Script) -> None:
+    for port in range(1, LISTENERS_PER_QUEUE_MAX + 2):
+        script.ask(2008, QName="orders", Address=f"tcp://l:{port}")
+    assert script.forgotten == ["tcp://l:1"]
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a")
+    assert len(script.pushed) == LISTENERS_PER_QUEUE_MAX
+
+
+def test_a_removed_queue_takes_its_rules_and_listeners_along(script: Script) -> None:
+    script.ask(2008, QName="orders", Address="tcp://l:1")
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a")
+    script.ask(2001, QName="orders")
+    assert script.registry == {}
+    assert script.forgotten == ["tcp://l:1"]
+    script.ask(2003, QName="orders", Host="h1")
+    assert script.ask(2007, QName="orders")["RESULT"] == 1101
+
+
+def test_listening_to_an_unknown_queue_is_refused(script: Script) -> None:
+    answer = script.ask(2008, QName="nobody", Address="tcp://l:1")
+    assert answer["CODE"] == "queue_not_found"
