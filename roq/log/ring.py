@@ -101,6 +101,12 @@ class Ring(Generic[B]):
         """What is appended from now on has this append time, or the last one if that is later."""
         self._time_us = max(self._time_us, time_us)
 
+    def accepts(self, topic: bytes) -> bool:
+        """Whether a batch of this topic would find room now."""
+        if topic in self._topics or len(self._topics) < self._topics_max:
+            return True
+        return next(iter(self._topics.values())).last < self.floor
+
     def append(self, topic: bytes, batch: B, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
         offset = self.end

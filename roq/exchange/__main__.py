@@ -1,0 +1,58 @@
+"""`python -m roq.exchange FILE`: started by a host manager, which wrote FILE.
+
+An exchange whose FILE names no host manager stands alone: it prints where it listens, as one line
+of JSON, and serves until a signal ends it.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from roq.errors import ConfigError, Unavailable
+from roq.exchange.config import load_spec
+from roq.exchange.daemon import EXIT_CONFIG, EXIT_STOPPED, EXIT_UNAVAILABLE, ExchangeServer
+from roq.runtime import logs
+
+EXIT_USAGE: Final = 2
+
+log = logging.getLogger("roq.exchange")
+
+
+def main(arguments: list[str]) -> int:
+    """Read the spec and serve; gives the exit code."""
+    logs.configure("info", "text", process="exchange")
+    if len(arguments) != 1:
+        log.error("usage: python -m roq.exchange FILE")
+        return EXIT_USAGE
+    try:
+        spec = load_spec(Path(arguments[0]))
+        logs.configure(spec.log_level, spec.log_format, process=f"exchange {spec.child}")
+        server = ExchangeServer(spec)
+    except ConfigError as error:
+        log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
+        return EXIT_CONFIG
+    except Unavailable as error:
+        log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
+        return EXIT_UNAVAILABLE
+    try:
+        server.watch_signals()
+        if not spec.manager:
+            sys.stdout.write(msgspec.json.encode(server.child()).decode() + "\n")
+            sys.stdout.flush()
+        # What exists now stays; what comes is freed by its references.
+        gc.collect()
+        gc.freeze()
+        server.run()
+    finally:
+        server.close()
+    return EXIT_STOPPED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

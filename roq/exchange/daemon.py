@@ -1,0 +1,422 @@
+"""Sockets, clock and loop around the exchange core: reads bursts, sends what the core decides.
+
+Frames are read and written one by one, and a batch of some size is never copied: the frame that
+came in is what goes out and what stays in the log. Nothing here waits for a peer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from enum import Enum
+from typing import Final
+
+import zmq
+
+from roq.errors import ConfigError, Unavailable
+from roq.exchange.control import ManagerLink, MonitorLink
+from roq.exchange.events import (
+    Effect,
+    Event,
+    Garbled,
+    Publish,
+    Received,
+    Send,
+    Stop,
+    Subscribed,
+    Unreachable,
+    Unsubscribed,
+)
+from roq.exchange.intake import batch_bytes_max
+from roq.exchange.load import CpuMeter, busiest_publishers, load_of
+from roq.exchange.machine import ExchangeCore
+from roq.log.ring import announcement
+from roq.machine import Tick
+from roq.model import ExchangeInfo, Limits, endpoint_of
+from roq.protocol.channel import ACK, CONTROL
+from roq.protocol.control import ChildInfo, ExchangeReport
+from roq.protocol.spec import ExchangeSpec
+from roq.runtime import sockets
+from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.signals import on_stop
+
+BURST: Final = 50
+"""Messages that are read from a socket before the others have their turn."""
+COPY_BELOW_BYTES: Final = 8 * 1024
+"""Smaller batches are copied out of the buffer in which they arrived, or they would pin it."""
+ANNOUNCE_ABOVE_BYTES: Final = 256 * 1024
+"""Larger batches are announced on the live socket and fetched by those who want them."""
+FETCH_SECONDS: Final = 0.001
+FETCH_SHARE: Final = 0.25
+"""Of the time that a full burst took: a fifth of the turn."""
+FETCH_SECONDS_MIN: Final = 0.0001
+DATA_SNDHWM: Final = 256
+LIVE_BYTES_MAX: Final = 4 * 1024
+"""Largest message that a subscriber may send: prefixes have 255 bytes at most."""
+FRAMES_MAX: Final = 3
+"""Frames of a control message that are kept; with more it is garbled anyway."""
+STOP_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 0.1
+LINGER_MS: Final = 200
+ABUSE_SECONDS: Final = 5.0
+
+EXIT_STOPPED: Final = 0
+EXIT_UNAVAILABLE: Final = 69
+EXIT_CONFIG: Final = 78
+
+_MORE: Final = int(zmq.MORE)
+_CONTROL: Final = bytes((CONTROL,))
+_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
+_NOBLOCK_MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(Enum):
+    """What became of a message to one peer."""
+
+    SENT = "sent"
+    BLOCKED = "blocked"
+    GONE = "gone"
+
+
+def live_high_water_mark(limits: Limits) -> int:
+    """Batches that may wait for one subscriber: about a ring full of the largest that are sent."""
+    return max(64, min(1_000, limits.ring_bytes // ANNOUNCE_ABOVE_BYTES))
+
+
+class ExchangeServer:
+    """One exchange process, or one exchange in a test. Construct (binds), `run()`, `close()`.
+
+    Args:
+        spec: `manager` and `monitor` may be empty for an exchange that stands alone.
+
+    Raises:
+        Unavailable: no port of the range is free.
+        ConfigError: this machine does not have the address to bind to.
+    """
+
+    def __init__(self, spec: ExchangeSpec) -> None:
+        self._spec = spec
+        self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
+            spec.queue_id, spec.number, spec.epoch, spec.limits
+        )
+        self.reactor = Reactor()
+        self._context = sockets.new_context()
+        self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
+        self._live = sockets.publisher(self._context, maximum_bytes=LIVE_BYTES_MAX)
+        try:
+            self._bind()
+        except (Unavailable, ConfigError):
+            self._close_sockets()
+            raise
+        # The methods of the base class: the subclass only adds a Python call to each frame.
+        self._recv = super(zmq.Socket, self._data).recv
+        self._publish = super(zmq.Socket, self._live).send
+        self._burst_seconds = 0.0
+        self._fetching = False
+        """Whether `_serve_fetches` is about to be called."""
+        self._fetch_timer = Timer(0.0, self._serve_fetches)
+        self._stopping_since = 0.0
+        self._last_batch = 0.0
+        self._abuse = self.core.counters.abuse()
+        self._abuse_at = 0.0
+        self._cpu = CpuMeter(self.reactor.now())
+        self.reactor.add(self._data, self._data_readable)
+        self.reactor.add(self._live, self._live_readable)
+        self.reactor.call_later(0, self._tick)
+        self._monitor = MonitorLink(
+            self.reactor, self._context, spec.monitor,
+            kpi_seconds=spec.kpi_seconds, report=self.report, on_stop=self.stop,
+        )  # fmt: skip
+        self._manager = self._manager_link()
+
+    @property
+    def info(self) -> ExchangeInfo:
+        """Where publishers and subscribers find this exchange."""
+        return ExchangeInfo(
+            number=self._spec.number, epoch=self._spec.epoch, host=self._spec.host,
+            data=self.data, live=self.live,
+        )  # fmt: skip
+
+    def child(self) -> ChildInfo:
+        """How this process presents itself to its host manager."""
+        spec = self._spec
+        return ChildInfo(
+            child=spec.child, role="exchange", queue=spec.queue, queue_id=spec.queue_id,
+            number=spec.number, epoch=spec.epoch, pid=os.getpid(), data=self.data, live=self.live,
+            state="stopping" if self._stopping_since else "running",
+        )  # fmt: skip
+
+    def report(self) -> ExchangeReport:
+        """How this exchange is, for its monitor."""
+        return ExchangeReport(
+            queue_id=self._spec.queue_id,
+            exchange=self.info,
+            load=load_of(self.core, self._cpu.read(self.reactor.now())),
+            top=busiest_publishers(self.core),
+            stopping=bool(self._stopping_since),
+        )
+
+    def watch_signals(self) -> None:
+        """Stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
+        on_stop(self.reactor, lambda: self.stop("told by a signal"))
+
+    def run(self) -> None:
+        """Serve until the host manager, a signal or `stop` ends it."""
+        log.info(
+            "serves queue %s at %s, live at %s", self._spec.queue, self.data, self.live,
+            extra={"event": "started", "epoch": self._spec.epoch},
+        )  # fmt: skip
+        self.reactor.run()
+        self._perform(self.core.handle(Stop(), self.reactor.now()))
+        self._settle()
+        log.info("stopped", extra={"event": "stopped"})
+
+    def stop(self, reason: str = "") -> None:
+        """Take no more publishers, let those who are sending finish, end. Loop thread only."""
+        if self._stopping_since:
+            return
+        log.info("stopping: %s", reason, extra={"event": "stopping"})
+        self._stopping_since = self.reactor.now()
+        self._perform(self.core.handle(Stop(), self._stopping_since))
+        if self._manager is not None:
+            self._manager.report_now()
+        self._monitor.report_now()
+        self._stop_when_quiet()
+
+    def close(self) -> None:
+        """Give the sockets back; what is under way has a moment to leave."""
+        if self._manager is not None:
+            self._manager.close()
+        self._monitor.close()
+        self.reactor.remove(self._data)
+        self.reactor.remove(self._live)
+        self._data.setsockopt(zmq.LINGER, LINGER_MS)
+        self._live.setsockopt(zmq.LINGER, LINGER_MS)
+        self._close_sockets()
+
+    # --- set-up ---------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        spec = self._spec
+        self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
+        self._data.setsockopt(zmq.RCVHWM, max(64, spec.limits.window_batches))
+        self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
+        self._live.setsockopt(zmq.XPUB_VERBOSER, 1)
+        port = sockets.bind(self._data, spec.bind, spec.ports, spec.avoid_ports)
+        self.data = endpoint_of(spec.advertise, port)
+        port = sockets.bind(self._live, spec.bind, spec.ports, spec.avoid_ports)
+        self.live = endpoint_of(spec.advertise, port)
+
+    def _manager_link(self) -> ManagerLink | None:
+        if not self._spec.manager:
+            return None
+        return ManagerLink(
+            self.reactor, self._context, self._spec.manager,
+            orphan_seconds=self._spec.orphan_seconds, child=self.child,
+            on_monitor=self._monitor.move, on_stop=self.stop,
+        )  # fmt: skip
+
+    def _close_sockets(self) -> None:
+        self._data.close()
+        self._live.close()
+        self._context.term()
+        self.reactor.close()
+
+    # --- data socket ------------------------------------------------------------------------------
+
+    def _data_readable(self) -> None:
+        now = self.reactor.now()
+        self.core.begin(now, time.time_ns() // 1_000)
+        if self._read_burst() == BURST:
+            self._burst_seconds = self.reactor.now() - now
+        self._last_batch = now
+        self._settle()
+        if not self._fetching and self.core.fetches:
+            self._fetch_soon()
+
+    def _read_burst(self) -> int:
+        """Read up to `BURST` messages; gives how many there were.
+
+        All frames of a message are there when its first one is, so nothing here can block or be
+        cut in two; what is left of a message with too many frames is read and dropped.
+        """
+        recv, publish, append = self._recv, self._publish, self.core.append
+        batch: bytes | zmq.Frame
+        for taken in range(BURST):
+            try:
+                route = recv(_NOBLOCK)
+            except zmq.Again:
+                return taken
+            first = recv(_NOBLOCK, False)
+            if not first.get(_MORE):
+                self._handle(Garbled(route))
+                continue
+            topic = first.bytes
+            if topic[:1] == _CONTROL:
+                self._read_control(route, topic)
+                continue
+            batch = recv(_NOBLOCK, False)
+            if batch.get(_MORE):
+                self._drop_rest()
+                self._handle(Garbled(route))
+                continue
+            size = len(batch)
+            if size < COPY_BELOW_BYTES:
+                batch = batch.bytes
+            entry = append(route, topic, batch, size)
+            if entry is None:
+                continue
+            publish(topic, _NOBLOCK_MORE)
+            if size <= ANNOUNCE_ABOVE_BYTES:
+                publish(entry, _NOBLOCK_MORE)
+                publish(batch, _NOBLOCK, False)
+            else:
+                publish(announcement(entry), _NOBLOCK)
+        return BURST
+
+    def _read_control(self, route: bytes, letter: bytes) -> None:
+        frames = [letter]
+        more = True
+        while more:
+            frame = self._data.recv(_NOBLOCK, copy=False)
+            more = bool(frame.get(_MORE))
+            if len(frames) < FRAMES_MAX:
+                frames.append(frame.bytes)
+        self._handle(Received(route, tuple(frames)))
+
+    def _drop_rest(self) -> None:
+        while self._data.recv(_NOBLOCK, copy=False).get(_MORE):
+            continue
+
+    def _settle(self) -> None:
+        """Send the acks and refusals that the batches have earned."""
+        acks, answers = self.core.settle()
+        for ack in acks:
+            outcome = self._send(ack.route, (ACK, ack.number))
+            if outcome is Outcome.BLOCKED:
+                self.core.intake.ack_later(ack.link)
+            elif outcome is Outcome.GONE:
+                self._handle(Unreachable(ack.route))
+        self._perform(answers)
+
+    def _send(
+        self, route: bytes, frames: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
+    ) -> Outcome:
+        """Send to one peer without waiting; only the first frame can fail."""
+        try:
+            self._data.send(route, _NOBLOCK_MORE)
+        except zmq.Again:
+            return Outcome.BLOCKED
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EHOSTUNREACH:
+                return Outcome.GONE
+            raise
+        for frame in frames[:-1]:
+            self._data.send(frame, _NOBLOCK_MORE)
+        self._data.send(frames[-1], _NOBLOCK if batch is None else _NOBLOCK_MORE)
+        if batch is not None:
+            self._data.send(batch, _NOBLOCK, copy=False)
+        return Outcome.SENT
+
+    # --- live socket ------------------------------------------------------------------------------
+
+    def _live_readable(self) -> None:
+        self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        for _ in range(BURST):
+            try:
+                frames = self._live.recv_multipart(_NOBLOCK)
+            except zmq.Again:
+                return
+            kind, prefix = frames[0][:1], frames[0][1:]
+            if len(frames) == 1 and kind == b"\x01":
+                self._handle(Subscribed(prefix))
+            elif len(frames) == 1 and kind == b"\x00":
+                self._handle(Unsubscribed(prefix))
+            else:
+                self.core.counters.bad_subscriptions += 1
+
+    # --- fetches ----------------------------------------------------------------------------------
+
+    def _fetch_soon(self) -> None:
+        self._fetching = True
+        self.reactor.call_soon(self._serve_fetches)
+
+    def _serve_fetches(self) -> None:
+        """Send old batches for a moment; publishers who wait get four fifths of the time."""
+        now = self.reactor.now()
+        budget = FETCH_SECONDS
+        if self._burst_seconds:
+            budget = max(min(budget, self._burst_seconds * FETCH_SHARE), FETCH_SECONDS_MIN)
+            self._burst_seconds = 0.0
+        until = now + budget
+        fetches = self.core.fetches
+        while now < until and fetches.runnable(now):
+            self._send_piece(now)
+            now = self.reactor.now()
+        self._fetching = False
+        if fetches.runnable(now):
+            self._fetch_soon()
+            return
+        self._fetch_timer.cancel()
+        retry_at = fetches.next_deadline()
+        if retry_at is not None:
+            self._fetch_timer = self.reactor.call_at(retry_at, self._serve_fetches)
+
+    def _send_piece(self, now: float) -> None:
+        fetches = self.core.fetches
+        piece = fetches.next_piece()
+        outcome = self._send(piece.route, piece.frames, piece.batch)
+        if outcome is Outcome.SENT:
+            fetches.sent(piece)
+            self.core.counters.bytes_out += piece.size
+        elif outcome is Outcome.GONE:
+            self._handle(Unreachable(piece.route))
+        elif not fetches.blocked(now):
+            self.core.counters.fetches_abandoned += 1
+
+    # --- events and effects -----------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        self._perform(self.core.handle(event, self.reactor.now()))
+
+    def _perform(self, effects: list[Effect] | list[Send]) -> None:
+        for effect in effects:
+            match effect:
+                case Publish(frames):
+                    for frame in frames[:-1]:
+                        self._live.send(frame, _NOBLOCK_MORE)
+                    self._live.send(frames[-1], _NOBLOCK)
+                case Send(route, frames):
+                    if self._send(route, frames) is Outcome.GONE:
+                        self._handle(Unreachable(route))
+
+    def _tick(self) -> None:
+        now = self.reactor.now()
+        self.core.begin(now, time.time_ns() // 1_000)
+        self._perform(self.core.handle(Tick(), now))
+        self._settle()
+        self._log_abuse(now)
+        self.reactor.call_at(self.core.next_deadline(), self._tick)
+
+    def _log_abuse(self, now: float) -> None:
+        """At most one line in a while, whatever the peers do."""
+        if now - self._abuse_at < ABUSE_SECONDS:
+            return
+        abuse = self.core.counters.abuse()
+        risen = {name: n - self._abuse[name] for name, n in abuse.items() if n > self._abuse[name]}
+        if risen:
+            self._abuse_at = now
+            self._abuse = abuse
+            text = ", ".join(f"{count} {name}" for name, count in risen.items())
+            log.warning("peers misbehave: %s", text, extra={"event": "abuse"})
+
+    def _stop_when_quiet(self) -> None:
+        now = self.reactor.now()
+        quiet_since = max(self._stopping_since, self._last_batch)
+        if now - quiet_since >= QUIET_SECONDS or now - self._stopping_since >= STOP_SECONDS:
+            self.reactor.stop()
+        else:
+            self.reactor.call_later(QUIET_SECONDS / 2, self._stop_when_quiet)

@@ -1,0 +1,73 @@
+"""What the shell tells the exchange core, and what the core asks of the shell.
+
+Batches do not come this way: they go through `ExchangeCore.append`, one plain call each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roq.machine import Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message on the data socket whose first frame says that it is no batch."""
+
+    route: bytes
+    """Routing id of the connection."""
+    frames: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    """A message on the data socket with a number of frames that no message has."""
+
+    route: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The connection behind a routing id is gone."""
+
+    route: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Somebody subscribed to a prefix on the live socket."""
+
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """A subscription ended, or its subscriber did."""
+
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """No new publishers from now on."""
+
+
+Event = Received | Garbled | Unreachable | Subscribed | Unsubscribed | Stop | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send on the data socket without waiting; drop it if the peer does not read."""
+
+    route: bytes
+    frames: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send on the live socket."""
+
+    frames: tuple[bytes, ...]
+
+
+Effect = Send | Publish

@@ -1,0 +1,170 @@
+"""Sends old batches to those who missed them, one batch at a time, fairly between readers.
+
+The shell asks for the next piece, sends it, and says what became of it. A reader whose queue is
+full waits without holding anybody up; one that never reads is given up. One fetch per reader: a
+newer one replaces the older.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from roq.log.ring import Ring
+from roq.protocol import documents
+from roq.protocol.channel import (
+    FETCH,
+    FETCH_BYTES_MAX,
+    FETCHED_ENTRY,
+    NUMBER,
+    Fetched,
+    FetchRequest,
+)
+
+B = TypeVar("B")
+
+FETCHES_MAX: Final = 1_024
+"""Readers that may be fetching at once."""
+RETRY_SECONDS: Final = 0.01
+GIVE_UP_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[B]):
+    """One message to send to a reader: frames, and the batch if there is one."""
+
+    route: bytes
+    frames: tuple[bytes, ...]
+    batch: B | None
+    size: int
+    """Bytes of the batch."""
+
+
+class _Fetch:
+    """One request under way."""
+
+    __slots__ = ("blocked_since", "bytes_left", "heap", "id", "retry_at", "route", "until", "wants")
+
+    def __init__(self, route: bytes, request: FetchRequest) -> None:
+        self.route = route
+        self.id = request.id
+        self.wants = request.wants
+        self.heap: list[tuple[int, int]] = []
+        """(next offset, index of the want), lowest first."""
+        self.until = max((until for _, _, until in request.wants), default=0)
+        self.bytes_left = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
+        self.blocked_since = 0.0
+        self.retry_at = 0.0
+
+
+class Fetches(Generic[B]):
+    """All fetches under way."""
+
+    def __init__(self, ring: Ring[B], epoch: int) -> None:
+        self._ring = ring
+        self._epoch = epoch
+        self._by_route: dict[bytes, _Fetch] = {}
+        self._ready: deque[_Fetch] = deque()
+        self._blocked: list[_Fetch] = []
+
+    def __len__(self) -> int:
+        return len(self._by_route)
+
+    def start(self, route: bytes, request: FetchRequest) -> bool:
+        """Take a request in; False if too many readers are fetching already."""
+        self.cancel(route)
+        if len(self._by_route) >= FETCHES_MAX:
+            return False
+        fetch = _Fetch(route, request)
+        for index in range(len(fetch.wants)):
+            self._push(fetch, index, 0)
+        self._by_route[route] = fetch
+        self._ready.append(fetch)
+        return True
+
+    def cancel(self, route: bytes) -> None:
+        """The reader is gone, or wants something else."""
+        fetch = self._by_route.pop(route, None)
+        if fetch is None:
+            return
+        if fetch in self._ready:
+            self._ready.remove(fetch)
+        else:
+            self._blocked.remove(fetch)
+
+    def runnable(self, now: float) -> bool:
+        """Whether there is a piece to send now; takes back those who waited long enough."""
+        if self._blocked and any(fetch.retry_at <= now for fetch in self._blocked):
+            self._ready.extend(fetch for fetch in self._blocked if fetch.retry_at <= now)
+            self._blocked = [fetch for fetch in self._blocked if fetch.retry_at > now]
+        return bool(self._ready)
+
+    def next_deadline(self) -> float | None:
+        """When the first blocked reader is to be tried again."""
+        return min((fetch.retry_at for fetch in self._blocked), default=None)
+
+    def next_piece(self) -> Piece[B]:
+        """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `gone`."""
+        fetch = self._ready[0]
+        self._skip_evicted(fetch)
+        if not fetch.heap or fetch.bytes_left <= 0:
+            return Piece(fetch.route, (FETCH, documents.encode(self._fetched(fetch))), None, 0)
+        log, frame, batch, size = self._ring.record(fetch.heap[0][0])
+        return Piece(
+            fetch.route, (FETCHED_ENTRY, NUMBER.pack(fetch.id), log.name, frame), batch, size
+        )
+
+    def sent(self, piece: Piece[B]) -> None:
+        """The piece is on its way; the next reader's turn."""
+        fetch = self._ready.popleft()
+        fetch.blocked_since = 0.0
+        if piece.batch is None:
+            del self._by_route[fetch.route]
+            return
+        offset, index = heapq.heappop(fetch.heap)
+        self._push(fetch, index, offset + 1)
+        fetch.bytes_left -= piece.size
+        self._ready.append(fetch)
+
+    def blocked(self, now: float) -> bool:
+        """The reader's queue is full: try again a little later. False: it was given up."""
+        fetch = self._ready.popleft()
+        if not fetch.blocked_since:
+            fetch.blocked_since = now
+        if now - fetch.blocked_since >= GIVE_UP_SECONDS:
+            del self._by_route[fetch.route]
+            return False
+        fetch.retry_at = now + RETRY_SECONDS
+        self._blocked.append(fetch)
+        return True
+
+    def gone(self) -> None:
+        """The reader's connection is gone."""
+        del self._by_route[self._ready.popleft().route]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        queued = [*self._ready, *self._blocked]
+        assert len(queued) == len(self._by_route) <= FETCHES_MAX  # noqa: S101
+        assert all(self._by_route[fetch.route] is fetch for fetch in queued)  # noqa: S101
+
+    def _push(self, fetch: _Fetch, index: int, at_least: int) -> None:
+        topic, first, until = fetch.wants[index]
+        offset = self._ring.next_of(topic, max(first, at_least))
+        if offset is not None and offset < until:
+            heapq.heappush(fetch.heap, (offset, index))
+
+    def _skip_evicted(self, fetch: _Fetch) -> None:
+        floor = self._ring.floor
+        while fetch.heap and fetch.heap[0][0] < floor:
+            _, index = heapq.heappop(fetch.heap)
+            self._push(fetch, index, floor)
+
+    def _fetched(self, fetch: _Fetch) -> Fetched:
+        done = not fetch.heap
+        reached = min(fetch.until, self._ring.end) if done else fetch.heap[0][0]
+        return Fetched(
+            id=fetch.id, epoch=self._epoch, reached=reached, floor=self._ring.floor, done=done
+        )

@@ -1,0 +1,290 @@
+"""Takes batches in: the hot path of the exchange, and what becomes of batches out of the ordinary.
+
+Per link the batches 1, 2, 3… each get into the log once and in this order: the expected one is
+appended, an older one is acknowledged again, a gap asks for a replay, and one that is not
+acceptable is refused by its number, whereupon the publisher puts a VOID in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Generic, NamedTuple, TypeVar, cast
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.counters import Counters
+from roq.exchange.events import Send
+from roq.exchange.links import Link, LinkTable, owner_of
+from roq.exchange.publishers import Publishers
+from roq.exchange.readers import refusal
+from roq.exchange.subscriptions import Subscriptions
+from roq.log.ring import Ring
+from roq.model import Limits
+from roq.protocol import documents
+from roq.protocol.batch import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    SEQUENCE_MAX,
+    VERSION,
+    Header,
+    Kind,
+    read_header,
+)
+from roq.protocol.channel import NUMBER, RESET, Reset
+
+B = TypeVar("B")
+
+PROBE_SECONDS: Final = 2.0
+"""A link without an ack for so long gets one, which shows whether it is still there."""
+PROBE_PARTS: Final = 4
+"""Calls of `probe` in which all links have their turn."""
+RESET_REPEAT_SECONDS: Final = 1.0
+STRANGERS_MAX: Final = 1_024
+BATCH_SLACK_BYTES: Final = 64 * 1024
+"""What msgpack and extensions may add to the payloads of a batch."""
+
+# The fields of a batch that the hot path needs; publisher and epoch are compared in one go.
+_HOT: Final = Struct("<6sHI4x24sQQ8x")
+_PLAIN: Final = MAGIC + bytes((VERSION, Kind.DATA, 0, 0))
+_unpack = cast("Callable[[object], tuple[bytes, int, int, bytes, int, int]]", _HOT.unpack_from)
+
+assert _HOT.size == HEADER.size  # noqa: S101 - one layout, read in two ways
+
+
+class Ack(NamedTuple):
+    """An acknowledgement that is due."""
+
+    link: Link
+    route: bytes
+    number: bytes
+    """The cumulative link number as it travels."""
+
+
+def batch_bytes_max(limits: Limits) -> int:
+    """The largest batch that an exchange takes: a batch that was not full yet, plus one message."""
+    return limits.message_bytes + limits.batch_bytes + BATCH_SLACK_BYTES
+
+
+class Intake(Generic[B]):
+    """From a batch to the log, an acknowledgement or a refusal."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        ring: Ring[B | bytes],
+        links: LinkTable,
+        publishers: Publishers[B],
+        subscriptions: Subscriptions,
+        counters: Counters,
+    ) -> None:
+        self._limits = limits
+        self._ring_append = ring.append
+        self._links = links
+        self._routes = links.routes
+        self._publishers = publishers
+        self._copies = subscriptions.copies
+        self._counters = counters
+        self._count_max = limits.batch_messages
+        self._bytes_max = batch_bytes_max(limits)
+        self._now = 0.0
+        self._acks: list[Link] = []
+        self._answers: list[Send] = []
+        self._strangers: dict[bytes, float] = {}
+        self._probe_part = 0
+
+    def begin(self, now: float) -> None:
+        """What follows happens at this time."""
+        self._now = now
+
+    def append(self, route: bytes, topic: bytes, batch: B, size: int) -> bytes | None:
+        """Take one batch in.
+
+        Args:
+            route: the connection that it came from.
+            topic: its first frame.
+            batch: its second frame: bytes, or anything else with a buffer.
+            size: bytes of the batch.
+
+        Returns:
+            The entry frame under which to publish it, or None if it is not to be published. What
+            the publisher is told comes out of `settle`.
+        """
+        link = self._routes.get(route)
+        if link is None or size < HEADER_BYTES:
+            return self._closer_look(route, link, topic, batch, size)
+        prefix, ext_bytes, count, owner, number, first = _unpack(batch)
+        if (
+            number != link.expected
+            or owner != link.owner
+            or prefix != _PLAIN
+            or not 0 < count <= self._count_max
+            or size > self._bytes_max
+            or HEADER_BYTES + ext_bytes > size
+            or first > SEQUENCE_MAX - count
+        ):
+            return self._closer_look(route, link, topic, batch, size)
+        return self._take(link, topic, batch, size, first + count, count)
+
+    def settle(self) -> tuple[list[Ack], list[Send]]:
+        """What is due since the last call: one ack per link, and other answers."""
+        acks: list[Ack] = []
+        for link in self._acks:
+            link.owes_ack = False
+            link.acked_at = self._now
+            if link.route is not None:
+                link.seen = self._now
+                acks.append(Ack(link, link.route, NUMBER.pack(link.expected - 1)))
+        self._acks.clear()
+        answers, self._answers = self._answers, []
+        return acks, answers
+
+    def ack_later(self, link: Link) -> None:
+        """The publisher does not read; acks add up, so a later one says it all."""
+        self._counters.acks_skipped += 1
+        link.acked_at = self._now - PROBE_SECONDS
+
+    def probe(self) -> None:
+        """Owe an ack to those links, out of a part of all, that have not had one for long."""
+        self._probe_part = (self._probe_part + 1) % PROBE_PARTS
+        for link in list(self._links)[self._probe_part :: PROBE_PARTS]:
+            if link.route is not None and self._now - link.acked_at >= PROBE_SECONDS:
+                self._owe_ack(link)
+
+    def welcome(self, route: bytes) -> None:
+        """Whoever it is has said Hello."""
+        self._strangers.pop(route, None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len({id(link) for link in self._acks}) == len(self._acks)  # noqa: S101
+        assert all(link.owes_ack for link in self._acks)  # noqa: S101
+        assert len(self._strangers) <= STRANGERS_MAX  # noqa: S101
+
+    def _take(
+        self, link: Link, topic: bytes, batch: B, size: int, after: int, count: int
+    ) -> bytes | None:
+        stream = link.streams.get(topic)
+        if stream is None:
+            try:
+                stream = self._publishers.new_stream(link, topic)
+            except RemoteProtocolError as error:
+                self._counters.malformed += 1
+                self._refuse(link, "malformed", str(error))
+                return None
+        # With the table's own copy of the name, so that the log keeps each name once.
+        frame = None if stream is None else self._ring_append(stream.topic, batch, size)
+        if stream is None or frame is None:
+            self._no_room(link, batch)
+            return None
+        if after > stream.next:  # noqa: PLR1730 - max() is a call, and this is the hot path
+            stream.next = after
+        link.expected += 1
+        link.messages += count
+        link.batches += 1
+        link.bytes += size
+        copies = self._copies(topic)
+        counters = self._counters
+        counters.messages_out += copies * count
+        counters.bytes_out += copies * size
+        if not link.owes_ack:
+            link.owes_ack = True
+            self._acks.append(link)
+        return frame
+
+    def _closer_look(
+        self, route: bytes, link: Link | None, topic: bytes, batch: B, size: int
+    ) -> bytes | None:
+        try:
+            header = read_header(cast("bytes", batch))
+        except RemoteProtocolError as error:
+            self._unreadable(route, link, batch, size, error)
+            return None
+        if link is None or owner_of(header.publisher, header.epoch) != link.owner:
+            self._stranger(route)
+        elif header.link_number < link.expected:
+            self._counters.duplicates += 1
+            self._owe_ack(link)
+        elif header.link_number > link.expected:
+            self._gap(link, header.link_number)
+        elif self._acceptable(link, header, size):
+            count = 0 if header.kind == Kind.VOID else header.count
+            return self._take(link, topic, batch, size, header.next_sequence, count)
+        return None
+
+    def _acceptable(self, link: Link, header: Header, size: int) -> bool:
+        if size > self._bytes_max:
+            text = f"a batch has at most {self._bytes_max} bytes, not {size}"
+            self._refuse(link, "too_large", text)
+        elif header.kind == Kind.DATA and header.count > self._count_max:
+            text = f"a batch has at most {self._count_max} messages, not {header.count}"
+            self._refuse(link, "too_large", text)
+        elif header.kind not in {Kind.DATA, Kind.VOID}:
+            self._counters.malformed += 1
+            self._refuse(link, "malformed", "markers and fences are the exchange's to write")
+        else:
+            return True
+        return False
+
+    def _unreadable(
+        self, route: bytes, link: Link | None, batch: B, size: int, error: RemoteProtocolError
+    ) -> None:
+        self._counters.malformed += 1
+        number = 0
+        code = "malformed"
+        if size >= HEADER_BYTES:
+            prefix, _, _, owner, claimed, _ = _unpack(batch)
+            if prefix[:2] == MAGIC and prefix[2] != VERSION:
+                code = "version"
+            elif link is not None and owner == link.owner and claimed == link.expected:
+                number = claimed
+                self._await_replay(link)
+        self._answers.append(refusal(route, code, str(error), number))
+
+    def _stranger(self, route: bytes) -> None:
+        """Whoever this is has to say Hello on a new connection; told once a second."""
+        self._counters.without_hello += 1
+        if self._now - self._strangers.get(route, float("-inf")) < RESET_REPEAT_SECONDS:
+            return
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._strangers.clear()
+        self._strangers[route] = self._now
+        self._reset(route, 0, "say Hello first")
+
+    def _gap(self, link: Link, number: int) -> None:
+        # One gap is told once, or each batch behind it would have all of them sent again.
+        told = link.reset_for == link.expected
+        if link.route is None or (told and self._now - link.reset_at < RESET_REPEAT_SECONDS):
+            return
+        self._await_replay(link)
+        self._reset(link.route, link.expected, f"batch {number} came before {link.expected}")
+
+    def _reset(self, route: bytes, expected: int, text: str) -> None:
+        self._counters.resets += 1
+        document = documents.encode(Reset(expected=expected, text=text))
+        self._answers.append(Send(route, (RESET, document)))
+
+    def _refuse(self, link: Link, code: str, text: str) -> None:
+        self._counters.refused_batches += 1
+        self._await_replay(link)
+        if link.route is not None:
+            self._answers.append(refusal(link.route, code, text, link.expected))
+
+    def _no_room(self, link: Link, batch: B) -> None:
+        """No topic more is remembered: a VOID is acknowledged without a place in the log."""
+        if read_header(cast("bytes", batch)).kind == Kind.DATA:
+            text = f"this exchange remembers {self._limits.topics} topics at most"
+            self._refuse(link, "topics", text)
+        else:
+            self._counters.voids_dropped += 1
+            link.expected += 1
+            self._owe_ack(link)
+
+    def _owe_ack(self, link: Link) -> None:
+        if not link.owes_ack:
+            link.owes_ack = True
+            self._acks.append(link)
+
+    def _await_replay(self, link: Link) -> None:
+        link.reset_for = link.expected
+        link.reset_at = self._now

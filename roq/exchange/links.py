@@ -1,0 +1,157 @@
+"""The publishers of one exchange: who may send what next, and over which connection.
+
+A link is one publisher's stay under one epoch. Its newest connection owns it; batches carry the
+link numbers 1, 2, 3… without a gap. The table is bounded and forgets who has been away for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from roq.exchange.streams import Stream
+from roq.model import PublisherId
+from roq.protocol.batch import HEADER_BYTES
+
+LINK_SECONDS: Final = 15 * 60.0
+"""A publisher that was away for so long is forgotten."""
+
+
+def owner_of(publisher: PublisherId, epoch: int) -> bytes:
+    """The 24 bytes that each batch of this link has in its header."""
+    return publisher + epoch.to_bytes(8, "little")
+
+
+class Link:
+    """One publisher as this exchange knows it."""
+
+    __slots__ = (
+        "acked_at",
+        "attempt",
+        "batches",
+        "bytes",
+        "epoch",
+        "expected",
+        "left",
+        "messages",
+        "owes_ack",
+        "owner",
+        "publisher",
+        "reported_bytes",
+        "reset_at",
+        "reset_for",
+        "route",
+        "seen",
+        "streams",
+    )
+
+    def __init__(self, publisher: PublisherId, streams: dict[bytes, Stream], now: float) -> None:
+        self.publisher = publisher
+        self.streams = streams
+        self.epoch = -1
+        self.owner = b""
+        self.attempt = -1
+        self.route: bytes | None = None
+        """Its present connection."""
+        self.expected = 1
+        """The link number that comes next; everything below is in the log."""
+        self.left = False
+        """It said Bye under this epoch."""
+        self.owes_ack = False
+        self.acked_at = now
+        self.seen = now
+        """When it was known to be there for the last time."""
+        self.reset_for = 0
+        """The link number that it was asked to replay from, and when."""
+        self.reset_at = 0.0
+        self.messages = 0
+        self.batches = 0
+        self.bytes = 0
+        """Of batches, headers included."""
+        self.reported_bytes = 0
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the bodies."""
+        return self.bytes - self.batches * HEADER_BYTES
+
+    def begin(self, epoch: int) -> None:
+        """A new epoch: link numbers start again."""
+        self.epoch = epoch
+        self.owner = owner_of(self.publisher, epoch)
+        self.attempt = -1
+        self.expected = 1
+        self.left = False
+        self.reset_for = 0
+
+
+class LinkTable:
+    """All links, by publisher and by connection."""
+
+    def __init__(self, publishers_max: int) -> None:
+        self._max = publishers_max
+        self._links: dict[PublisherId, Link] = {}
+        self.routes: dict[bytes, Link] = {}
+        """The hot path looks here; do not change from outside."""
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._links.values())
+
+    def get(self, publisher: PublisherId) -> Link | None:
+        """The publisher's link, if it is known."""
+        return self._links.get(publisher)
+
+    def full(self) -> bool:
+        """Whether a new publisher needs another one to be forgotten."""
+        return len(self._links) >= self._max
+
+    def longest_away(self) -> Link | None:
+        """The one without a connection that was seen longest ago."""
+        away = (link for link in self._links.values() if link.route is None)
+        return min(away, key=lambda link: link.seen, default=None)
+
+    def add(self, link: Link) -> None:
+        """Take in a new publisher."""
+        self._links[link.publisher] = link
+
+    def forget(self, link: Link) -> None:
+        """Drop all that is known of a publisher."""
+        self.disconnect(link)
+        del self._links[link.publisher]
+
+    def connect(self, link: Link, route: bytes, now: float) -> None:
+        """This connection owns the link from now on, and carries no other."""
+        other = self.routes.get(route)
+        if other is not None and other is not link:
+            self.disconnect(other)
+        self.disconnect(link)
+        link.route = route
+        link.seen = now
+        self.routes[route] = link
+
+    def disconnect(self, link: Link) -> None:
+        """The link has no connection now."""
+        if link.route is not None:
+            del self.routes[link.route]
+            link.route = None
+
+    def expired(self, now: float, most: int) -> list[Link]:
+        """Up to `most` links whose publisher has been away for too long."""
+        horizon = now - LINK_SECONDS
+        old = (link for link in self if link.route is None and link.seen <= horizon)
+        return list(islice(old, most))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self._links) <= self._max  # noqa: S101
+        for link in self:
+            assert link.route is None or self.routes[link.route] is link  # noqa: S101
+            assert link.expected >= 1  # noqa: S101
+            assert link.owner == owner_of(link.publisher, link.epoch)  # noqa: S101
+        for route, link in self.routes.items():
+            assert link.route == route  # noqa: S101
+            assert self._links[link.publisher] is link  # noqa: S101

@@ -1,0 +1,182 @@
+"""The exchange core: takes batches into the log, and decides every answer. Pure.
+
+The shell calls `begin` once per turn, `append` for each batch and `settle` for the acknowledgements
+that are due; everything else is an event (`events.py`) through `handle`. Old batches for readers
+come piece by piece out of `fetches`.
+
+What is held here: per link no batch is lost, doubled or out of order; the log shows each stream's
+position before its first batch; nothing that a peer sends raises, and every request is answered.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from roq.exchange.counters import Counters
+from roq.exchange.events import (
+    Effect,
+    Event,
+    Garbled,
+    Publish,
+    Received,
+    Stop,
+    Subscribed,
+    Unreachable,
+    Unsubscribed,
+)
+from roq.exchange.fetches import Fetches
+from roq.exchange.intake import PROBE_PARTS, PROBE_SECONDS, Intake
+from roq.exchange.links import Link, LinkTable
+from roq.exchange.publishers import Publishers
+from roq.exchange.readers import Readers, refusal
+from roq.exchange.streams import StreamTable
+from roq.exchange.subscriptions import Subscriptions, is_presence
+from roq.log.ring import Ring
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol.channel import BYE, END_TOPIC, HELLO, Ready
+from roq.protocol.entry import EntryKind, pack_entry
+
+B = TypeVar("B")
+
+END_SECONDS: Final = 0.5
+"""How often the end of the log is published; links are looked after at the same time."""
+STREAMS_FACTOR: Final = 2
+"""Streams that are remembered, as a multiple of the larger of topics and publishers."""
+
+assert END_SECONDS * PROBE_PARTS == PROBE_SECONDS  # noqa: S101
+
+
+class ExchangeCore(Generic[B]):
+    """One exchange without its sockets.
+
+    Args:
+        queue: queue id; a Hello or request for another one is refused.
+        number: of the exchange in its queue.
+        epoch: of this process; offsets begin at 0 with it.
+        limits: what the queue allows.
+    """
+
+    def __init__(self, queue: bytes, number: int, epoch: int, limits: Limits) -> None:
+        self.queue = queue
+        self.number = number
+        self.epoch = epoch
+        self.counters = Counters()
+        self.subscriptions = Subscriptions()
+        self.ring: Ring[B | bytes] = Ring(
+            queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics
+        )
+        self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
+        self.links = LinkTable(limits.publishers)
+        self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)
+        self._readers = Readers(queue, epoch, self.ring, self.streams, self.fetches, self.counters)
+        ready = Ready(
+            exchange=number, exchange_epoch=epoch, expected=1,
+            message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
+            batch_messages=limits.batch_messages, window_bytes=limits.window_bytes,
+            window_batches=limits.window_batches,
+        )  # fmt: skip
+        self._publishers: Publishers[B] = Publishers(
+            ready, queue, limits, self.ring, self.links, self.streams, self.counters
+        )
+        self.intake: Intake[B] = Intake(
+            limits, self.ring, self.links, self._publishers, self.subscriptions, self.counters
+        )
+        self.append = self.intake.append
+        self.settle = self.intake.settle
+        self._now = 0.0
+        self._next_end = 0.0
+
+    def begin(self, now: float, time_us: int) -> None:
+        """A turn of the loop begins: monotonic seconds, and the wall clock in µs UTC."""
+        self._now = now
+        self.intake.begin(now)
+        self.ring.advance_clock(time_us)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
+        """Take one event in and give the effects to perform, in order."""
+        self._now = now
+        self.intake.begin(now)
+        match event:
+            case Received(route, frames):
+                return self._received(route, frames)
+            case Garbled(route):
+                self.counters.malformed += 1
+                return [refusal(route, "malformed", "no message of RoQ has so many frames")]
+            case Unreachable(route):
+                return self._unreachable(route)
+            case Subscribed(prefix):
+                return self._subscribed(prefix)
+            case Unsubscribed(prefix):
+                self.subscriptions.remove(prefix)
+                return []
+            case Stop():
+                self._publishers.stopping = True
+                return [self._end(EntryKind.END, END_TOPIC)]
+            case Tick():
+                return self._tick()
+
+    def next_deadline(self) -> float:
+        """When a Tick is due."""
+        return self._next_end
+
+    def present(self) -> list[Link]:
+        """The publishers that are connected."""
+        return [link for link in self.links if link.route is not None]
+
+    def totals(self) -> tuple[int, int, int]:
+        """Messages, payload bytes and batches of all publishers since the start."""
+        links = list(self.links)
+        return (
+            self.counters.messages + sum(link.messages for link in links),
+            self.counters.bytes + sum(link.payload_bytes for link in links),
+            self.ring.end - self.counters.own_entries,
+        )
+
+    def check(self) -> None:
+        """Assert the invariants; called after every event in tests and simulation only."""
+        self.ring.check()
+        self.links.check()
+        self.streams.check()
+        self.fetches.check()
+        self.intake.check()
+
+    def _received(self, route: bytes, frames: tuple[bytes, ...]) -> list[Effect]:
+        letter = frames[0]
+        if len(frames) == 2:
+            if letter == HELLO:
+                self.intake.welcome(route)
+                return self._publishers.hello(route, frames[1], self._now)
+            if letter == BYE:
+                return self._publishers.bye(route, frames[1], self._now)
+            if self._readers.serves(letter):
+                return self._readers.handle(route, letter, frames[1])
+        self.counters.malformed += 1
+        return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
+
+    def _unreachable(self, route: bytes) -> list[Effect]:
+        link = self.links.routes.get(route)
+        if link is not None:
+            self._publishers.disconnect(link)
+        self.fetches.cancel(route)
+        return []
+
+    def _subscribed(self, prefix: bytes) -> list[Effect]:
+        if not self.subscriptions.add(prefix):
+            self.counters.bad_subscriptions += 1
+        return [self._end(EntryKind.PRESENCE, prefix)] if is_presence(prefix) else []
+
+    def _end(self, kind: EntryKind, topic: bytes) -> Publish:
+        ring = self.ring
+        frame = pack_entry(
+            kind, self.number, self.queue, self.epoch, ring.end, ring.floor, ring.time_us
+        )
+        return Publish((topic, frame))
+
+    def _tick(self) -> list[Effect]:
+        if self._now < self._next_end:
+            return []
+        self._next_end = self._now + END_SECONDS
+        self.intake.probe()
+        self._publishers.expire(self._now)
+        return [self._end(EntryKind.END, END_TOPIC)]

@@ -1,0 +1,240 @@
+"""Lets publishers in and out: Hello, Bye, what they find recorded, and when they are forgotten.
+
+A Hello is refused for another version, another queue, an epoch that has been passed, and when the
+table is full. An accepted one leaves the log in a state from which every reader knows where each of
+the publisher's streams stands: a MARKER, or a FENCE at the beginning of a new epoch, is appended
+where the log does not show it yet.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.counters import Counters
+from roq.exchange.events import Effect, Publish, Send
+from roq.exchange.links import Link, LinkTable
+from roq.exchange.readers import refusal
+from roq.exchange.streams import Stream, StreamTable
+from roq.log.ring import Ring
+from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
+from roq.protocol import documents
+from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty
+from roq.protocol.channel import (
+    CHANNEL_VERSION,
+    CONTROL,
+    READY,
+    STREAMS_PER_HELLO_MAX,
+    Bye,
+    Hello,
+    Ready,
+    StreamState,
+)
+
+B = TypeVar("B")
+
+EXPIRE_AT_ONCE: Final = 1_000
+"""Publishers that are forgotten in one go at most."""
+_U63: Final = (1 << 63) - 1
+
+
+class RefusedHello(Exception):
+    """A Hello that is not accepted; code and sentence go to the publisher."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Publishers(Generic[B]):
+    """The publishing half of the exchange core, beside the hot path."""
+
+    def __init__(
+        self,
+        ready: Ready,
+        queue: bytes,
+        limits: Limits,
+        ring: Ring[B | bytes],
+        links: LinkTable,
+        streams: StreamTable,
+        counters: Counters,
+    ) -> None:
+        self._ready = ready
+        self._queue = queue
+        self._limits = limits
+        self._ring = ring
+        self._links = links
+        self._streams = streams
+        self._counters = counters
+        self.stopping = False
+        """No Hello is accepted any more."""
+
+    def hello(self, route: bytes, document: bytes, now: float) -> list[Effect]:
+        """A connection says who it is."""
+        try:
+            hello = self._read_hello(document)
+            link, fresh = self._admit(hello, now)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [refusal(route, "malformed", str(error))]
+        except RefusedHello as error:
+            self._counters.refused_hellos += 1
+            return [refusal(route, error.code, str(error))]
+        other = self._links.routes.get(route)
+        if other is not None and other is not link:
+            self.disconnect(other)
+        self._links.connect(link, route, now)
+        passed = fresh and link.epoch >= 0
+        if fresh:
+            link.begin(hello.epoch)
+        link.attempt = hello.attempt
+        link.left = False
+        link.reset_for = 0
+        link.streams = self._streams.of(link.publisher)
+        effects: list[Effect] = []
+        for state in hello.streams:
+            effects += self._show(link, state, fresh=fresh, passed=passed)
+        ready = documents.encode(msgspec.structs.replace(self._ready, expected=link.expected))
+        return [*effects, Send(route, (READY, ready))]
+
+    def bye(self, route: bytes, document: bytes, now: float) -> list[Effect]:
+        """A publisher leaves; a Bye that does not fit its link is not acted upon."""
+        try:
+            bye = documents.decode(document, Bye)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [refusal(route, "malformed", str(error))]
+        link = self._links.routes.get(route)
+        if link is None or link.publisher != bye.publisher:
+            self._counters.malformed += 1
+            return [refusal(route, "malformed", "Bye without the Hello of this publisher")]
+        self.disconnect(link)
+        link.seen = now
+        if link.epoch < bye.epoch <= _U63:
+            link.begin(bye.epoch)
+            link.left = True
+        return []
+
+    def disconnect(self, link: Link) -> None:
+        """Its connection is gone; the publisher may come back within the time of a link."""
+        self._links.disconnect(link)
+        self._streams.left(link.publisher)
+
+    def expire(self, now: float) -> None:
+        """Forget who has been away for too long."""
+        for link in self._links.expired(now, EXPIRE_AT_ONCE):
+            self._forget(link)
+
+    def new_stream(self, link: Link, topic: bytes) -> Stream | None:
+        """A stream for a topic that this publisher has not used before; None if there is no room.
+
+        Raises:
+            RemoteProtocolError: no topic.
+        """
+        check_topic(topic)
+        if not self._ring.accepts(topic):
+            return None
+        return self._streams.add(link.publisher, topic)
+
+    def _read_hello(self, document: bytes) -> Hello:
+        raw = documents.decode_raw(document)
+        if raw.get("version") != CHANNEL_VERSION:
+            raise RefusedHello(
+                "version",
+                f"this exchange speaks version {CHANNEL_VERSION}, the publisher "
+                f"{raw.get('version')!r:.40}: use the same release of RoQ on both sides",
+            )
+        hello = documents.convert(raw, Hello)
+        if len(hello.publisher) != PUBLISHER_ID_BYTES:
+            raise RemoteProtocolError(f"a publisher id has {PUBLISHER_ID_BYTES} bytes")
+        if not (0 <= hello.epoch <= _U63 and 0 <= hello.attempt <= _U63):
+            raise RemoteProtocolError("epoch or attempt is out of range")
+        if len(hello.streams) > STREAMS_PER_HELLO_MAX:
+            raise RemoteProtocolError(f"a Hello names at most {STREAMS_PER_HELLO_MAX} streams")
+        for state in hello.streams:
+            check_topic(state.topic)
+            if not 0 <= state.first <= SEQUENCE_MAX or state.idle_us < 0:
+                raise RemoteProtocolError("position of a stream is out of range")
+        return hello
+
+    def _admit(self, hello: Hello, now: float) -> tuple[Link, bool]:
+        """The link that this Hello gets, and whether its epoch is new here."""
+        if hello.queue != self._queue:
+            raise RefusedHello(
+                "foreign_queue", "this exchange serves another queue: ask for the queue again"
+            )
+        publisher = PublisherId(hello.publisher)
+        link = self._links.get(publisher)
+        if link is not None and hello.epoch < link.epoch:
+            raise RefusedHello(
+                "moved" if link.left else "stale_epoch",
+                f"epoch {hello.epoch} has been passed by {link.epoch}",
+            )
+        if link is not None and hello.epoch == link.epoch and hello.attempt < link.attempt:
+            raise RefusedHello("stale_epoch", "a newer connection of this publisher has the link")
+        if self.stopping:
+            raise RefusedHello("stopping", "this exchange is being stopped: ask for another one")
+        if link is None:
+            self._make_room()
+            link = Link(publisher, {}, now)
+            self._links.add(link)
+            return link, True
+        return link, hello.epoch > link.epoch or link.left
+
+    def _make_room(self) -> None:
+        if not self._links.full():
+            return
+        oldest = self._links.longest_away()
+        if oldest is None:
+            raise RefusedHello(
+                "full", f"{self._limits.publishers} publishers are here already: ask for another"
+            )
+        self._forget(oldest)
+
+    def _forget(self, link: Link) -> None:
+        self.disconnect(link)
+        self._links.forget(link)
+        self._counters.messages += link.messages
+        self._counters.bytes += link.payload_bytes
+
+    def _show(self, link: Link, state: StreamState, *, fresh: bool, passed: bool) -> list[Effect]:
+        """Append where this stream stands, unless the log shows it already."""
+        stream = link.streams.get(state.topic)
+        fence = fresh and (state.first > 0 or (passed and stream is not None))
+        shown = state.first == 0 if stream is None else stream.next >= state.first
+        if shown and not fence:
+            return []
+        if stream is None:
+            stream = self.new_stream(link, state.topic)
+        batch = pack_empty(
+            Kind.FENCE if fence else Kind.MARKER,
+            publisher=link.publisher, epoch=link.epoch, link_number=0,
+            first_sequence=state.first, created_us=state.idle_us,
+        )  # fmt: skip
+        entry = None
+        if stream is not None:
+            entry = self._ring.append(stream.topic, batch, HEADER_BYTES)
+        if stream is None or entry is None:
+            self._counters.markers_dropped += 1
+            return []
+        self._counters.own_entries += 1
+        stream.next = max(stream.next, state.first)
+        return [Publish((stream.topic, entry, batch))]
+
+
+def check_topic(topic: bytes) -> None:
+    """Let a user topic pass.
+
+    Raises:
+        RemoteProtocolError: too long, not UTF-8, or a control topic.
+    """
+    if len(topic) > TOPIC_BYTES_MAX:
+        raise RemoteProtocolError(f"a topic has at most {TOPIC_BYTES_MAX} bytes")
+    if topic[:1] == bytes((CONTROL,)):
+        raise RemoteProtocolError("a topic does not begin with the byte 0xFF")
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError("a topic is UTF-8") from None

@@ -1,0 +1,162 @@
+"""Answers what readers ask of the log: heads, streams, times; and takes their fetches in.
+
+Every request gets an answer. One that cannot be read, belongs to another queue or is out of range
+is refused with a code and a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.counters import Counters
+from roq.exchange.events import Effect, Send
+from roq.exchange.fetches import Fetches
+from roq.exchange.streams import StreamTable
+from roq.log.ring import Ring
+from roq.model import TOPIC_BYTES_MAX
+from roq.protocol import documents
+from roq.protocol.channel import (
+    FETCH,
+    HEADS,
+    PAGE_MAX,
+    PREFIXES_MAX,
+    REFUSED,
+    SEEK,
+    STREAMS,
+    WANTS_MAX,
+    FetchRequest,
+    Heads,
+    HeadsRequest,
+    Refused,
+    Seek,
+    SeekRequest,
+    Streams,
+    StreamsRequest,
+)
+
+B = TypeVar("B")
+R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest)
+
+
+class _RefusedRequest(Exception):
+    """A request that is not served; code and sentence go to the reader."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def refusal(route: bytes, code: str, text: str, link_number: int = 0) -> Send:
+    """The effect that tells a peer No."""
+    document = Refused(code=code, text=text, link_number=link_number)
+    return Send(route, (REFUSED, documents.encode(document)))
+
+
+class Readers(Generic[B]):
+    """The reading half of the exchange core."""
+
+    def __init__(
+        self,
+        queue: bytes,
+        epoch: int,
+        ring: Ring[B],
+        streams: StreamTable,
+        fetches: Fetches[B],
+        counters: Counters,
+    ) -> None:
+        self._queue = queue
+        self._epoch = epoch
+        self._ring = ring
+        self._streams = streams
+        self._fetches = fetches
+        self._counters = counters
+        self._handlers: Final[dict[bytes, Callable[[bytes, bytes], list[Effect]]]] = {
+            HEADS: self._heads,
+            STREAMS: self._stream_page,
+            SEEK: self._seek,
+            FETCH: self._fetch,
+        }
+
+    def serves(self, letter: bytes) -> bool:
+        """Whether this first frame is a reader's."""
+        return letter in self._handlers
+
+    def handle(self, route: bytes, letter: bytes, document: bytes) -> list[Effect]:
+        """Answer one request."""
+        try:
+            return self._handlers[letter](route, document)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [refusal(route, "malformed", str(error))]
+        except _RefusedRequest as error:
+            self._counters.refused_requests += 1
+            return [refusal(route, error.code, str(error))]
+
+    def _heads(self, route: bytes, document: bytes) -> list[Effect]:
+        request = self._read(document, HeadsRequest)
+        prefixes = _prefixes(request.prefixes)
+        heads, more = self._ring.heads(prefixes, request.since, PAGE_MAX)
+        return _answer(
+            route, HEADS,
+            Heads(
+                id=request.id, epoch=self._epoch, end=self._ring.end, floor=self._ring.floor,
+                heads=heads, more=more,
+            ),
+        )  # fmt: skip
+
+    def _stream_page(self, route: bytes, document: bytes) -> list[Effect]:
+        request = self._read(document, StreamsRequest)
+        found, after = self._streams.page(_prefixes(request.prefixes), request.after, PAGE_MAX)
+        return _answer(
+            route, STREAMS, Streams(id=request.id, epoch=self._epoch, streams=found, next=after)
+        )
+
+    def _seek(self, route: bytes, document: bytes) -> list[Effect]:
+        request = self._read(document, SeekRequest)
+        return _answer(
+            route, SEEK,
+            Seek(
+                id=request.id, epoch=self._epoch, offset=self._ring.seek(request.time_us),
+                end=self._ring.end, floor=self._ring.floor,
+            ),
+        )  # fmt: skip
+
+    def _fetch(self, route: bytes, document: bytes) -> list[Effect]:
+        request = self._read(document, FetchRequest)
+        if request.epoch != self._epoch:
+            raise _RefusedRequest(
+                "stale_epoch", f"this exchange has epoch {self._epoch}, not {request.epoch}"
+            )
+        if len(request.wants) > WANTS_MAX:
+            raise _RefusedRequest(
+                "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
+            )
+        self._counters.fetches += 1
+        if not self._fetches.start(route, request):
+            raise _RefusedRequest("full", "too many readers fetch at once; try again")
+        return []
+
+    def _read(self, document: bytes, kind: type[R]) -> R:
+        request = documents.decode(document, kind)
+        if request.queue != self._queue:
+            raise _RefusedRequest(
+                "foreign_queue", "this exchange serves another queue: locate yours again"
+            )
+        return request
+
+
+def _prefixes(prefixes: list[bytes]) -> tuple[bytes, ...]:
+    if len(prefixes) > PREFIXES_MAX or any(len(prefix) > TOPIC_BYTES_MAX for prefix in prefixes):
+        raise _RefusedRequest(
+            "invalid_request",
+            f"at most {PREFIXES_MAX} prefixes of at most {TOPIC_BYTES_MAX} bytes in one request",
+        )
+    return tuple(prefixes)
+
+
+def _answer(route: bytes, letter: bytes, document: msgspec.Struct) -> list[Effect]:
+    return [Send(route, (letter, documents.encode(document)))]
