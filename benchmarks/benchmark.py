@@ -1,0 +1,76 @@
+"""One whole benchmark: start everything, measure, stop everything, sum up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from benchmarks import picture, plan, report, targets
+from benchmarks.cluster import RoqCluster
+from benchmarks.contender import Contender
+from benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, zmq_proxy
+from benchmarks.figures import figures
+from benchmarks.plan import Plan
+from benchmarks.processes import temporary_directory
+from benchmarks.results import Idle, Results, environment, write_json
+from benchmarks.runner import Runner
+
+JSON_NAME: Final = "latest.json"
+PICTURE_NAME: Final = "latest.png"
+
+
+def contenders(cluster: RoqCluster, *, compare: bool) -> list[Contender]:
+    """RoQ, and its peers if they are wanted, in the order in which people read the results."""
+    ours = roq.contenders(cluster)
+    if not compare:
+        return ours
+    peers = (zmq_proxy, raw_hop, nats_core, redis_streams)
+    return [*ours, *(one for module in peers for one in module.contenders())]
+
+
+def measure(chosen: Plan, console: Console, *, compare: bool) -> Results:
+    """Run the plan; everything that was started is stopped again, whatever happens."""
+    if not compare:
+        chosen = plan.only_roq(chosen)
+    cluster, seen = RoqCluster(), environment()
+    everybody = contenders(cluster, compare=compare)
+    progress = report.Bars if console.is_terminal else report.Lines
+    idle: Idle | None = None
+    with (
+        temporary_directory() as directory,
+        progress(console, chosen.steps) as observer,
+    ):
+        runner = Runner(everybody, Path(directory), observer)
+        try:
+            observer.says("starting a RoQ cluster and the servers of its peers")
+            runner.start()
+            if plan.ROQ_BATCHES not in runner.skipped:
+                observer.says("an idle RoQ cluster")
+                idle = cluster.idle(chosen.idle_seconds)
+            runner.run(chosen)
+        finally:
+            observer.says("stopping everything")
+            runner.stop()
+    return Results(
+        environment=seen,
+        rounds=chosen.rounds,
+        fan_out_rounds=chosen.fan_out_rounds,
+        seconds_per_run=chosen.seconds,
+        titles={contender.key: contender.title for contender in everybody},
+        skipped=runner.skipped,
+        figures=figures(runner.samples),
+        failures=runner.failures,
+        idle=idle,
+        verdicts=targets.verdicts(runner.samples, idle),
+    )
+
+
+def write(results: Results, directory: Path) -> list[Path]:
+    """Write JSON and picture; gives their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    document, drawing = directory / JSON_NAME, directory / PICTURE_NAME
+    write_json(results, document)
+    picture.draw(results, drawing)
+    return [document, drawing]

@@ -1,0 +1,76 @@
+"""What is measured, what a client process is told, and what came out of one measurement."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+BATCH_BYTES: Final = 64 * 1024
+"""Payload bytes per batch at most, for every contender that sends batches (RoQ's own default)."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One thing to measure; every contender that takes part does exactly this."""
+
+    size: int
+    """Payload bytes per message."""
+    batch: int = 1
+    """Messages per batch, for the contenders that send batches; see `per_batch`."""
+    subscribers: int = 1
+    rate: int = 0
+    """Messages per second for a latency measurement; 0: as fast as it goes."""
+
+    @property
+    def per_batch(self) -> int:
+        """Messages that really go into a batch: a batch is also limited by its bytes."""
+        return max(1, min(self.batch, BATCH_BYTES // self.size))
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one publisher and its subscribers are told about one measurement."""
+
+    topic: str
+    size: int
+    batch: int
+    """Messages per batch."""
+    count: int
+    """Messages to publish, and to receive by each subscriber."""
+    rate: int = 0
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What one measurement gave."""
+
+    contender: str
+    case: Case
+    round: int
+    messages: int
+    """Published; each subscriber received as many."""
+    seconds: float
+    """From before the first publish until the last subscriber had the last message."""
+    cpu: dict[str, float]
+    """CPU seconds by role: `publisher`, `subscriber` (all of them), and each server process."""
+    rss: dict[str, int]
+    """Resident bytes by role after the run: largest subscriber, publisher, server processes."""
+    latencies_us: list[float] = []
+    """One per message, for a latency measurement."""
+
+    @property
+    def rate(self) -> float:
+        """Messages per second, published and received by every subscriber."""
+        return self.messages / self.seconds
+
+    @property
+    def bytes_rate(self) -> float:
+        """Payload bytes per second to one subscriber."""
+        return self.rate * self.case.size
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A measurement that did not finish."""
+
+    contender: str
+    case: Case
+    round: int
+    reason: str

@@ -1,0 +1,191 @@
+"""Redis streams with redis-py: XADD in pipelines, XREAD in pages; the server is redis-server (C).
+
+A pipeline holds as many XADDs as RoQ's batch holds messages, a page as many entries. Nothing is
+written to disk (`save ""`, no append-only file).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.case import Case, Run
+from benchmarks.clients import age_us, paced
+from benchmarks.contender import OPEN_SECONDS, Contender
+from benchmarks.processes import BenchmarkError, Program
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+MODULE: Final = "redis_streams"
+BLOCK_MS: Final = 1_000
+
+
+class RedisServer:
+    """A redis-server on a free port."""
+
+    def __init__(self) -> None:
+        self._program: Program | None = None
+        self._port = 0
+
+    def start(self, directory: Path) -> None:
+        """Start it; another port if somebody was faster."""
+        for _ in range(5):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self._port = int(free.getsockname()[1])
+            self._program = Program(self._command(directory), directory / "redis-server.log")
+            if self._serves():
+                return
+            self.stop()
+        raise BenchmarkError("redis-server does not start")
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
+        """Its port."""
+        return {"port": str(self._port)}
+
+    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
+        """The server."""
+        return {"exchange": self._program.pid} if self._program else {}
+
+    def _command(self, directory: Path) -> list[str]:
+        settings = {
+            "bind": "127.0.0.1",
+            "port": str(self._port),
+            "save": "",
+            "appendonly": "no",
+            "dir": str(directory),
+            "logfile": str(directory / "redis.log"),
+            # A subscriber that reads slowly must not be cut off in the middle.
+            "client-output-buffer-limit": "normal 0 0 0",
+        }
+        words = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        return [str(shutil.which("redis-server")), *words]
+
+    def _serves(self) -> bool:
+        deadline = time.monotonic() + OPEN_SECONDS
+        while self._program is not None and self._program.alive() and time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self._port), timeout=1.0) as client:
+                    client.sendall(b"PING\r\n")
+                    if client.recv(5) == b"+PONG":
+                        return True
+            except OSError:
+                self._program.wait(0.02)
+        return False
+
+
+class RedisClient:
+    """A connection and the stream of the measurement under way."""
+
+    def __init__(self, port: int) -> None:
+        import redis  # noqa: PLC0415 - only in the process that uses it
+
+        self.client: Redis = redis.Redis(port=port)
+        self._stream = ""
+
+    def open(self, run: Run) -> None:
+        """Connect."""
+        self._stream = run.topic
+        self.client.ping()
+
+    def close(self) -> None:
+        """Let the server forget the stream."""
+        self.client.delete(self._stream)
+
+
+class RedisPublisher(RedisClient):
+    """The sending side."""
+
+    def publish(self, run: Run, payloads: list[bytes]) -> None:
+        """XADD in pipelines."""
+        left = run.count
+        while left > 0:
+            with self.client.pipeline(transaction=False) as pipeline:
+                for payload in payloads[:left]:
+                    pipeline.xadd(run.topic, {b"p": payload})
+                pipeline.execute()
+            left -= len(payloads)
+
+    def pace(self, run: Run) -> None:
+        """XADD one at a time."""
+        for payload in paced(run):
+            self.client.xadd(run.topic, {b"p": payload})
+
+
+class RedisSubscriber(RedisClient):
+    """The receiving side."""
+
+    def receive(self, run: Run) -> None:
+        """XREAD in pages."""
+        received, size, last = 0, 0, b"0"
+        while received < run.count:
+            entries = self._read(run.topic, last, run.batch)
+            for _, fields in entries:
+                size += len(fields[b"p"])
+            received += len(entries)
+            last = entries[-1][0] if entries else last
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    def ages(self, run: Run) -> list[float]:
+        """XREAD, each entry's age on arrival."""
+        ages, last = list[float](), b"0"
+        while len(ages) < run.count:
+            entries = self._read(run.topic, last, run.batch)
+            ages.extend(age_us(fields[b"p"]) for _, fields in entries)
+            last = entries[-1][0] if entries else last
+        return ages
+
+    def _read(self, topic: str, last: bytes, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        answer: Any = self.client.xread({topic: last}, count=count, block=BLOCK_MS)
+        if not answer:
+            return []
+        # RESP2 answers with a list of pairs, RESP3 with a mapping of lists of pages.
+        if isinstance(answer, dict):
+            pages = next(iter(answer.values()))
+            return [entry for page in pages for entry in page]
+        entries: list[tuple[bytes, dict[bytes, bytes]]] = answer[0][1]
+        return entries
+
+
+def publisher(style: str, options: dict[str, str]) -> RedisPublisher:  # noqa: ARG001
+    """The sending side."""
+    return RedisPublisher(int(options["port"]))
+
+
+def subscriber(style: str, options: dict[str, str]) -> RedisSubscriber:  # noqa: ARG001
+    """The receiving side."""
+    return RedisSubscriber(int(options["port"]))
+
+
+def missing() -> str | None:
+    """Why this contender cannot run here."""
+    if shutil.which("redis-server") is None:
+        return "redis-server is not installed (Debian: apt-get install redis-server)"
+    if importlib.util.find_spec("redis") is None:
+        return "redis-py is not installed (pip install 'roq[bench]')"
+    return None
+
+
+def contenders() -> list[Contender]:
+    """The one of this module."""
+    return [
+        Contender(
+            "redis_streams",
+            "Redis streams, redis-py",
+            kind="redis_streams",
+            module=MODULE,
+            style="",
+            server=RedisServer(),
+            missing=missing,
+        )
+    ]

@@ -1,0 +1,64 @@
+"""`roq bench`: what this machine makes of RoQ, beside its peers if wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from roq.cli.failures import DEPENDENCY_AWAY, Failed
+from roq.cli.output import console, note, print_json
+
+RESULTS: Final = Path("benchmarks/results")
+
+
+@click.command()
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Measure zmq.proxy, a raw hop, NATS and Redis as well, and write the results.",
+)
+@click.option("--quick", is_flag=True, help="About a minute instead of about five.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), help="Rounds; the medians over them are shown."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Directory for JSON and picture; with --compare {RESULTS} if not given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of tables.")
+def bench(
+    compare: bool, quick: bool, rounds: int | None, output: Path | None, as_json: bool
+) -> None:
+    """Measure throughput, CPU, memory and latency on this machine.
+
+    Starts a cluster of its own on free ports (and nats-server and redis-server, where they are
+    installed), measures sizes from 10 B to 64 KiB with 1 and 20 subscribers, in several rounds in
+    which the contenders take turns, and stops everything again. Keep the machine quiet meanwhile.
+
+    \b
+    Example:
+      roq bench --quick
+      roq bench --compare
+    """
+    try:
+        from benchmarks import benchmark, plan, report  # noqa: PLC0415 - heavy, and an extra
+    except ModuleNotFoundError as error:
+        raise Failed(
+            f"the benchmark is not complete here: {error}",
+            DEPENDENCY_AWAY,
+            "Install it with `pip install '.[bench]'` in RoQ's source directory.",
+        ) from None
+    chosen = plan.quick if quick else plan.full
+    planned = chosen() if rounds is None else chosen(rounds)
+    results = benchmark.measure(planned, console(error=True), compare=compare)
+    if as_json:
+        print_json(results)
+    else:
+        report.show(results, console())
+    directory = output or (RESULTS if compare else None)
+    if directory is not None:
+        for path in benchmark.write(results, directory):
+            note(f"written: {path}")
