@@ -1,0 +1,83 @@
+"""From the errors that RoQ raises to what the command line says and the code it ends with.
+
+0   done
+1   refused, or nobody answered
+2   wrong usage (click's own)
+69  a daemon's dependency was away when it started
+70  a daemon crashed
+78  a configuration is wrong
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any, Final
+
+import click
+
+from roq.errors import (
+    ConfigError,
+    DeliveryError,
+    HostNotFound,
+    InvalidName,
+    NoCapacity,
+    QueueExists,
+    QueueNotFound,
+    QueueStopped,
+    RegistryAway,
+    RoQError,
+    Unavailable,
+)
+
+REFUSED: Final = 1
+USAGE: Final = 2
+DEPENDENCY_AWAY: Final = 69
+CRASHED: Final = 70
+BAD_CONFIGURATION: Final = 78
+
+_HINTS: Final[tuple[tuple[type[RoQError], str], ...]] = (
+    (QueueNotFound, "`roq queue list` shows what there is, `roq queue create NAME` makes one."),
+    (QueueExists, "Add --exists-ok if that is fine."),
+    (QueueStopped, "`roq queue start NAME` starts it."),
+    (HostNotFound, "`roq host list` shows the hosts of the cluster."),
+    (NoCapacity, "`roq host list` shows how full the hosts are."),
+    (RegistryAway, "ZooKeeper cannot be reached; try again once it is back."),
+    (DeliveryError, "`roq queue show NAME` and `roq host list` show what is wrong with the queue."),
+    (Unavailable, "Does the cluster run? `roq up` starts one here; --cluster names another."),
+)
+
+
+class Failed(click.ClickException):
+    """One clear line on standard error, a line on what to do, and an exit code."""
+
+    def __init__(self, text: str, exit_code: int = REFUSED, hint: str = "") -> None:
+        super().__init__(text)
+        self.exit_code = exit_code  # type: ignore[misc] # click reads it from the instance
+        self.hint = hint
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        click.secho("Error: ", fg="red", bold=True, nl=False, file=file, err=file is None)
+        click.echo(self.message, file=file, err=file is None)
+        if self.hint:
+            click.echo(f"  {self.hint}", file=file, err=file is None)
+
+
+def failed(error: RoQError) -> Failed:
+    """What a command that talks to a cluster says about an error of RoQ."""
+    text = text_of(error)
+    if isinstance(error, InvalidName | ConfigError):
+        return Failed(text, USAGE)
+    hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
+    # The error may say what to do by itself.
+    return Failed(text, REFUSED, "" if "`roq " in text else hint)
+
+
+def daemon_failed(error: RoQError) -> Failed:
+    """What a daemon says that could not start."""
+    configuration = isinstance(error, ConfigError | InvalidName)
+    return Failed(text_of(error), BAD_CONFIGURATION if configuration else DEPENDENCY_AWAY)
+
+
+def text_of(error: RoQError) -> str:
+    """The sentence of an error; what its class stands for if it has none."""
+    return str(error).strip() or (type(error).__doc__ or type(error).__name__).strip()

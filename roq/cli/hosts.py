@@ -1,0 +1,62 @@
+"""`roq host`: start the host manager of this machine, or list the hosts of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from roq.cli.client import Target, cluster_command
+from roq.cli.daemons import daemon_options, run_host_manager
+from roq.cli.output import bytes_text, print_json, print_table, state_text
+
+
+@click.group(invoke_without_command=True)
+@daemon_options
+@click.pass_context
+def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
+    """Run the host manager of this machine; with `list`: show the hosts of a cluster.
+
+    A host manager starts the monitors and exchanges that the configuration manager places on its
+    host. It runs until SIGTERM or Ctrl-C and exits with 0, or with 69 (ZooKeeper or the
+    configuration manager away at the start), 70 (crashed) or 78 (configuration wrong).
+
+    \b
+    Example:
+      roq host --config config/hcm.toml
+      roq host list
+    """
+    if ctx.invoked_subcommand is None:
+        run_host_manager(config, ready_fd)
+
+
+@host.command("list")
+@cluster_command
+def list_(target: Target) -> None:
+    """List the hosts of the cluster and what runs on them.
+
+    \b
+    Example:
+      roq host list
+    """
+    with target.connect() as cluster:
+        rows = cluster.hosts()
+    if target.as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("HOST", "STATE", "EXCHANGES#", "MONITORS#", "CPU %#", "MEMORY#", "MANAGER"),
+        [
+            (
+                r.Host,
+                state_text(r.State),
+                f"{r.Exchanges} of {r.ExchangeMax}" if r.ExchangeMax else r.Exchanges,
+                r.Monitors,
+                f"{r.Cpu:.0f}",
+                bytes_text(r.MemoryBytes),
+                r.Control,
+            )
+            for r in rows
+        ],
+        "No host yet: `roq host --config config/hcm.toml` starts a host manager.",
+    )

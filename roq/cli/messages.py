@@ -1,0 +1,199 @@
+"""`roq pub` and `roq sub`: lines in, lines out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import click
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+import roq
+from roq.cli.client import Target, cluster_command
+from roq.cli.interrupts import ends_quietly
+from roq.cli.output import bytes_text, console, note, print_json, rate_text
+
+_READ_BYTES: Final = 1 << 18
+_FLUSH_SECONDS: Final = 60.0
+_FILE: Final = click.File("rb", lazy=False)
+_Advance = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class _Published:
+    messages: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("file", type=_FILE, default="-")
+@click.option("--topic", default="", help="Topic of every message.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
+@cluster_command
+def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> None:
+    """Publish each line of FILE (standard input by default) as one message to QUEUE.
+
+    Ends when all lines are acknowledged by an exchange; exits with 1 if some could not be
+    delivered. A line from a terminal or a pipe leaves at once.
+
+    \b
+    Example:
+      echo hello | roq pub orders --topic eu.be
+      roq pub orders --topic eu.nl orders.jsonl
+    """
+    published = _Published()
+    started = time.monotonic()
+    try:
+        with target.connect() as cluster, cluster.publisher(queue) as publisher:
+            with _progress(file, shown=not quiet) as advance:
+                for lines, size in read_lines(file):
+                    publisher.publish_many(lines, topic=topic)
+                    published.messages += len(lines)
+                    published.bytes += sum(map(len, lines))
+                    advance(size)
+            publisher.flush(timeout=_FLUSH_SECONDS)
+    finally:
+        published.seconds = time.monotonic() - started
+        if not quiet and not target.as_json:
+            note(_summary(published, queue))
+    if target.as_json:
+        print_json({"queue": queue, "topic": topic, **_document(published)})
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--topic", default="", help="Only topics that begin with this.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["latest", "earliest"]),
+    default="latest",
+    show_default=True,
+    help="Where to begin: only what comes now, or all that is still there.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Nothing on standard error.")
+@cluster_command
+def sub(target: Target, queue: str, topic: str, count: int | None, start: str, quiet: bool) -> None:
+    """Print the payload of each message of QUEUE, one a line, until Ctrl-C.
+
+    With --json one object a line: topic, payload (text, or `payload_base64` if it is no text),
+    publisher, sequence, timestamp.
+
+    \b
+    Example:
+      roq sub orders --topic eu.
+      roq sub orders --from earliest --count 10 --json
+    """
+    with (
+        ends_quietly(),
+        target.connect() as cluster,
+        cluster.subscriber(queue, topic=topic, start=start) as subscriber,
+    ):
+        if not quiet:
+            note(f"Subscribed to {queue}" + (f", topics {topic}*" if topic else "") + ".")
+        write = _write_json if target.as_json else _write_lines
+        left = count
+        for batch in subscriber.batches():
+            if left is not None and len(batch) >= left:
+                write(batch, left)
+                return
+            write(batch, len(batch))
+            left = None if left is None else left - len(batch)
+
+
+def read_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
+    """The lines of a file without their ends, as many at a time as are there, and their bytes.
+
+    From a pipe or a terminal a line comes as soon as it is complete.
+    """
+    rest: list[bytes] = []
+    while chunk := os.read(file.fileno(), _READ_BYTES):
+        if b"\n" not in chunk:
+            rest.append(chunk)  # a long line: joined once, not at each chunk
+            continue
+        lines = b"".join((*rest, chunk)).split(b"\n")
+        rest = [lines.pop()]
+        yield lines, len(chunk)
+    last = b"".join(rest)
+    if last:
+        yield [last], len(last)
+
+
+def _write_lines(batch: roq.Batch, count: int) -> None:
+    out = sys.stdout.buffer
+    payloads = batch.payloads if count == len(batch) else batch.payloads[:count]
+    out.write(b"\n".join(payloads) + b"\n")
+    out.flush()
+
+
+def _write_json(batch: roq.Batch, count: int) -> None:
+    lines = []
+    for index, payload in enumerate(batch.payloads[:count]):
+        document: dict[str, object] = {"topic": batch.topic}
+        try:
+            document["payload"] = payload.decode()
+        except UnicodeDecodeError:
+            document["payload_base64"] = base64.b64encode(payload).decode()
+        document["publisher"] = batch.publisher.hex()
+        document["sequence"] = batch.sequence + index
+        document["timestamp"] = batch.timestamp
+        lines.append(json.dumps(document, ensure_ascii=False))
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _progress(file: BinaryIO, *, shown: bool) -> Iterator[_Advance]:
+    """A bar on a terminal, if the input has a size worth waiting for."""
+    size = _size(file)
+    if not shown or size is None or not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    columns = (
+        TextColumn("publishing"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console(error=True), transient=True) as progress:
+        task = progress.add_task("", total=size)
+        yield lambda count: progress.advance(task, count)
+
+
+def _size(file: BinaryIO) -> int | None:
+    size = os.fstat(file.fileno()).st_size
+    return size or None
+
+
+def _summary(published: _Published, queue: str) -> str:
+    return (
+        f"Published {published.messages:,} message{'' if published.messages == 1 else 's'} "
+        f"({bytes_text(published.bytes)}) to {queue} in {published.seconds:.2f} s: "
+        f"{rate_text(published.messages, published.seconds)} messages/s."
+    )
+
+
+def _document(published: _Published) -> dict[str, object]:
+    return {
+        "messages": published.messages,
+        "bytes": published.bytes,
+        "seconds": round(published.seconds, 6),
+    }

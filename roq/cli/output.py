@@ -1,0 +1,127 @@
+"""What the command line prints: tables for people, JSON for programs, one line for an error.
+
+Results go to standard output and nothing else does; whatever is said to the person at the terminal
+goes to standard error, so that `roq … | program` sees results alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_PLAIN_WIDTH: Final = 10_000
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_COLOURS: Final = {
+    "running": "green",
+    "live": "green",
+    "stopped": "yellow",
+    "silent": "yellow",
+    "restarting": "yellow",
+    "failed": "red",
+    "away": "red",
+}
+
+
+def console(*, error: bool = False) -> Console:
+    """A console on standard output (or error): boxes and colour on a terminal, plain text else."""
+    stream: IO[str] = sys.stderr if error else sys.stdout
+    # A pipe has no width: nothing may be folded or cut for it.
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Print rows under a heading; `empty` (on standard error) if there is none.
+
+    Columns whose heading ends with `#` hold numbers and are aligned to the right.
+    """
+    listed = [list(row) for row in rows]
+    if not listed:
+        note(empty)
+        return
+    target = console()
+    shape = box.ROUNDED if target.is_terminal else None
+    table = Table(box=shape, header_style="bold", pad_edge=shape is not None)
+    for column in columns:
+        right = column.endswith("#")
+        table.add_column(column.rstrip("#"), justify="right" if right else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(_cell(value) for value in row))
+    target.print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print names and values, one a line."""
+    target = console()
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        table.add_row(name, _cell(value))
+    target.print(table)
+
+
+def print_json(value: object) -> None:
+    """Print any plain value or struct as one JSON document on one line."""
+    click.echo(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """Say something to the person at the terminal."""
+    click.echo(text, err=True)
+
+
+def done(text: str, *, as_json: bool, **fields: object) -> None:
+    """Say that something was done; for programs `fields` as JSON."""
+    if as_json:
+        print_json({"ok": True, **fields})
+    else:
+        click.echo(text)
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes as people read it: `1.3 MB`."""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count /= 1000
+        unit += 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def rate_text(count: int, seconds: float) -> str:
+    """So many per second, rounded to what is known."""
+    return f"{count / seconds:,.0f}" if seconds > 0 else "-"
+
+
+def state_text(state: str) -> Text:
+    """A state in the colour that goes with it."""
+    return Text(state, style=_COLOURS.get(state, ""))
+
+
+def tail(path: Path, lines: int = 8) -> str:
+    """The last lines of a log file; empty if there is none."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Text):
+        return value
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if value is None or value == "":
+        return Text("-", style="dim")
+    return Text(f"{value:,}" if isinstance(value, int) else str(value))

@@ -1,0 +1,214 @@
+"""`roq queue`: the life of logical queues."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from roq.cli.client import Target, cluster_command
+from roq.cli.output import (
+    bytes_text,
+    done,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    state_text,
+)
+from roq.protocol.public import LIMIT_RANGES
+from roq.protocol.public_answers import ExchangeRow, QueueDescription
+
+
+@click.group()
+def queue() -> None:
+    """Create, start, stop, remove and list queues.
+
+    \b
+    Example:
+      roq queue create orders
+      roq queue list
+    """
+
+
+@queue.command()
+@click.argument("name")
+@click.option(
+    "--host",
+    default="",
+    help="Host for the monitor and the first exchange; chosen by the cluster if not given.",
+)
+@click.option("--exists-ok", is_flag=True, help="Fine if the queue exists already.")
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="A limit of the queue, such as ring_bytes=268435456; may be repeated.",
+)
+@cluster_command
+def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[str, ...]) -> None:
+    """Create the queue NAME and start it: one monitor, one exchange.
+
+    \b
+    Example:
+      roq queue create orders
+      roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
+    """
+    given = parse_limits(limits)
+    with target.connect() as cluster:
+        cluster.create_queue(name, host=host or None, exists_ok=exists_ok, limits=given)
+    done(f"queue {name} is running", as_json=target.as_json, queue=name)
+
+
+@queue.command()
+@click.argument("name")
+@cluster_command
+def remove(target: Target, name: str) -> None:
+    """Remove the queue NAME, running or stopped, with everything in it.
+
+    \b
+    Example:
+      roq queue remove orders
+    """
+    with target.connect() as cluster:
+        cluster.remove_queue(name)
+    done(f"queue {name} is removed", as_json=target.as_json, queue=name)
+
+
+@queue.command()
+@click.argument("name")
+@cluster_command
+def start(target: Target, name: str) -> None:
+    """Start the stopped queue NAME.
+
+    \b
+    Example:
+      roq queue start orders
+    """
+    with target.connect() as cluster:
+        cluster.start_queue(name)
+    done(f"queue {name} is running", as_json=target.as_json, queue=name)
+
+
+@queue.command()
+@click.argument("name")
+@cluster_command
+def stop(target: Target, name: str) -> None:
+    """Stop the queue NAME; its definition stays, its publishers wait.
+
+    \b
+    Example:
+      roq queue stop orders
+    """
+    with target.connect() as cluster:
+        cluster.stop_queue(name)
+    done(f"queue {name} is stopped", as_json=target.as_json, queue=name)
+
+
+@queue.command("list")
+@cluster_command
+def list_(target: Target) -> None:
+    """List all queues.
+
+    \b
+    Example:
+      roq queue list
+      roq queue list --json | jq '.[].Name'
+    """
+    with target.connect() as cluster:
+        rows = cluster.queues()
+    if target.as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY"),
+        [(r.Name, state_text(r.State), r.Host, r.Exchanges, r.Durability) for r in rows],
+        "No queue yet: `roq queue create NAME` makes one.",
+    )
+
+
+@queue.command()
+@click.argument("name")
+@cluster_command
+def show(target: Target, name: str) -> None:
+    """Show everything about the queue NAME: state, addresses, limits, exchanges.
+
+    \b
+    Example:
+      roq queue show orders
+    """
+    with target.connect() as cluster:
+        description = cluster.describe(name)
+    if target.as_json:
+        print_json(description)
+    else:
+        _print_description(description)
+
+
+def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
+    """The limits in `NAME=NUMBER` arguments.
+
+    Raises:
+        click.BadParameter: not of that form, or no such limit.
+    """
+    limits = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in LIMIT_RANGES:
+            raise click.BadParameter(
+                f"there is no limit {name!r}; there are {', '.join(LIMIT_RANGES)}",
+                param_hint="--limit",
+            )
+        if not value.isdecimal():
+            raise click.BadParameter(f"{text!r} is not NAME=NUMBER", param_hint="--limit")
+        limits[name] = int(value)
+    return limits
+
+
+def print_exchanges(rows: list[ExchangeRow], queue_name: str) -> None:
+    """The table of a queue's exchanges."""
+    print_table(
+        ("EXCHANGE", "STATE", "HOST", "DATA", "LIVE", "EPOCH#", "PID#"),
+        [
+            (r.Name, state_text(r.State), r.Host, r.Data, r.Live, str(r.Epoch), str(r.Pid))
+            for r in rows
+        ],
+        f"Queue {queue_name} has no exchange: `roq exchange add {queue_name}` starts one.",
+    )
+
+
+def _print_description(description: QueueDescription) -> None:
+    age = max(0.0, time.time() - description.Created)
+    created = datetime.fromtimestamp(description.Created, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    limits = msgspec.structs.asdict(description.Limits)
+    print_fields(
+        [
+            ("Queue", description.Name),
+            ("State", state_text(description.State)),
+            ("Host", description.Host),
+            ("Durability", description.Durability),
+            ("Created", f"{created} ({age_text(age)} ago)"),
+            ("Monitor", description.Monitor),
+            ("Statistics", description.Statistics),
+            ("Id", description.QueueId),
+            *(
+                (name, bytes_text(value) if name.endswith("_bytes") else value)
+                for name, value in limits.items()
+            ),
+        ]
+    )
+    if description.Rules:
+        print_fields([("Rules", ", ".join(sorted(description.Rules)))])
+    note("")
+    print_exchanges(description.Exchanges, description.Name)
+
+
+def age_text(seconds: float) -> str:
+    """A span of time in one unit, as people say it."""
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,171 @@
+"""`roq up`: a whole cluster on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from roq.cli.client import parse_addresses
+from roq.cli.failures import CRASHED, Failed, daemon_failed, text_of
+from roq.cli.output import note
+from roq.errors import RoQError
+from roq.local.launcher import Addresses, Launcher, StartFailed
+from roq.local.part import Part
+from roq.local.settings import HOSTS_MAX, Settings
+from roq.runtime.logs import FORMATS, LEVELS
+from roq.runtime.reactor import Reactor
+from roq.runtime.signals import on_stop
+
+_PORT_BASE_MAX: Final = 65_530
+
+
+@click.command()
+@click.option(
+    "--hosts",
+    type=click.IntRange(1, HOSTS_MAX),
+    default=1,
+    show_default=True,
+    help="Host managers, on 127.0.0.1, 127.0.0.2, …",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep configuration, logs and queues here; if not given, a temporary folder that is "
+    "removed at the end.",
+)
+@click.option(
+    "--port-base",
+    type=click.IntRange(0, _PORT_BASE_MAX),
+    default=5000,
+    show_default=True,
+    help="Client port; management is 3 and the broadcast 5 above it. 0: any free ports.",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT",
+    default="",
+    help="Use this ZooKeeper (several with commas) instead of an embedded one.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="How much the daemons log.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="Logs for people or JSON lines.",
+)
+def up(
+    hosts: int,
+    data_dir: Path | None,
+    port_base: int,
+    zookeeper: str,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a whole cluster on this machine until Ctrl-C or SIGTERM.
+
+    Starts a ZooKeeper, a configuration manager and the host managers, each as a process of its own.
+    When all of them serve, one line `ready {…}` with their addresses is printed; when it ends,
+    nothing of the cluster is left. Exits with 0, or with 69 (Java or ZooKeeper missing), 70 (a part
+    crashed) or 78 (a port in use, a setting wrong).
+
+    \b
+    Example:
+      roq up
+      roq up --hosts 3 --data-dir ~/roq --port-base 6000
+    """
+    settings = Settings(
+        hosts=hosts,
+        data_dir=data_dir,
+        port_base=port_base,
+        zookeeper=",".join(parse_addresses(zookeeper)) if zookeeper else "",
+        log_level=log_level,
+        log_format=log_format,
+    )
+    shell = _Shell(settings)
+    try:
+        shell.run()
+    except StartFailed as error:
+        raise Failed(text_of(error), error.exit_code) from None
+    except RoQError as error:
+        raise daemon_failed(error) from None
+
+
+class _Shell:
+    """A launcher with a terminal: says when it is ready, and ends it at a signal."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reactor = Reactor()
+        self._settings = settings
+        self._failure: RoQError | None = None
+        self._launcher = Launcher(
+            self._reactor,
+            settings,
+            on_ready=self._ready,
+            on_failed=self._failed,
+            on_part_ended=self._part_ended,
+        )
+
+    def run(self) -> None:
+        """Start, wait for the end, stop.
+
+        Raises:
+            RoQError: why it could not start, or had to end.
+        """
+        on_stop(self._reactor, self._stop)
+        self._say(f"Starting a cluster of {_count(self._settings.hosts, 'host')} …")
+        try:
+            self._launcher.start()
+            self._reactor.run()
+        finally:
+            # Only after a second Ctrl-C is something still running here.
+            self._launcher.kill()
+            self._reactor.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _ready(self, addresses: Addresses) -> None:
+        click.echo(f"ready {msgspec.json.encode(addresses).decode()}")
+        sys.stdout.flush()
+        folder = self._launcher.folder
+        if folder is not None:
+            self._say(f"Logs are in {folder.path / 'log'}; Ctrl-C ends the cluster.")
+        self._say(f"Next, in another terminal: {_next_step(addresses)}")
+
+    def _failed(self, error: StartFailed) -> None:
+        self._failure = error
+        self._reactor.stop()
+
+    def _part_ended(self, part: Part) -> None:
+        words = part.last_words()
+        text = f"{part.name} {part.end_text()}; the cluster is stopped"
+        self._failure = StartFailed(f"{text}\n{words}" if words else text, CRASHED)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._say("Stopping …")
+        self._launcher.stop(self._reactor.stop)
+
+    def _say(self, text: str) -> None:
+        if sys.stderr.isatty():
+            note(text)
+
+
+def _next_step(addresses: Addresses) -> str:
+    port = addresses.client.rpartition(":")[2]
+    other = "" if port == "5000" else f" --cluster {addresses.client}"
+    return f"roq queue create orders{other}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,41 @@
+"""Percentiles of any number of values in bounded memory: counts in buckets that are 2 % wide."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Final
+
+_STEP: Final = math.log(1.02)
+_LEAST: Final = 1e-6
+
+
+class Histogram:
+    """Counts of seconds; a percentile is exact to about 1 %."""
+
+    def __init__(self, counts: dict[str, int] | None = None) -> None:
+        self._counts: Counter[int] = Counter(
+            {int(bucket): count for bucket, count in (counts or {}).items()}
+        )
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        """Note `count` values; anything below a microsecond is a microsecond."""
+        self._counts[int(math.log(max(seconds, _LEAST) / _LEAST) / _STEP)] += count
+
+    def merge(self, other: Histogram) -> None:
+        """Take over the values of another one."""
+        self._counts.update(other._counts)
+
+    def percentile(self, percent: float) -> float:
+        """Seconds that `percent` of the values do not exceed; 0.0 if there is none."""
+        rank = math.ceil(sum(self._counts.values()) * percent / 100)
+        seen = 0
+        for bucket in sorted(self._counts):
+            seen += self._counts[bucket]
+            if seen >= rank:
+                return _LEAST * math.exp((bucket + 0.5) * _STEP)
+        return 0.0
+
+    def counts(self) -> dict[str, int]:
+        """As it travels in JSON."""
+        return {str(bucket): count for bucket, count in self._counts.items()}

@@ -1,0 +1,100 @@
+"""Where a local cluster keeps its configuration, logs and data; one cluster at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from roq.errors import ConfigError
+
+
+class Folder:
+    """A data directory, locked for as long as the cluster uses it.
+
+    Args:
+        path: made if missing and kept; None: a temporary folder, removed by `close`.
+
+    Raises:
+        ConfigError: it cannot be made or written to, or another cluster uses it.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.temporary = path is None
+        try:
+            if path is None:
+                self.path = Path(tempfile.mkdtemp(prefix="roq-"))
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+                self.path = path.resolve()
+            (self.path / "log").mkdir(exist_ok=True)
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"--data-dir {path or tempfile.gettempdir()}: {error.strerror}; "
+                "name a folder that can be written to"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ConfigError(
+                f"--data-dir {self.path} is used by another cluster that runs now: "
+                "stop it or name another folder"
+            ) from None
+
+    def make(self, name: str) -> Path:
+        """A folder in it."""
+        path = self.path / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def write(self, name: str, text: str) -> Path:
+        """A text file in it."""
+        path = self.path / name
+        path.write_text(text)
+        return path
+
+    def log(self, name: str) -> Path:
+        """The log file of a part."""
+        return self.path / "log" / f"{name.replace(' ', '-')}.log"
+
+    def close(self) -> None:
+        """End what still works in it, unlock it, and remove it if it is temporary; idempotent.
+
+        A host manager that was killed leaves its monitors and exchanges behind; they name a file of
+        this folder on their command line.
+        """
+        if self._lock < 0:
+            return
+        leftovers = [process for process in psutil.process_iter() if self._uses(process)]
+        for process in leftovers:
+            _kill(process)
+        psutil.wait_procs(leftovers, timeout=5)
+        os.close(self._lock)
+        self._lock = -1
+        if self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _uses(self, process: psutil.Process) -> bool:
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            return False
+        prefix = f"{self.path}{os.sep}"
+        return (
+            process.pid != os.getpid()
+            and "-m" in words
+            and any(word.startswith(prefix) for word in words)
+        )
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return

@@ -1,0 +1,108 @@
+"""What is wanted of a local cluster, and the configuration files that follow from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from roq.errors import ConfigError
+
+MANAGER_HOST: Final = "127.0.0.1"
+HOSTS_MAX: Final = 250
+ORPHAN_SECONDS: Final = 10.0
+ENSEMBLE_SECONDS: Final = 15.0
+
+Section = Mapping[str, str | int | float | bool | list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is wanted.
+
+    Attributes:
+        hosts: host managers, on 127.0.0.1, 127.0.0.2, …
+        data_dir: where everything is kept; None: a temporary folder, removed at the end.
+        port_base: client port of the configuration manager; management is 3 and broadcast 5 above.
+            0: any free ports.
+        zookeeper: `host:port[,host:port…]` of an ensemble; empty: an embedded server.
+        log_level, log_format: of all daemons; see `roq.runtime.logs`.
+        start_seconds: all must serve within this.
+        gcm, hcm: further settings of the daemons by section, over the ones made here.
+    """
+
+    hosts: int = 1
+    data_dir: Path | None = None
+    port_base: int = 0
+    zookeeper: str = ""
+    log_level: str = "info"
+    log_format: str = "text"
+    start_seconds: float = 60.0
+    gcm: Mapping[str, Section] = field(default_factory=dict)
+    hcm: Mapping[str, Section] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hosts <= HOSTS_MAX:
+            raise ConfigError(f"a local cluster has 1 to {HOSTS_MAX} hosts, not {self.hosts}")
+
+    @property
+    def connect_seconds(self) -> float:
+        """How long the daemons try to reach ZooKeeper; an ensemble is expected to run already."""
+        if self.zookeeper:
+            return min(ENSEMBLE_SECONDS, self.start_seconds)
+        return self.start_seconds
+
+    @property
+    def host_names(self) -> list[str]:
+        """The loopback addresses of the hosts."""
+        return [f"127.0.0.{number}" for number in range(1, self.hosts + 1)]
+
+
+def gcm_configuration(settings: Settings, base: int, zookeeper: str) -> str:
+    """The text of `gcm.toml`."""
+    return to_toml(
+        {
+            "network": {"bind": MANAGER_HOST},
+            "ports": {"base": base},
+            "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
+            "log": {"level": settings.log_level, "format": settings.log_format},
+        },
+        settings.gcm,
+    )
+
+
+def hcm_configuration(
+    settings: Settings, host: str, folder: Path, manager: str, zookeeper: str
+) -> str:
+    """The text of one host's `hcm.toml`."""
+    return to_toml(
+        {
+            # Any free ports: another cluster of this machine may use the same loopback addresses.
+            "network": {"bind": host, "port": 0},
+            "monitor": {"base_port": 0},
+            "statmonitor": {"base_port": 0},
+            "exchange": {"base_port": 0},
+            "gcm": {"address": [manager]},
+            "zk": {"servers": zookeeper, "start_seconds": settings.connect_seconds},
+            "data": {"dir": str(folder)},
+            "children": {"orphan_seconds": ORPHAN_SECONDS},
+            "log": {"level": settings.log_level, "format": settings.log_format},
+        },
+        settings.hcm,
+    )
+
+
+def to_toml(sections: Mapping[str, Mapping[str, object]], over: Mapping[str, Section]) -> str:
+    """Sections of plain values as TOML; `over` replaces and adds single keys.
+
+    JSON's strings, numbers, booleans and lists are TOML's as well.
+    """
+    lines = []
+    for name in [*sections, *(name for name in over if name not in sections)]:
+        values = {**sections.get(name, {}), **over.get(name, {})}
+        lines.append(f"[{name}]")
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in values.items())
+        lines.append("")
+    return "\n".join(lines)
