@@ -14,7 +14,7 @@ document, or the binary body where the table says so.
     [FF h] HeadsRequest                         [FF h] Heads
     [FF s] StreamsRequest                       [FF s] Streams
     [FF t] SeekRequest                          [FF t] Seek
-    [FF f] FetchRequest                         [FF d] <u64 request id, topic, entry, batch   0..n times
+    [FF f] FetchRequest                         [FF d] <u64 id, topic, entry, batch   (0..n)
                                                 [FF f] Fetched
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).

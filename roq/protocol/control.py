@@ -7,7 +7,7 @@ OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
     asks            whom                        what
     client          GCM, client port            2000 (public), 3000 ClusterInfo, 3001 Locate
     host manager    GCM, client port            3010 HostReport, every second and at each change
-    GCM             host manager                3100 StartMonitor, 3101 StartExchange, 3102 StopQueue …
+    GCM             host manager                3100 StartMonitor, 3101 StartExchange, …
     child process   its host manager            3110 ChildReport, every second
     exchange        monitor                     3200 ExchangeReport, every KPI period
     publisher       monitor                     3210 Attach
