@@ -20,6 +20,7 @@ Everything pushed has a version; who sees a jump asks again with `Join` or `Atta
 
 from __future__ import annotations
 
+import builtins
 from typing import Final
 
 import msgspec
@@ -218,7 +219,7 @@ class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
 class PublisherLoad(msgspec.Struct, frozen=True, array_like=True):
     """What one publisher brought to an exchange since it joined."""
 
-    publisher: bytes
+    publisher: builtins.bytes  # the plain name means the field below
     messages: int
     bytes: int
     """Payload bytes, headers included in `batch_bytes` only."""
