@@ -9,7 +9,7 @@ Link numbers are contiguous from `low` to `next`; the exchange acknowledges them
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -139,7 +139,7 @@ class Outbox:
     def seal(
         self,
         stream: Stream,
-        payloads: Sequence[bytes | bytearray | memoryview],
+        payloads: list[bytes],
         receipt: Receipt,
         now: float,
         created_us: int,

@@ -1,0 +1,127 @@
+"""One TCP connection of a publisher to its exchange: a DEALER that never reconnects by itself.
+
+A DEALER that reconnects resumes in the middle, and what was lost in between goes unnoticed. Sending
+and receiving may be done by any thread that holds the publisher's lock; opening and closing belong
+to the I/O thread, which also watches the descriptor and the socket's monitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from roq.client.engine import Engine
+from roq.runtime import sockets
+
+ZERO_COPY_BYTES: Final = 256 * 1024
+_ENDINGS: Final = (
+    zmq.EVENT_CLOSED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+_REASONS: Final = {
+    int(zmq.EVENT_CLOSED): "connection refused",
+    int(zmq.EVENT_DISCONNECTED): "connection closed by the exchange",
+}
+_NOBLOCK: Final = zmq.NOBLOCK
+_MORE: Final = zmq.NOBLOCK | zmq.SNDMORE
+_EVENTS: Final = zmq.EVENTS
+_POLLIN: Final = zmq.POLLIN
+
+
+class Connection:
+    """A socket, its descriptor and its monitor. Created and closed in the I/O thread.
+
+    Args:
+        engine: whose reactor watches.
+        endpoint: address of the exchange.
+        window_batches: how many batches may wait in the socket.
+        on_readable: called in the I/O thread when something may have arrived.
+        on_lost: called in the I/O thread with the reason, once, when the connection has ended.
+
+    Attributes:
+        fd: readable when something may have arrived; edge-triggered, so ask `pending` after use.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        endpoint: str,
+        *,
+        window_batches: int,
+        on_readable: Callable[[Connection], None],
+        on_lost: Callable[[Connection, str], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self._engine = engine
+        self._on_readable = on_readable
+        self._on_lost = on_lost
+        self._watched = False
+        socket = self._socket = sockets.dealer(engine.context)
+        socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
+        socket.setsockopt(zmq.RCVHWM, 10_000)
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_ENDINGS)
+        self._monitor.setsockopt(zmq.LINGER, 0)
+        socket.connect(endpoint)
+        self.fd = cast("int", socket.getsockopt(zmq.FD))
+        engine.reactor.add(self._monitor, self._ended)
+        self.watch(wanted=True)
+
+    def watch(self, *, wanted: bool) -> None:
+        """Let the I/O thread look after the descriptor, or not. I/O thread only."""
+        if wanted is self._watched:
+            return
+        self._watched = wanted
+        if wanted:
+            self._engine.reactor.add(self.fd, lambda: self._on_readable(self))
+        else:
+            self._engine.reactor.remove(self.fd)
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Send one message without waiting; False if the connection does not take it."""
+        try:
+            self._socket.send_multipart(frames, _NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def send_batch(self, topic: bytes, batch: bytes) -> bool:
+        """Send one batch without waiting; False if the connection does not take it."""
+        send = self._socket.send
+        try:
+            send(topic, _MORE)
+            send(batch, _NOBLOCK, copy=len(batch) < ZERO_COPY_BYTES)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    @property
+    def pending(self) -> bool:
+        """Whether a message can be received; must be asked after each send."""
+        return bool(cast("int", self._socket.getsockopt(_EVENTS)) & _POLLIN)
+
+    def receive(self) -> list[bytes]:
+        """The next message; only if `pending`."""
+        return self._socket.recv_multipart(_NOBLOCK)
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close; I/O thread only."""
+        self.watch(wanted=False)
+        self._engine.reactor.remove(self._monitor)
+        self._socket.disable_monitor()
+        self._monitor.close(0)
+        self._socket.close(linger_ms)
+
+    def _ended(self) -> None:
+        while cast("int", self._monitor.getsockopt(_EVENTS)) & _POLLIN:
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+            reason = _REASONS.get(int(event["event"]), "no RoQ exchange answers there")
+            self._on_lost(self, f"{self.endpoint}: {reason}")
+            if self._socket.closed:
+                return

@@ -1,0 +1,453 @@
+"""Runs a `LinkMachine`: connection, session with the monitor, timers, threads that wait.
+
+One lock guards the machine and the connection's socket. The caller's thread sends and reads what
+has arrived by then; the I/O thread does everything else and takes the lock only for events. While
+the caller keeps filling batches it reads the acknowledgements itself, so the I/O thread stops
+watching the descriptor and only looks in once per linger: the two would fight for the interpreter
+otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import select
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+import zmq
+
+from roq.client.connection import Connection
+from roq.client.engine import Engine
+from roq.client.link import (
+    AskAttach,
+    Assignment,
+    ConnectionLost,
+    Drop,
+    Effect,
+    Leave,
+    LinkMachine,
+    Open,
+    Received,
+    Serving,
+    Transmit,
+)
+from roq.client.outbox import Sealed
+from roq.client.session import MonitorSession, Translate
+from roq.client.session_machine import PUBLISHER, SessionState
+from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
+from roq.machine import Tick
+from roq.model import PublisherId
+from roq.protocol.control import Assigned, Topology
+from roq.runtime.reactor import Timer
+
+LOOK_SECONDS: Final = 0.25
+"""While anything is unacknowledged, the I/O thread looks in at least so often."""
+GOODBYE_MS: Final = 200
+READ_MAX: Final = 1_000
+REMOVED_ANSWERS: Final = 3
+"""A queue counts as removed when it was not found so often in a row."""
+WAIT_SLICE_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class LinkDriver:
+    """Everything of a publisher that touches the outside.
+
+    Args:
+        engine: the client's I/O thread.
+        addresses: endpoints of configuration managers.
+        queue: name of the queue.
+        publisher: id of the publisher.
+        delivery_seconds: see `LinkMachine`.
+        linger_seconds: how often the I/O thread looks in under load.
+        flush: called with the lock held and the time; seals what is due and gives the time when it
+            wants to be called again, or None.
+        on_ready: called with the lock held each time the link has new limits.
+        translate: applied to each address before it is connected to.
+
+    Attributes:
+        lock: hold it for everything but `wait_for`, `start` and `close`.
+        link: None until an exchange was assigned for the first time.
+        failure: why the publisher can never publish again.
+        full_batches: raised by the caller for each batch that filled up by itself.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        addresses: Sequence[str],
+        queue: str,
+        *,
+        publisher: PublisherId,
+        delivery_seconds: float,
+        linger_seconds: float,
+        flush: Callable[[float], float | None],
+        on_ready: Callable[[LinkMachine], None],
+        translate: Translate | None,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.link: LinkMachine | None = None
+        self.failure: RoQError | None = None
+        self.full_batches = 0
+        self._full_seen = 0
+        self._engine = engine
+        self._publisher = publisher
+        self._delivery_seconds = delivery_seconds
+        self._linger_seconds = linger_seconds
+        self._flush = flush
+        self._on_ready = on_ready
+        self._translate = translate
+        self._trouble = "the configuration manager was not reached yet"
+        self._stopped = False
+        self._not_found = 0
+        self._connection: Connection | None = None
+        self._generation = 0
+        self._timer: Timer | None = None
+        self._timer_at = math.inf
+        self._bells: list[int] = []
+        self._waiting: list[int] = []
+        self._on_room: list[Callable[[], None]] = []
+        self._session = MonitorSession(
+            engine,
+            addresses,
+            queue,
+            client_id=publisher,
+            role=PUBLISHER,
+            on_assigned=self._assigned,
+            on_topology=self._topology,
+            on_state=self._state,
+            translate=translate,
+        )
+
+    def start(self) -> None:
+        """Look for an exchange."""
+        self._engine.at_end(self._engine_ended)
+        self._session.start()
+
+    @property
+    def why(self) -> str:
+        """Why batches do not leave, in a sentence."""
+        if self._stopped:
+            return self._trouble
+        if self.link is None or not self.link.ready:
+            reasons = [self.link.reason if self.link is not None else "", self._trouble]
+            return "; ".join(reason for reason in reasons if reason)
+        return "the exchange does not acknowledge fast enough"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the queue is stopped."""
+        return self._stopped
+
+    # --- in any thread, with the lock -------------------------------------------------------------
+
+    def check(self) -> None:
+        """Make sure that publishing can go on.
+
+        Raises:
+            RoQError: it cannot, ever.
+        """
+        if self.failure is not None:
+            raise type(self.failure)(*self.failure.args)
+        self._engine.check()
+
+    def push(self, now: float) -> None:
+        """Send what was sealed, and read what has arrived meanwhile."""
+        if self.link is None:
+            return
+        batches = self.link.transmit(now)
+        if batches:
+            self._transmit(batches, now)
+        if self.read(now) and self._waiting:
+            self._ring()
+        self.need(now + LOOK_SECONDS)
+
+    def read(self, now: float) -> bool:
+        """Take in what the exchange has sent; whether there was anything."""
+        connection, link = self._connection, self.link
+        if connection is None or link is None or not connection.pending:
+            return False
+        for _ in range(READ_MAX):
+            effects = link.handle(Received(connection.receive()), now)
+            if effects:
+                self._perform(effects, now)
+            if connection is not self._connection or not connection.pending:
+                return True
+        self._engine.call_soon(lambda: self._readable(connection))
+        return True
+
+    def need(self, at: float) -> None:
+        """Have the I/O thread look in at this time, or earlier."""
+        if at < self._timer_at:
+            self._timer_at = at
+            self._engine.call_soon(self._rearm)
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, from any thread and with the lock held, when something has changed."""
+        self._on_room.append(callback)
+
+    def _transmit(self, batches: Sequence[Sealed], now: float) -> None:
+        connection = self._connection
+        for sealed in batches:
+            if connection is None or not connection.send_batch(sealed.stream.data, sealed.data):
+                self._handle_lost("the connection does not take batches", now)
+                return
+
+    def _handle_lost(self, reason: str, now: float) -> None:
+        if self.link is not None:
+            self._perform(self.link.handle(ConnectionLost(reason), now), now)
+
+    def _perform(self, effects: list[Effect], now: float) -> None:
+        for effect in effects:
+            match effect:
+                case Transmit(batches):
+                    self._transmit(batches, now)
+                case Open():
+                    self._open(effect)
+                case Drop(bye):
+                    self._generation += 1
+                    self._retire(bye)
+                case AskAttach(failed):
+                    self._ask_attach(failed)
+
+    def _open(self, effect: Open) -> None:
+        self._retire(())
+        self._generation += 1
+        generation = self._generation
+        self._engine.call_soon(lambda: self._connect(effect, generation))
+
+    def _ask_attach(self, failed: tuple[tuple[int, int], ...]) -> None:
+        self._engine.call_soon(lambda: self._session.attach(failed))
+
+    def _retire(self, bye: Sequence[bytes]) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if bye:
+            connection.send(bye)
+        self._engine.call_soon(lambda: connection.close(GOODBYE_MS if bye else 0))
+
+    def _ring(self) -> None:
+        for bell in self._waiting:
+            os.eventfd_write(bell, 1)
+        callbacks, self._on_room = self._on_room, []
+        for callback in callbacks:
+            callback()
+
+    # --- waiting, without the lock ----------------------------------------------------------------
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Work on the connection until `condition()`, which is asked with the lock held.
+
+        Args:
+            condition: what is waited for.
+            timeout: seconds; None: for ever, or until the publisher has failed.
+
+        Returns:
+            False when `timeout` has passed, or the publisher has failed, first.
+        """
+        if self._engine.inside:
+            raise LocalProtocolError("the I/O thread must not wait for itself")
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        with self.lock:
+            bell = self._bells.pop() if self._bells else os.eventfd(0, os.EFD_NONBLOCK)
+            self._waiting.append(bell)
+        try:
+            while True:
+                with self.lock:
+                    done, fd = self._look(condition, bell)
+                remaining = deadline - monotonic()
+                if done or remaining <= 0 or self.failure is not None:
+                    return done
+                self._engine.check()
+                _sleep(bell, fd, min(remaining, WAIT_SLICE_SECONDS))
+        finally:
+            with self.lock:
+                self._waiting.remove(bell)
+                self._bells.append(bell)
+
+    def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, int]:
+        """Read what is there and ask the condition; the descriptor to wait for."""
+        now = monotonic()
+        if self.read(now):
+            self._flush(now)
+            self._ring()
+        with suppress(BlockingIOError):
+            os.eventfd_read(bell)
+        return condition(), -1 if self._connection is None else self._connection.fd
+
+    # --- in the I/O thread ------------------------------------------------------------------------
+
+    def _connect(self, effect: Open, generation: int) -> None:
+        endpoint = self._translate(effect.endpoint) if self._translate else effect.endpoint
+        with self.lock:
+            link = self.link
+            if generation != self._generation or link is None:
+                return
+            try:
+                connection = Connection(
+                    self._engine,
+                    endpoint,
+                    window_batches=link.outbox.window_batches,
+                    on_readable=self._readable,
+                    on_lost=self._lost,
+                )
+            except zmq.ZMQError as error:
+                self._handle_lost(f"cannot connect to {endpoint}: {error}", monotonic())
+                return
+            self._connection = connection
+            connection.send(effect.hello)
+            self._settle(monotonic())
+
+    def _readable(self, connection: Connection) -> None:
+        with self.lock:
+            if connection is self._connection:
+                now = monotonic()
+                self.read(now)
+                self._settle(now)
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        with self.lock:
+            now = monotonic()
+            if connection is self._connection:
+                self.read(now)
+            if connection is self._connection:
+                self._handle_lost(reason, now)
+                self._settle(now)
+
+    def _assigned(self, assigned: Assigned) -> None:
+        with self.lock:
+            if self.failure is not None:
+                return
+            now = monotonic()
+            if self.link is None:
+                self.link = LinkMachine(
+                    self._publisher,
+                    self._session.queue_id,
+                    assigned.limits,
+                    delivery_seconds=self._delivery_seconds,
+                )
+            assignment = Assignment(assigned.exchange, assigned.epoch, assigned.limits)
+            self._perform(self.link.handle(assignment, now), now)
+            self._on_ready(self.link)
+            self._settle(now)
+
+    def _topology(self, topology: Topology) -> None:
+        serving = frozenset((info.number, info.epoch) for info in topology.exchanges)
+        with self.lock:
+            if self.link is not None:
+                now = monotonic()
+                self._perform(self.link.handle(Serving(serving), now), now)
+                self._settle(now)
+
+    def _state(self, state: str, reason: str) -> None:
+        with self.lock:
+            self._trouble = reason
+            self._stopped = state == SessionState.STOPPED
+            self._not_found = self._not_found + 1 if state == SessionState.REMOVED else 0
+            if self._not_found and (self.link is None or self._not_found >= REMOVED_ANSWERS):
+                self._fail(QueueNotFound(reason))
+                self._engine.call_soon(self._session.close)
+            self._ring()
+
+    def _tick(self) -> None:
+        with self.lock:
+            self._timer = None
+            self._timer_at = -math.inf  # `need` is not to wake this very thread
+            if self.link is None or self.failure is not None:
+                return
+            now = monotonic()
+            self._perform(self.link.handle(Tick(), now), now)
+            self.read(now)
+            self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
+        due = self._flush(now)
+        busy = self.full_batches != self._full_seen
+        self._full_seen = self.full_batches
+        if self._connection is not None:
+            self._connection.watch(wanted=not busy)
+            if not busy and self.read(now):
+                due = self._flush(now)
+        self._ring()
+        times = [due] if due is not None else []
+        if busy:
+            times.append(now + self._linger_seconds)
+        if self.link is not None:
+            if len(self.link.outbox):
+                times.append(now + LOOK_SECONDS)
+            deadline = self.link.next_deadline()
+            if deadline is not None:
+                times.append(deadline)
+        at = max(min(times), now + 0.0005) if times else math.inf
+        if self._timer is None or at < self._timer.when:
+            self._timer_at = at
+            self._rearm_locked()
+        else:
+            # An early look costs less than setting the timer anew for each message.
+            self._timer_at = self._timer.when
+
+    def _rearm(self) -> None:
+        with self.lock:
+            self._rearm_locked()
+
+    def _rearm_locked(self) -> None:
+        if self._timer is not None:
+            if self._timer.when <= self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if self._timer_at < math.inf:
+            self._timer = self._engine.reactor.call_at(self._timer_at, self._tick)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Give up what is open, say goodbye, release everything; not with the lock held."""
+        with self.lock:
+            self._fail(Closed(reason))
+            self._on_room.clear()
+        try:
+            self._session.close()
+            self._engine.run_sync(self._release)
+        except Closed:
+            log.debug("closed after the I/O thread had ended")
+        with self.lock:
+            while self._bells:
+                os.close(self._bells.pop())
+
+    def _release(self) -> None:
+        with self.lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _fail(self, error: RoQError) -> None:
+        if self.failure is None:
+            self.failure = error
+        if self.link is not None:
+            self._perform(self.link.handle(Leave(str(error)), monotonic()), monotonic())
+
+    def _engine_ended(self) -> None:
+        with self.lock:
+            if self.failure is None:
+                self.failure = Closed("the connection to the cluster is closed")
+                if self.link is not None:
+                    self.link.handle(Leave(str(self.failure)), monotonic())
+            self._ring()
+
+
+def _sleep(bell: int, fd: int, seconds: float) -> None:
+    """Wait until one of the descriptors is readable; the connection may be closed meanwhile."""
+    poll = select.poll()
+    poll.register(bell, select.POLLIN)
+    if fd >= 0:
+        poll.register(fd, select.POLLIN)
+    poll.poll(math.ceil(seconds * 1000))

@@ -1,0 +1,167 @@
+"""Configuration manager and monitor of one queue in one thread, for tests of clients."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+
+import zmq
+
+from roq.client.engine import Engine
+from roq.errors import QueueNotFound, QueueStopped, RemoteProtocolError, RequestError
+from roq.exchange.daemon import ExchangeServer
+from roq.model import ExchangeInfo, Limits, child_epoch, endpoint_of, publisher_epoch
+from roq.protocol import documents
+from roq.protocol.control import (
+    Alive,
+    Assigned,
+    Attach,
+    Control,
+    Failure,
+    GcmRequest,
+    Join,
+    Leave,
+    LocateRequest,
+    Located,
+    MonitorRequest,
+    Topology,
+)
+from roq.protocol.spec import ExchangeSpec
+from roq.runtime import sockets
+from roq.runtime.rpc import Peer, RpcServer, failure_of
+
+
+class FakeControl:
+    """Answers Locate, Attach, Join and Alive like a cluster with one queue and given exchanges.
+
+    Attributes:
+        exchanges: what is assigned (the first one that has not failed) and told as topology.
+        refusal: answer Locate with this error.
+        pushing: whether Version is pushed (a monitor that does not push is silent).
+    """
+
+    def __init__(self, queue: str = "orders", limits: Limits | None = None) -> None:
+        self.queue = queue
+        self.queue_id = os.urandom(16)
+        self.limits = limits or Limits()
+        self.exchanges: list[ExchangeInfo] = []
+        self.refusal: RequestError | None = None
+        self.attaches: list[Attach] = []
+        self.alive: list[Alive] = []
+        self.left: list[Leave] = []
+        self._moves = 0
+        self._engine = Engine("fake-control")
+        self._engine.start()
+        self.address = ""
+        self.monitor = ""
+        self._gcm: RpcServer | None = None
+        self._mon: RpcServer | None = None
+        self._engine.run_sync(self._bind)
+
+    def _bind(self) -> None:
+        engine = self._engine
+        gcm = sockets.router(engine.context)
+        self.address = endpoint_of("127.0.0.1", sockets.bind_port(gcm, "127.0.0.1", 0))
+        monitor = sockets.router(engine.context)
+        self.monitor = endpoint_of("127.0.0.1", sockets.bind_port(monitor, "127.0.0.1", 0))
+        self._gcm = RpcServer(engine.reactor, gcm, self._asked_gcm)
+        self._mon = RpcServer(engine.reactor, monitor, self._asked_monitor)
+
+    def _asked_gcm(self, peer: Peer, data: bytes) -> None:
+        assert self._gcm is not None
+        try:
+            request: Control = documents.decode(data, GcmRequest)
+        except RemoteProtocolError:
+            return
+        if not isinstance(request, LocateRequest):
+            return
+        error = self.refusal
+        if error is None and request.QName != self.queue:
+            error = QueueNotFound(f"queue {request.QName} does not exist")
+        answer: Control = (
+            failure_of(error, request.id)
+            if error is not None
+            else Located(
+                id=request.id, QName=self.queue, queue_id=self.queue_id,
+                monitor=self.monitor, statistics="", limits=self.limits,
+            )
+        )  # fmt: skip
+        self._gcm.send(peer, documents.encode(answer))
+
+    def _asked_monitor(self, peer: Peer, data: bytes) -> None:
+        assert self._mon is not None
+        request: Control = documents.decode(data, MonitorRequest)
+        answer: Control | None = None
+        if isinstance(request, Attach):
+            self.attaches.append(request)
+            good = [x for x in self.exchanges if (x.number, x.epoch) not in request.failed]
+            if good:
+                self._moves += 1
+                answer = Assigned(
+                    id=request.id, exchange=good[0], limits=self.limits,
+                    epoch=publisher_epoch(1, self._moves),
+                )  # fmt: skip
+        elif isinstance(request, Join):
+            answer = self._topology(request.id)
+        elif isinstance(request, Alive):
+            self.alive.append(request)
+            answer = self._topology(request.id)
+        elif isinstance(request, Leave):
+            self.left.append(request)
+        if answer is not None:
+            self._mon.send(peer, documents.encode(answer))
+
+    def _topology(self, number: int) -> Topology:
+        return Topology(
+            id=number, queue_id=self.queue_id, epoch=1, version=len(self.exchanges),
+            exchanges=list(self.exchanges),
+        )  # fmt: skip
+
+    def stop_queue(self) -> None:
+        self.refusal = QueueStopped(f"queue {self.queue} is stopped: start it first")
+
+    def close(self) -> None:
+        def shut() -> None:
+            assert self._gcm is not None
+            assert self._mon is not None
+            self._gcm.close()
+            self._mon.close()
+
+        self._engine.run_sync(shut)
+        self._engine.close()
+
+    def __enter__(self) -> FakeControl:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ThreadExchange:
+    """A real exchange in a thread of the test."""
+
+    def __init__(self, control: FakeControl, number: int = 1, counter: int = 1) -> None:
+        self.spec = ExchangeSpec(
+            child=f"{control.queue}.x{number}", queue=control.queue, queue_id=control.queue_id,
+            epoch=child_epoch(1, counter), bind="127.0.0.1", advertise="127.0.0.1", ports=(0, 0),
+            manager="", monitor="", number=number, host="127.0.0.1", limits=control.limits,
+        )  # fmt: skip
+        self.server = ExchangeServer(self.spec)
+        self.info = self.server.info
+        self._thread = threading.Thread(target=self.server.run)
+        self._thread.start()
+        self._closed = False
+
+    def kill(self) -> None:
+        """End it without a word, as far as a thread can."""
+        if not self._closed:
+            self._closed = True
+            self.server.reactor.stop()
+            self._thread.join(10)
+            self.server.close()
