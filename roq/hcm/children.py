@@ -16,11 +16,12 @@ from roq.errors import InvalidRequest
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.ports import port_of
-from roq.model import Limits, exchange_name
+from roq.model import Limits, check_name, exchange_name
 from roq.protocol.control import ChildInfo, StartExchange, StartMonitor
 
 MONITOR: Final = "monitor"
 EXCHANGE: Final = "exchange"
+QUEUE_ID_BYTES_MAX: Final = 64
 EVERYTHING: Final = -1
 """As a number: the monitor and all exchanges of a queue."""
 
@@ -189,3 +190,21 @@ def check_report(info: ChildInfo) -> list[str]:
         if not address.startswith("tcp://") or len(address) > 300 or port_of(address) is None:
             raise InvalidRequest(f"{info.child[:150]!r} tells an address that cannot be one")
     return told
+
+
+def check_start(message: Start) -> None:
+    """Refuse what no queue can ask for; names become those of files.
+
+    Raises:
+        InvalidName, InvalidRequest: says what is wrong.
+    """
+    check_name(message.queue)
+    if not 0 < len(message.queue_id) <= QUEUE_ID_BYTES_MAX:
+        raise InvalidRequest(f"a queue id has 1 to {QUEUE_ID_BYTES_MAX} bytes")
+    if isinstance(message, StartExchange) and not 0 < message.number < 1 << 31:
+        raise InvalidRequest(f"no exchange has number {message.number}")
+
+
+def number_of(message: Start) -> int:
+    """The number of the child that shall start; 0: the monitor."""
+    return message.number if isinstance(message, StartExchange) else 0

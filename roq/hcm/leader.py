@@ -22,6 +22,7 @@ class LeaderLink:
         monitors: control addresses of monitors by queue, as the leader told last.
         cluster: name of the cluster; empty until the leader has told it.
         known: the leader has taken a report.
+        trouble: why the last report was not taken; empty if it was.
     """
 
     def __init__(self, managers: Sequence[str]) -> None:
@@ -62,6 +63,8 @@ class LeaderLink:
 
     def answered(self, answer: Answer | Unavailable, now: float) -> None:
         """Take the answer in, and choose when and to whom the next report goes."""
+        if not self._in_flight:
+            return
         self._in_flight = False
         match answer:
             case HostReportAck():

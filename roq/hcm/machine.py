@@ -27,7 +27,9 @@ from roq.hcm.children import (
     State,
     Waiter,
     check_report,
+    check_start,
     child_name,
+    number_of,
 )
 from roq.hcm.events import (
     Announce,
@@ -56,7 +58,7 @@ from roq.hcm.settings import Settings
 from roq.hcm.specs import make_spec
 from roq.hcm.stops import Stop, Stops
 from roq.machine import Tick
-from roq.model import check_name, child_epoch
+from roq.model import child_epoch
 from roq.protocol.control import (
     FAILED,
     ChildAck,
@@ -79,7 +81,6 @@ WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 EPOCHS_MAX: Final = (1 << 16) - 1
 """Children that one host epoch can number."""
-QUEUE_ID_BYTES_MAX: Final = 64
 UNAVAILABLE: Final = "unavailable"
 
 
@@ -190,7 +191,7 @@ class HostMachine:
         self._check_leader(message.leader_epoch)
         wait = self._settings.start_seconds + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
-        child = self._children.get(child_name(message.queue, _number(message)))
+        child = self._children.get(child_name(message.queue, number_of(message)))
         if child is None:
             return self._start_new(message, waiter, now)
         if child.state is State.STOPPING or child.queue_id != message.queue_id:
@@ -207,11 +208,7 @@ class HostMachine:
         return []
 
     def _check_start(self, message: Start) -> None:
-        check_name(message.queue)
-        if not 0 < len(message.queue_id) <= QUEUE_ID_BYTES_MAX:
-            raise InvalidRequest(f"a queue id has 1 to {QUEUE_ID_BYTES_MAX} bytes")
-        if isinstance(message, StartExchange) and not 0 < message.number < 1 << 31:
-            raise InvalidRequest(f"no exchange has number {message.number}")
+        check_start(message)
         if self.stopping:
             raise RequestError(f"the host manager of {self._settings.host} is stopping")
         if not self._host_epoch:
@@ -223,7 +220,7 @@ class HostMachine:
             role=EXCHANGE if isinstance(message, StartExchange) else MONITOR,
             queue=message.queue,
             queue_id=message.queue_id,
-            number=_number(message),
+            number=number_of(message),
             limits=message.limits,
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
@@ -431,7 +428,7 @@ class HostMachine:
     def _leader_said(self, known: bool) -> list[Effect]:
         effects: list[Effect] = []
         trouble = self._leader.trouble
-        if trouble and trouble != self._trouble:
+        if trouble and not self._trouble:
             effects.append(Note("leader_away", f"no leading manager yet: {trouble}", True))
         self._trouble = trouble
         if self._leader.known and not known:
@@ -508,10 +505,6 @@ class HostMachine:
             return []
         self._finished = True
         return [Finished()]
-
-
-def _number(message: Start) -> int:
-    return message.number if isinstance(message, StartExchange) else 0
 
 
 def _ending(status: str, last_line: str) -> str:

@@ -1,0 +1,246 @@
+"""A host manager's machine with processes of paper, driven step by step; no test in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roq.errors import Unavailable
+from roq.hcm.events import (
+    Announce,
+    Effect,
+    Event,
+    Exited,
+    Finished,
+    Kill,
+    LeaderAnswered,
+    Registered,
+    Reply,
+    ReportToLeader,
+    Requested,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    StopWanted,
+    Terminate,
+)
+from roq.hcm.machine import HostMachine
+from roq.hcm.settings import Settings
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol.control import (
+    Answer,
+    ChildInfo,
+    ChildReport,
+    Control,
+    Failure,
+    HostReportAck,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
+from roq.protocol.spec import ExchangeSpec, MonitorSpec
+
+QUEUE_ID = b"q" * 16
+HOST_EPOCH = 3
+
+
+def settings(**changes: object) -> Settings:
+    values: dict[str, object] = {
+        "host": "127.0.0.2",
+        "bind": "127.0.0.2",
+        "control": "tcp://127.0.0.2:5100",
+        "control_local": "tcp://127.0.0.2:5100",
+        "managers": ("tcp://127.0.0.1:5000", "tcp://127.0.0.1:5010"),
+        "monitor_ports": (5500, 5510),
+        "statistics_ports": (5800, 5810),
+        "exchange_ports": (6000, 6100),
+        **changes,
+    }
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+@dataclass
+class Process:
+    """One process of paper: does nothing by itself."""
+
+    spec: MonitorSpec | ExchangeSpec
+    pid: int
+    ports: tuple[int, int]
+    asked_to_end: bool = False
+
+    def info(self, state: str = "running") -> ChildInfo:
+        spec = self.spec
+        first, second = (f"tcp://{spec.advertise}:{port}" for port in self.ports)
+        exchange = isinstance(spec, ExchangeSpec)
+        return ChildInfo(
+            child=spec.child, role="exchange" if exchange else "monitor", queue=spec.queue,
+            queue_id=spec.queue_id, number=spec.number if isinstance(spec, ExchangeSpec) else 0,
+            epoch=spec.epoch, state=state, pid=self.pid,
+            control="" if exchange else first, statistics="" if exchange else second,
+            data=first if exchange else "", live=second if exchange else "",
+        )  # fmt: skip
+
+
+class Host:
+    """The machine at a time, its processes, and everything it wanted done since the last look."""
+
+    def __init__(self, *, registered: bool = True, **changes: object) -> None:
+        self.now = 1_000.0
+        self.machine = HostMachine(settings(**changes))
+        self.effects: list[Effect] = []
+        self.processes: dict[str, Process] = {}
+        self.spawned: list[MonitorSpec | ExchangeSpec] = []
+        self.reports: list[ReportToLeader] = []
+        self.announced: list[str] = []
+        self.finished = False
+        self.spawn_fails = ""
+        self.obedient = True
+        self.answers_leader = True
+        self._pids = 100
+        if registered:
+            self.handle(Registered(HOST_EPOCH))
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Feed an event in and do what is wanted, as the shell does; gives all effects."""
+        done: list[Effect] = []
+        events = [event]
+        while events:
+            effects = self.machine.handle(events.pop(0), self.now)
+            done += effects
+            for effect in effects:
+                events += self._perform(effect)
+        self.machine.check()
+        self.effects += done
+        return done
+
+    def ask(self, peer: str, message: Control) -> list[Answer]:
+        """Give what this peer is answered at once."""
+        return answers(self.handle(Requested(peer_of(peer), message)), peer)  # type: ignore[arg-type]
+
+    def start_monitor(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = QUEUE_ID,
+                      leader_epoch: int = 1) -> list[Answer]:  # fmt: skip
+        return self.ask(
+            peer,
+            StartMonitor(id=1, queue=queue, queue_id=queue_id, leader_epoch=leader_epoch,
+                         limits=Limits()),
+        )  # fmt: skip
+
+    def start_exchange(self, number: int = 1, peer: str = "gcm", queue: str = "orders", *,
+                       queue_id: bytes = QUEUE_ID, leader_epoch: int = 1,
+                       monitor: str = "tcp://m:1") -> list[Answer]:  # fmt: skip
+        return self.ask(
+            peer,
+            StartExchange(id=2, queue=queue, queue_id=queue_id, number=number,
+                          leader_epoch=leader_epoch, monitor=monitor, limits=Limits()),
+        )  # fmt: skip
+
+    def stop_queue(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = b"",
+                   number: int = -1, leader_epoch: int = 1,
+                   reason: str = "stopped") -> list[Answer]:  # fmt: skip
+        return self.ask(
+            peer,
+            StopQueue(id=3, queue=queue, queue_id=queue_id, number=number,
+                      leader_epoch=leader_epoch, reason=reason),
+        )  # fmt: skip
+
+    def report(self, child: str, state: str = "running") -> list[Answer]:
+        """A child reports; gives what it is answered."""
+        return self.ask(child, ChildReport(id=9, child=self.processes[child].info(state)))
+
+    def crash(self, child: str, status: str = "exit code 70", last_line: str = "") -> list[Effect]:
+        process = self.processes.pop(child)
+        return self.handle(Exited(child, process.spec.epoch, status, last_line))
+
+    def running(self, *children: str) -> None:
+        """Start these (monitor or exchange of a queue) and let them report."""
+        for child in children:
+            queue, _, name = child.rpartition(".")
+            if name == "monitor":
+                self.start_monitor(queue=queue)
+            else:
+                self.start_exchange(int(name[1:]), queue=queue)
+            self.report(child)
+
+    def end_asked(self) -> None:
+        """The processes that were asked to end do so."""
+        for child, process in list(self.processes.items()):
+            if process.asked_to_end:
+                self.crash(child, "exit code 0")
+
+    def leader(self, answer: Answer | Unavailable) -> list[Effect]:
+        return self.handle(LeaderAnswered(answer))
+
+    def stop(self) -> list[Effect]:
+        return self.handle(StopWanted())
+
+    def advance(self, seconds: float) -> list[Effect]:
+        """Let time pass as a shell would."""
+        effects: list[Effect] = []
+        until = self.now + seconds
+        for _ in range(10_000):
+            deadline = self.machine.next_deadline()
+            self.now = until if deadline is None else max(self.now, min(deadline, until))
+            effects += self.handle(Tick())
+            if self.now >= until:
+                return effects
+        raise AssertionError("the machine wants a tick for ever without time passing")
+
+    # --- effects ----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> list[Event]:
+        match effect:
+            case Spawn(spec):
+                return [self._spawn(spec)]
+            case Terminate(child):
+                self.processes[child].asked_to_end = True
+            case Kill(child) if self.obedient:
+                process = self.processes.pop(child)
+                return [Exited(child, process.spec.epoch, "ended by signal 9", "")]
+            case ReportToLeader():
+                self.reports.append(effect)
+                if self.answers_leader:
+                    return [LeaderAnswered(HostReportAck(cluster="c1"))]
+            case Announce(cluster):
+                self.announced.append(cluster)
+            case Finished():
+                assert not self.finished
+                self.finished = True
+            case _:
+                pass
+        return []
+
+    def _spawn(self, spec: MonitorSpec | ExchangeSpec) -> Event:
+        assert spec.child not in self.processes, "two live processes of one child"
+        self.spawned.append(spec)
+        if self.spawn_fails:
+            return SpawnFailed(spec.child, spec.epoch, self.spawn_fails)
+        self._pids += 1
+        second = spec.statistics_ports if isinstance(spec, MonitorSpec) else spec.ports
+        taken = set(spec.avoid_ports) | {p for each in self.processes.values() for p in each.ports}
+        one = next(port for port in range(*spec.ports) if port not in taken)
+        two = next(port for port in range(*second) if port not in taken and port != one)
+        self.processes[spec.child] = Process(spec, self._pids, (one, two))
+        return Spawned(spec.child, spec.epoch, self._pids)
+
+    @property
+    def last_report(self) -> dict[str, ChildInfo]:
+        """The children as the leader was told last."""
+        return {child.child: child for child in self.reports[-1].report.children}
+
+
+def peer_of(name: str) -> tuple[bytes, bool]:
+    return (name.encode(), False)
+
+
+def answers(effects: list[Effect], peer: str) -> list[Answer]:
+    return [
+        each.message for each in effects if isinstance(each, Reply) and each.peer == peer_of(peer)
+    ]
+
+
+def failure(found: list[Answer]) -> Failure:
+    assert len(found) == 1, found
+    assert isinstance(found[0], Failure), found
+    return found[0]
