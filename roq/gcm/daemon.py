@@ -61,7 +61,7 @@ class Gcm:
         on_ready: called once with the addresses, when it leads or knows who does.
 
     Raises:
-        ConfigError: a port is in use, or the address is not of this machine.
+        ConfigError: a port is in use, an address is not of this machine, or not one at all.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Gcm:
         self._context = sockets.new_context()
         try:
             self._open()
+            registry = make_registry(self._reactor.call_soon)
         except BaseException:
             self._context.destroy(0)
             self._reactor.close()
@@ -93,9 +94,7 @@ class Gcm:
                 cloud=config.cloud_properties(),
             )
         )
-        self._definitions = Definitions(
-            make_registry(self._reactor.call_soon), self.manager, self._feed, self._connected
-        )
+        self._definitions = Definitions(registry, self.manager, self._feed, self._connected)
 
     @property
     def reactor(self) -> Reactor:
