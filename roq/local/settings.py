@@ -85,7 +85,7 @@ def hcm_configuration(
             "statmonitor": {"base_port": 0},
             "exchange": {"base_port": 0},
             "gcm": {"address": [manager]},
-            "zk": {"servers": zookeeper, "start_seconds": settings.connect_seconds},
+            "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
             "data": {"dir": str(folder)},
             "children": {"orphan_seconds": ORPHAN_SECONDS},
             "log": {"level": settings.log_level, "format": settings.log_format},
