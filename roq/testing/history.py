@@ -1,0 +1,275 @@
+"""What was sent, what was received, and whether the one follows from the other.
+
+    history = History()
+    history.sent(publisher, "topic", payload)              # in order of publishing
+    history.received("reader-1", message)                  # in order of receipt
+    history.gap("reader-1", gap)                           # what the subscriber has reported
+    verdict = history.check()
+    assert verdict.ok, verdict
+
+The unit is one stream, (publisher, topic), at one subscriber. Payloads are kept as 8-byte digests,
+so histories of millions of messages fit in memory. Several processes write one file each
+(`save`), and one of them merges what it loads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import xxhash
+
+from roq.client.message import Batch, Gap, Message
+
+_digest = xxhash.xxh3_64_intdigest
+_ROWS_SHOWN = 40
+
+
+@dataclass(slots=True)
+class StreamVerdict:
+    """One stream at one subscriber, in messages."""
+
+    subscriber: str
+    publisher: bytes
+    topic: str
+    sent: int = 0
+    received: int = 0
+    lost: int = 0
+    """Not received, and not reported either: never excusable."""
+    counted_lost: int = 0
+    """Not received, but reported."""
+    duplicated: int = 0
+    reordered: int = 0
+    """Received after a later one."""
+    foreign: int = 0
+    """Never sent, or with another payload."""
+
+    @property
+    def ok(self) -> bool:
+        """Everything arrived, once and in order."""
+        return not (
+            self.lost or self.counted_lost or self.duplicated or self.reordered or self.foreign
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All streams at all subscribers."""
+
+    rows: list[StreamVerdict]
+
+    def total(self, figure: str) -> int:
+        """The sum of a figure (`lost`, `duplicated`, …) over all streams and subscribers."""
+        return sum(int(getattr(row, figure)) for row in self.rows)
+
+    @property
+    def sent(self) -> int:
+        """Messages sent, once for each subscriber that wants them."""
+        return self.total("sent")
+
+    @property
+    def received(self) -> int:
+        """Messages received."""
+        return self.total("received")
+
+    @property
+    def lost(self) -> int:
+        """Messages that are missing without a word."""
+        return self.total("lost")
+
+    @property
+    def counted_lost(self) -> int:
+        """Messages that are missing and were reported."""
+        return self.total("counted_lost")
+
+    @property
+    def duplicated(self) -> int:
+        """Messages that came again."""
+        return self.total("duplicated")
+
+    @property
+    def reordered(self) -> int:
+        """Messages that came after a later one of their stream."""
+        return self.total("reordered")
+
+    @property
+    def foreign(self) -> int:
+        """Messages that nobody sent."""
+        return self.total("foreign")
+
+    @property
+    def ok(self) -> bool:
+        """Everything arrived, once and in order, at every subscriber."""
+        return all(row.ok for row in self.rows)
+
+    def __str__(self) -> str:
+        names = [field.name for field in fields(StreamVerdict)][3:]
+        lines = ["  ".join(f"{name} {self.total(name)}" for name in names)]
+        bad = [row for row in self.rows if not row.ok]
+        for row in bad[:_ROWS_SHOWN]:
+            figures = "  ".join(f"{name} {getattr(row, name)}" for name in names)
+            lines.append(f"{row.subscriber} {row.publisher.hex()[:8]} {row.topic!r}: {figures}")
+        if len(bad) > _ROWS_SHOWN:
+            lines.append(f"… and {len(bad) - _ROWS_SHOWN} more")
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class _Wish:
+    """What a subscriber should get."""
+
+    prefixes: tuple[str, ...] = ("",)
+    from_first: bool = False
+
+
+class _File(msgspec.Struct, array_like=True):
+    sent: list[tuple[bytes, str, bytes]]
+    received: list[tuple[str, bytes, str, bytes, bytes]]
+    gaps: list[tuple[str, bytes, str, int, int]]
+    wishes: list[tuple[str, list[str], bool]]
+
+
+Stream = tuple[bytes, str]
+
+
+class History:
+    """Records and judges; one thread per object."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Stream, array[int]] = {}
+        self._received: dict[tuple[str, Stream], tuple[array[int], array[int]]] = {}
+        self._gaps: list[tuple[str, Stream, int, int]] = []
+        self._wishes: dict[str, _Wish] = {}
+
+    # --- recording --------------------------------------------------------------------------------
+
+    def sent(self, publisher: bytes, topic: str, *payloads: bytes) -> None:
+        """The publisher has published these, in this order, after what it published before."""
+        self._sent.setdefault((publisher, topic), array("Q")).extend(map(_digest, payloads))
+
+    def subscribed(
+        self, subscriber: str, prefixes: Iterable[str] = ("",), *, from_first: bool = False
+    ) -> None:
+        """What this subscriber should get.
+
+        Args:
+            subscriber: a name of the test's choice.
+            prefixes: the topics that it wants.
+            from_first: it joined late: what was sent before the first message that it has received
+                of a stream is not missing.
+        """
+        self._wishes[subscriber] = _Wish(tuple(prefixes), from_first)
+
+    def received(self, subscriber: str, *items: Message | Batch) -> None:
+        """The subscriber has received these, in this order."""
+        for item in items:
+            payloads = [item.payload] if isinstance(item, Message) else item.payloads
+            self.received_raw(subscriber, item.publisher, item.topic, item.sequence, *payloads)
+
+    def received_raw(
+        self, subscriber: str, publisher: bytes, topic: str, sequence: int, *payloads: bytes
+    ) -> None:
+        """As `received`, for payloads with consecutive sequences."""
+        self._wishes.setdefault(subscriber, _Wish())
+        sequences, digests = self._received.setdefault(
+            (subscriber, (publisher, topic)), (array("Q"), array("Q"))
+        )
+        sequences.extend(range(sequence, sequence + len(payloads)))
+        digests.extend(map(_digest, payloads))
+
+    def gap(self, subscriber: str, gap: Gap) -> None:
+        """The subscriber has reported a loss."""
+        if gap.publisher is not None and gap.messages:
+            self._gaps.append(
+                (subscriber, (gap.publisher, gap.topic), gap.sequence, gap.sequence + gap.messages)
+            )
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Write everything to a file (replaced as a whole, so a reader never sees half of it)."""
+        data = _File(
+            sent=[(*stream, digests.tobytes()) for stream, digests in self._sent.items()],
+            received=[
+                (subscriber, *stream, sequences.tobytes(), digests.tobytes())
+                for (subscriber, stream), (sequences, digests) in self._received.items()
+            ],
+            gaps=[(name, *stream, first, end) for name, stream, first, end in self._gaps],
+            wishes=[
+                (name, list(wish.prefixes), wish.from_first) for name, wish in self._wishes.items()
+            ],
+        )
+        partial = path.with_name(path.name + ".part")
+        partial.write_bytes(msgspec.msgpack.encode(data))
+        partial.replace(path)
+
+    def load(self, *paths: Path) -> Self:
+        """Add what other processes have written; gives this object back."""
+        for path in paths:
+            data = msgspec.msgpack.decode(path.read_bytes(), type=_File)
+            for publisher, topic, digests in data.sent:
+                self._sent.setdefault((publisher, topic), array("Q")).frombytes(digests)
+            for name, publisher, topic, sequences, digests in data.received:
+                mine = self._received.setdefault(
+                    (name, (publisher, topic)), (array("Q"), array("Q"))
+                )
+                mine[0].frombytes(sequences)
+                mine[1].frombytes(digests)
+            for name, publisher, topic, first, end in data.gaps:
+                self._gaps.append((name, (publisher, topic), first, end))
+            for name, prefixes, from_first in data.wishes:
+                self._wishes[name] = _Wish(tuple(prefixes), from_first)
+        return self
+
+    # --- judging ----------------------------------------------------------------------------------
+
+    def check(self) -> Verdict:
+        """Compare what each subscriber has received with what was sent."""
+        return Verdict(list(self._rows()))
+
+    def missing(self, subscriber: str) -> int:
+        """How many messages this subscriber has still to receive; to wait for the end of a test."""
+        return sum(
+            row.lost + row.counted_lost for row in self._rows() if row.subscriber == subscriber
+        )
+
+    def _rows(self) -> Iterator[StreamVerdict]:
+        for name, wish in sorted(self._wishes.items()):
+            wanted = {stream for stream in self._sent if stream[1].startswith(wish.prefixes)} | {
+                stream for subscriber, stream in self._received if subscriber == name
+            }
+            for stream in sorted(wanted):
+                yield self._judge(name, wish, stream)
+
+    def _judge(self, name: str, wish: _Wish, stream: Stream) -> StreamVerdict:
+        sent = self._sent.get(stream, array("Q"))
+        sequences, digests = self._received.get((name, stream), (array("Q"), array("Q")))
+        row = StreamVerdict(name, *stream, received=len(sequences))
+        seen: set[int] = set()
+        highest = -1
+        for sequence, digest in zip(sequences, digests, strict=True):
+            if sequence >= len(sent) or sent[sequence] != digest:
+                row.foreign += 1
+            elif sequence in seen:
+                row.duplicated += 1
+            else:
+                row.reordered += sequence < highest
+                highest = max(highest, sequence)
+                seen.add(sequence)
+        if not stream[1].startswith(wish.prefixes):
+            return row
+        first = min(seen, default=len(sent)) if wish.from_first else 0
+        row.sent = len(sent) - first
+        reported = {
+            sequence
+            for subscriber, of, begin, end in self._gaps
+            if subscriber == name and of == stream
+            for sequence in range(max(begin, first), min(end, len(sent)))
+        }
+        row.counted_lost = len(reported - seen)
+        row.lost = row.sent - len(seen) - row.counted_lost
+        return row
