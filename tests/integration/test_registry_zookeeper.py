@@ -1,0 +1,196 @@
+"""The registry in a real ZooKeeper keeps the same contract as the one in memory."""
+
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from posting import Loop
+from registry_contract import RegistryContract
+from tcp_relay import TcpRelay
+
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.coordination.port import Committed, Conflict, Create, Node, Registry, SessionState
+from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
+from roq.errors import ConfigError, RegistryAway
+
+pytestmark = pytest.mark.integration
+
+SESSION_SECONDS = 2.0
+_roots = itertools.count(1)
+
+
+class InZooKeeper:
+    """Registries of one cluster, each behind a relay of its own."""
+
+    def __init__(self, server: EmbeddedZooKeeper) -> None:
+        self.loop = Loop()
+        self.root = f"/test/RoQ-{next(_roots)}"
+        host, port = server.address.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._relays: dict[Registry, TcpRelay] = {}
+        self._markers = itertools.count(1)
+
+    def registry(self) -> ZooKeeperRegistry:
+        relay = TcpRelay(self._target)
+        made = ZooKeeperRegistry(
+            relay.address, self.loop.post, root=self.root, session_seconds=SESSION_SECONDS
+        )
+        self._relays[made] = relay
+        return made
+
+    def cut(self, registry: Registry) -> None:
+        self._relays[registry].cut()
+
+    def mend(self, registry: Registry) -> None:
+        self._relays[registry].mend()
+
+    def expire(self, registry: Registry) -> None:
+        marker = f"/marker-{next(self._markers)}"
+        made = self.loop.ask(partial(registry.commit, [Create(marker, ephemeral=True)], None))
+        assert isinstance(made, Committed)
+        self.cut(registry)
+        observer = self.registry()
+        observer.start(lambda _: None)
+        self.loop.until(lambda: observer.state is SessionState.CONNECTED, "an observer")
+        told: list[tuple[str, ...]] = []
+        # The marker has no children, but its end fires the watch on them: told once now, once then.
+        observer.watch_children(marker, told.append)
+        self.loop.until(lambda: len(told) > 1, "the end of a session")
+        assert self.loop.ask(partial(observer.read, marker)) is None
+
+    def close(self) -> None:
+        for registry, relay in self._relays.items():
+            registry.close()
+            relay.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture
+def ensemble(server: EmbeddedZooKeeper) -> Iterator[InZooKeeper]:
+    made = InZooKeeper(server)
+    yield made
+    made.close()
+
+
+class TestZooKeeperRegistry(RegistryContract):
+    def test_two_clusters_share_one_ensemble(
+        self, ensemble: InZooKeeper, server: EmbeddedZooKeeper
+    ) -> None:
+        other = InZooKeeper(server)
+        one, _ = self.open(ensemble)
+        two, _ = self.open(other)
+        self.commit(ensemble, one, Create("/queues/a"))
+        assert self.read(other, two, "/queues/a") is None
+        other.close()
+
+    def test_answers_more_requests_than_it_has_under_way(self, ensemble: InZooKeeper) -> None:
+        registry, _ = self.open(ensemble)
+        answers: list[Node | RegistryAway | None] = []
+        many = REQUESTS_UNDER_WAY * 10
+        for _ in range(many):
+            registry.read("/queues", answers.append)
+        ensemble.loop.until(lambda: len(answers) == many, "all answers")
+        assert all(isinstance(answer, Node) for answer in answers)
+
+    def test_requests_under_way_are_answered_when_the_connection_breaks(
+        self, ensemble: InZooKeeper
+    ) -> None:
+        registry, states = self.open(ensemble)
+        told: list[object] = []
+        ensemble.cut(registry)
+        many = REQUESTS_UNDER_WAY * 3
+        for _ in range(many):
+            registry.read("/queues", told.append)
+        ensemble.loop.until(lambda: len(told) == many, "all answers")
+        ensemble.loop.until(lambda: states[-1] is SessionState.SUSPENDED, "the interruption")
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: states[-1] is SessionState.CONNECTED, "the connection")
+        assert len(told) == many
+
+    def test_a_data_node_as_large_as_allowed_is_stored(self, ensemble: InZooKeeper) -> None:
+        registry, _ = self.open(ensemble)
+        data = bytes(1_000_000)
+        assert self.commit(ensemble, registry, Create("/queues/a", data)) == Committed((0,))
+        node = self.read(ensemble, registry, "/queues/a")
+        assert isinstance(node, Node)
+        assert node.data == data
+
+
+def test_a_registry_comes_back_when_the_ensemble_came_back_empty(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path / "data")
+    server.start()
+    port = int(server.address.rsplit(":", 1)[1])
+    loop = Loop()
+    states: list[SessionState] = []
+    registered: list[Committed | Conflict] = []
+    registry = ZooKeeperRegistry(
+        server.address, loop.post, session_seconds=SESSION_SECONDS, rebuild_seconds=1.0
+    )
+    try:
+        registry.start(states.append)
+        registry.register_host("h1", b"1", registered.append)
+        loop.until(lambda: len(registered) == 1, "the registration")
+        for number in range(50):  # the ensemble must have counted further than it will again
+            loop.ask(partial(registry.commit, [Create(f"/queues/q{number}")], None))
+        server.stop()
+        loop.until(lambda: states[-1] is not SessionState.CONNECTED, "the interruption")
+        shutil.rmtree(tmp_path / "data")
+        server = EmbeddedZooKeeper(tmp_path / "data", port=port)
+        server.start()
+        loop.until(lambda: len(registered) == 2, "the registration anew")
+        assert states == [
+            SessionState.CONNECTED,
+            SessionState.SUSPENDED,
+            SessionState.LOST,
+            SessionState.CONNECTED,
+        ]
+        assert loop.ask(partial(registry.read, "/queues/q1")) is None
+    finally:
+        registry.close()
+        server.stop()
+
+
+def test_a_registry_is_closed_in_bounded_time_while_the_ensemble_hangs(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        loop = Loop()
+        registry = ZooKeeperRegistry(server.address, loop.post, session_seconds=SESSION_SECONDS)
+        registry.start(lambda _: None)
+        loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            registry.close()
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def test_an_ensemble_that_is_not_there_is_tried_until_it_is(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        port = int(server.address.rsplit(":", 1)[1])
+    loop = Loop()
+    states: list[SessionState] = []
+    registry = ZooKeeperRegistry(
+        f"127.0.0.1:{port}", loop.post, session_seconds=SESSION_SECONDS, rebuild_seconds=0.3
+    )
+    registry.start(states.append)
+    assert isinstance(loop.ask(registry.next_host_epoch), RegistryAway)
+    with EmbeddedZooKeeper(tmp_path, port=port):
+        loop.until(lambda: states == [SessionState.CONNECTED], "a connection")
+        registry.close()
+
+
+@pytest.mark.parametrize(
+    "servers", ["", "a:1,,b:2", "host:port", "host:2181/chroot", "a b:1", "::1:2181", "host:123456"]
+)
+def test_malformed_addresses_are_refused_at_once(servers: str) -> None:
+    with pytest.raises(ConfigError):
+        ZooKeeperRegistry(servers, lambda _: None)

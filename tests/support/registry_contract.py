@@ -1,0 +1,452 @@
+"""What every registry must do; run against the one in memory and against a real ZooKeeper."""
+
+import threading
+from abc import abstractmethod
+from functools import partial
+from typing import Protocol
+
+import pytest
+from posting import Loop
+
+from roq.coordination.port import (
+    CommitResult,
+    Committed,
+    Conflict,
+    Create,
+    Delete,
+    Fence,
+    Leadership,
+    Node,
+    Operation,
+    Reason,
+    Registry,
+    SessionState,
+    Set,
+)
+from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch
+
+
+class Ensemble(Protocol):
+    """What the contract needs of an ensemble, and of the faults between it and a registry."""
+
+    loop: Loop
+
+    @abstractmethod
+    def registry(self) -> Registry:
+        """A new registry, not started."""
+
+    @abstractmethod
+    def cut(self, registry: Registry) -> None:
+        """Break the connection and let none succeed."""
+
+    @abstractmethod
+    def mend(self, registry: Registry) -> None:
+        """Let connections succeed again."""
+
+    @abstractmethod
+    def expire(self, registry: Registry) -> None:
+        """Cut, and end the session at the ensemble; `mend` lets the registry find out."""
+
+
+class Candidate:
+    """A process that stands for election, and what it was told."""
+
+    def __init__(self, registry: Registry, data: bytes) -> None:
+        self.led: list[Leadership] = []
+        self.followed: list[bytes | None] = []
+        self.registry = registry
+        registry.campaign(data, self.led.append, self.followed.append)
+
+
+class RegistryContract:
+    """Test cases; a subclass gives the fixture `ensemble`."""
+
+    def open(self, ensemble: Ensemble) -> tuple[Registry, list[SessionState]]:
+        registry = ensemble.registry()
+        states: list[SessionState] = []
+        registry.start(states.append)
+        ensemble.loop.until(lambda: SessionState.CONNECTED in states, "a connection")
+        return registry, states
+
+    def commit(
+        self, ensemble: Ensemble, registry: Registry, *ops: Operation, fence: Fence | None = None
+    ) -> CommitResult:
+        result: CommitResult = ensemble.loop.ask(partial(registry.commit, ops, fence))
+        return result
+
+    def read(self, ensemble: Ensemble, registry: Registry, path: str) -> Node | RegistryAway | None:
+        found: Node | RegistryAway | None = ensemble.loop.ask(partial(registry.read, path))
+        return found
+
+    # --- reading and writing ----------------------------------------------------------------------
+
+    def test_is_lost_until_it_has_connected(self, ensemble: Ensemble) -> None:
+        registry = ensemble.registry()
+        assert registry.state is SessionState.LOST
+        assert isinstance(self.read(ensemble, registry, "/queues"), RegistryAway)
+        assert isinstance(self.commit(ensemble, registry, Create("/queues/a")), RegistryAway)
+        assert isinstance(ensemble.loop.ask(registry.next_host_epoch), RegistryAway)
+        assert isinstance(ensemble.loop.ask(registry.cluster_id), RegistryAway)
+        assert isinstance(ensemble.loop.ask(partial(registry.read_tree, "/queues")), RegistryAway)
+
+    def test_is_connected_once_started(self, ensemble: Ensemble) -> None:
+        registry, states = self.open(ensemble)
+        assert states == [SessionState.CONNECTED]
+        assert registry.state is SessionState.CONNECTED
+
+    def test_is_started_once(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        with pytest.raises(LocalProtocolError):
+            registry.start(lambda _: None)
+
+    def test_reads_back_what_was_committed(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        assert self.read(ensemble, one, "/queues/a") is None
+        assert self.commit(ensemble, one, Create("/queues/a", b"1")) == Committed((0,))
+        assert self.read(ensemble, two, "/queues/a") == Node("/queues/a", b"1", 0)
+        assert self.commit(ensemble, two, Set("/queues/a", b"2", 0)) == Committed((1,))
+        assert self.read(ensemble, one, "/queues/a") == Node("/queues/a", b"2", 1)
+        assert self.commit(ensemble, one, Delete("/queues/a", 1)) == Committed((-1,))
+        assert self.read(ensemble, two, "/queues/a") is None
+
+    def test_a_commit_of_nothing_is_done(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        assert self.commit(ensemble, registry) == Committed(())
+
+    def test_makes_parent_and_child_in_one_commit(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        result = self.commit(
+            ensemble,
+            registry,
+            Create("/queues/a"),
+            Create("/queues/a/x1", b"1"),
+            Set("/queues/a", b"2"),
+        )
+        assert result == Committed((0, 0, 1))
+
+    @pytest.mark.parametrize(
+        ("operation", "reason"),
+        [
+            (Create("/queues/there"), Reason.EXISTS),
+            (Create("/queues/none/x1"), Reason.MISSING),
+            (Set("/queues/none", b""), Reason.MISSING),
+            (Set("/queues/there", b"", 7), Reason.VERSION),
+            (Delete("/queues/none"), Reason.MISSING),
+            (Delete("/queues/there"), Reason.NOT_EMPTY),
+        ],
+    )
+    def test_does_nothing_of_a_commit_that_conflicts(
+        self, ensemble: Ensemble, operation: Operation, reason: Reason
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        self.commit(ensemble, registry, Create("/queues/there"), Create("/queues/there/x1"))
+        result = self.commit(
+            ensemble, registry, Create("/queues/new"), operation, Create("/queues/newer")
+        )
+        assert result == Conflict(operation.path, reason)
+        assert self.read(ensemble, registry, "/queues/new") is None
+        assert self.read(ensemble, registry, "/queues/newer") is None
+
+    def test_reads_a_whole_tree_sorted_by_path(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        paths = ["/queues/b", "/queues/a", "/queues/a/x2", "/queues/a/x1", "/queues/a/x1/y"]
+        self.commit(ensemble, registry, *(Create(path, path.encode()) for path in paths))
+        tree = ensemble.loop.ask(partial(registry.read_tree, "/queues"))
+        assert tree == [Node(path, path.encode(), 0) for path in sorted(paths)]
+        assert ensemble.loop.ask(partial(registry.read_tree, "/queues/b")) == []
+        assert ensemble.loop.ask(partial(registry.read_tree, "/queues/none")) == []
+
+    def test_reads_a_tree_wider_than_its_window_of_requests(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        paths = [f"/queues/q{number:03d}" for number in range(200)]
+        self.commit(ensemble, registry, *map(Create, paths))
+        tree = ensemble.loop.ask(partial(registry.read_tree, "/queues"))
+        assert isinstance(tree, list)
+        assert [node.path for node in tree] == paths
+
+    def test_an_ephemeral_node_goes_with_its_registry(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        self.commit(ensemble, one, Create("/queues/here", ephemeral=True))
+        assert self.read(ensemble, two, "/queues/here") is not None
+        one.close()
+        assert self.read(ensemble, two, "/queues/here") is None
+
+    def test_refuses_paths_and_data_that_do_not_fit(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        for path in ("", "/", "queues", "/queues/", "//a", "/a/../b", "/a\0b", "/a\nb"):
+            with pytest.raises(LocalProtocolError):
+                registry.read(path, lambda _: None)
+            with pytest.raises(LocalProtocolError):
+                Create(path)
+        with pytest.raises(LocalProtocolError):
+            Set("/queues/a", bytes(1_000_001))
+
+    def test_host_epochs_rise_over_all_registries(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        epochs = [ensemble.loop.ask(r.next_host_epoch) for r in (one, two, two, one)]
+        assert epochs == [1, 2, 3, 4]
+
+    def test_all_registries_give_one_cluster_id(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        identities: list[str | RegistryAway] = []
+        one.cluster_id(identities.append)
+        two.cluster_id(identities.append)
+        ensemble.loop.until(lambda: len(identities) == 2, "two answers")
+        assert isinstance(identities[0], str)
+        assert len(identities[0]) == 32
+        assert identities[0] == identities[1]
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def test_watches_children_from_now_on(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        seen: list[tuple[str, ...]] = []
+        one.watch_children("/queues", seen.append)
+        ensemble.loop.until(lambda: seen == [()], "the children now")
+        self.commit(ensemble, two, Create("/queues/b"))
+        ensemble.loop.until(lambda: seen[-1] == ("b",), "the first child")
+        self.commit(ensemble, two, Create("/queues/a"))
+        ensemble.loop.until(lambda: seen[-1] == ("a", "b"), "both children")
+        self.commit(ensemble, two, Delete("/queues/b"))
+        ensemble.loop.until(lambda: seen[-1] == ("a",), "one child less")
+
+    def test_watches_a_path_that_is_made_later(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        seen: list[tuple[str, ...]] = []
+        registry.watch_children("/queues/a", seen.append)
+        ensemble.loop.until(lambda: seen == [()], "no children")
+        self.commit(ensemble, registry, Create("/queues/a"), Create("/queues/a/x1"))
+        ensemble.loop.until(lambda: seen[-1] == ("x1",), "the child")
+
+    def test_a_watch_begins_before_the_start_and_goes_on_after_a_lost_session(
+        self, ensemble: Ensemble
+    ) -> None:
+        one = ensemble.registry()
+        seen: list[tuple[str, ...]] = []
+        one.watch_children("/queues", seen.append)
+        one.start(lambda _: None)
+        ensemble.loop.until(lambda: seen == [()], "the children now")
+        ensemble.expire(one)
+        two, _ = self.open(ensemble)
+        self.commit(ensemble, two, Create("/queues/a"))
+        ensemble.mend(one)
+        ensemble.loop.until(lambda: seen[-1] == ("a",), "the child made meanwhile")
+
+    # --- hosts ------------------------------------------------------------------------------------
+
+    def test_a_registered_host_is_there_as_long_as_its_registry(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        done: list[Committed | Conflict] = []
+        one.register_host("h1", b"1", done.append)
+        ensemble.loop.until(lambda: bool(done), "the registration")
+        assert done == [Committed((0,))]
+        node = self.read(ensemble, two, "/hosts/h1")
+        assert isinstance(node, Node)
+        assert node.data == b"1"
+        assert node.owner
+        one.close()
+        assert self.read(ensemble, two, "/hosts/h1") is None
+
+    def test_registering_again_replaces_the_data(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        done: list[Committed | Conflict] = []
+        registry.register_host("h1", b"1", done.append)
+        ensemble.loop.until(lambda: len(done) == 1, "the registration")
+        registry.register_host("h1", b"2", done.append)
+        ensemble.loop.until(lambda: len(done) == 2, "the second registration")
+        assert done == [Committed((0,)), Committed((1,))]
+        node = self.read(ensemble, registry, "/hosts/h1")
+        assert isinstance(node, Node)
+        assert node.data == b"2"
+
+    def test_a_newer_process_takes_the_name_of_a_host_over(self, ensemble: Ensemble) -> None:
+        old, _ = self.open(ensemble)
+        new, _ = self.open(ensemble)
+        told_old: list[Committed | Conflict] = []
+        told_new: list[Committed | Conflict] = []
+        old.register_host("h1", b"old", told_old.append)
+        ensemble.loop.until(lambda: bool(told_old), "the first registration")
+        new.register_host("h1", b"new", told_new.append)
+        ensemble.loop.until(lambda: bool(told_new), "the second registration")
+        ensemble.loop.until(lambda: len(told_old) == 2, "the first one told")
+        assert told_new == [Committed((0,))]
+        assert told_old[1] == Conflict("/hosts/h1", Reason.EXISTS)
+
+    def test_a_host_is_registered_again_after_a_lost_session(self, ensemble: Ensemble) -> None:
+        one, states = self.open(ensemble)
+        done: list[Committed | Conflict] = []
+        one.register_host("h1", b"1", done.append)
+        ensemble.loop.until(lambda: len(done) == 1, "the registration")
+        ensemble.expire(one)
+        ensemble.mend(one)
+        ensemble.loop.until(lambda: len(done) == 2, "the registration anew")
+        assert done[1] == Committed((0,))
+        assert states == [
+            SessionState.CONNECTED,
+            SessionState.SUSPENDED,
+            SessionState.LOST,
+            SessionState.CONNECTED,
+        ]
+
+    def test_a_process_that_was_away_leaves_the_name_to_its_successor(
+        self, ensemble: Ensemble
+    ) -> None:
+        old, _ = self.open(ensemble)
+        told_old: list[Committed | Conflict] = []
+        told_new: list[Committed | Conflict] = []
+        old.register_host("h1", b"old", told_old.append)
+        ensemble.loop.until(lambda: bool(told_old), "the first registration")
+        ensemble.expire(old)
+        new, _ = self.open(ensemble)
+        new.register_host("h1", b"new", told_new.append)
+        ensemble.loop.until(lambda: bool(told_new), "the second registration")
+        ensemble.mend(old)
+        ensemble.loop.until(lambda: len(told_old) == 2, "the first one told")
+        assert told_old[1] == Conflict("/hosts/h1", Reason.EXISTS)
+        assert told_new == [Committed((0,))]
+
+    # --- election ---------------------------------------------------------------------------------
+
+    def test_one_leads_and_the_others_follow_it(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        three = Candidate(self.open(ensemble)[0], b"three")
+        ensemble.loop.until(
+            lambda: two.followed == [b"one"] and three.followed == [b"one"], "followers"
+        )
+        assert [two.led, three.led, one.followed] == [[], [], []]
+
+    def test_the_next_leads_with_a_higher_epoch_when_the_leader_goes(
+        self, ensemble: Ensemble
+    ) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: bool(two.followed), "a follower")
+        three = Candidate(self.open(ensemble)[0], b"three")
+        ensemble.loop.until(lambda: bool(three.followed), "another follower")
+        one.registry.close()
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
+        ensemble.loop.until(lambda: three.followed[-1] == b"two", "the last one following")
+        assert two.led[0].epoch > one.led[0].epoch
+        assert three.led == []
+
+    def test_a_write_of_the_leader_passes_its_fence(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        fence = one.led[0].fence
+        result = self.commit(ensemble, one.registry, Create("/queues/a"), fence=fence)
+        assert result == Committed((0,))
+        again = self.commit(ensemble, one.registry, Create("/queues/a"), fence=fence)
+        assert again == Conflict("/queues/a", Reason.EXISTS)
+        assert self.commit(ensemble, one.registry, fence=fence) == Committed(())
+
+    def test_a_write_with_a_stale_fence_does_nothing(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two, _ = self.open(ensemble)
+        stale = Fence(one.led[0].epoch - 1)
+        result = self.commit(ensemble, two, Create("/queues/a"), fence=stale)
+        assert isinstance(result, StaleEpoch)
+        assert self.read(ensemble, two, "/queues/a") is None
+
+    def test_a_leader_goes_on_with_its_epoch_after_a_short_interruption(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, states = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        ensemble.cut(registry)
+        ensemble.loop.until(lambda: states[-1] is SessionState.SUSPENDED, "the interruption")
+        away = self.commit(ensemble, registry, Create("/queues/a"), fence=one.led[0].fence)
+        assert isinstance(away, RegistryAway)
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: states[-1] is SessionState.CONNECTED, "the connection")
+        result = self.commit(ensemble, registry, Create("/queues/a"), fence=one.led[0].fence)
+        assert result == Committed((0,))
+        assert len(one.led) == 1
+        assert SessionState.LOST not in states
+
+    def test_leadership_passes_on_when_the_session_ends_and_its_writes_are_refused(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, states = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: bool(two.followed), "a follower")
+        ensemble.expire(registry)
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: one.followed == [b"two"], "the old leader following")
+        assert SessionState.LOST in states
+        late = self.commit(ensemble, registry, Create("/queues/a"), fence=one.led[0].fence)
+        assert isinstance(late, StaleEpoch)
+        assert self.read(ensemble, registry, "/queues/a") is None
+
+    def test_a_lone_leader_leads_again_with_a_higher_epoch_after_a_lost_session(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: len(one.led) == 1, "a leader")
+        ensemble.expire(registry)
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
+        assert one.led[1].epoch > one.led[0].epoch
+
+    def test_a_leader_whose_node_was_overwritten_steps_back_and_leads_anew(
+        self, ensemble: Ensemble
+    ) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        other, _ = self.open(ensemble)
+        self.commit(ensemble, other, Set("/leader", b"an operator was here"))
+        result = self.commit(ensemble, one.registry, fence=one.led[0].fence)
+        assert isinstance(result, StaleEpoch)
+        ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
+        assert one.followed == [None]
+
+    def test_a_leader_whose_candidacy_was_deleted_steps_back(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: bool(two.followed), "a follower")
+        tree = ensemble.loop.ask(partial(two.registry.read_tree, "/candidates"))
+        assert isinstance(tree, list)
+        (path,) = [node.path for node in tree if node.data == b"one"]
+        self.commit(ensemble, two.registry, Delete(path))
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
+        ensemble.loop.until(lambda: one.followed[-1:] == [b"two"], "the old one following")
+
+    def test_a_process_stands_for_election_once(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        with pytest.raises(LocalProtocolError):
+            Candidate(one.registry, b"again")
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def test_nothing_is_called_after_close(self, ensemble: Ensemble) -> None:
+        registry, states = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        answers: list[object] = []
+        registry.read("/queues", answers.append)
+        registry.close()
+        registry.close()
+        ensemble.loop.drain()
+        assert (answers, one.led, one.followed) == ([], [], [])
+        assert states == [SessionState.CONNECTED]
+
+    def test_callbacks_run_in_the_thread_of_the_loop(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        threads: list[threading.Thread] = []
+        registry.read("/queues", lambda _: threads.append(threading.current_thread()))
+        ensemble.loop.until(lambda: bool(threads), "an answer")
+        assert threads == [threading.current_thread()]
