@@ -1,0 +1,71 @@
+"""Lines in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roq.cli import messages
+from roq.cli.main import cli
+from roq.cli.messages import read_lines
+
+
+def test_a_line_from_a_pipe_comes_as_soon_as_it_is_complete() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as file, os.fdopen(write, "wb", buffering=0) as pipe:
+        lines = read_lines(file)
+        pipe.write(b"one\ntwo\nthr")
+        assert next(lines) == ([b"one", b"two"], 11)
+        pipe.write(b"ee\n")
+        assert next(lines) == ([b"three"], 3)
+        pipe.write(b"end")
+        pipe.close()
+        assert next(lines) == ([b"end"], 3)
+        assert next(lines, None) is None
+
+
+@given(st.binary(max_size=300), st.integers(1, 20))
+def test_lines_are_what_stands_between_the_line_ends(data: bytes, chunk: int) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as pipe:
+        pipe.write(data)
+    with os.fdopen(read, "rb") as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "_READ_BYTES", chunk)
+        parts = list(read_lines(file))
+    expected = data.split(b"\n")
+    if expected[-1] == b"":
+        expected.pop()
+    assert [line for lines, _ in parts for line in lines] == expected
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["pub", "orders", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "No such file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sub", "orders", "--count", "0"],
+        ["sub", "orders", "--from", "yesterday"],
+        ["sub"],
+        ["queue", "create"],
+        ["queue", "create", "orders", "--limit", "rings=1"],
+        ["queue", "create", "orders", "--limit", "ring_bytes"],
+        ["queue", "list", "--cluster", "here"],
+        ["up", "--hosts", "0"],
+        ["up", "--port-base", "65535"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_end_with_2_and_say_why(arguments: list[str]) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,65 @@
+"""Tables, numbers and JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from roq.cli.output import bytes_text, print_fields, print_json, print_table, rate_text
+from roq.protocol.public_answers import QueueRow
+
+
+def test_a_table_into_a_pipe_is_plain_and_nothing_is_cut(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = "x" * 300
+    print_table(("NAME", "COUNT#"), [(long, 1_234_567), ("b", 2)], "nothing")
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "COUNT"]
+    assert first.split() == [long, "1,234,567"]
+    assert second.endswith("2")
+
+
+def test_an_empty_table_says_so_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME",), [], "No queue yet.")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "No queue yet.\n"
+
+
+def test_missing_values_and_flags_are_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    print_fields([("a", ""), ("b", None), ("c", True)])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["a", "-"],
+        ["b", "-"],
+        ["c", "yes"],
+    ]
+
+
+def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME",), [("[red]x[/red]",)], "")
+    assert "[red]x[/red]" in capsys.readouterr().out
+
+
+def test_json_is_one_line_of_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
+    row = QueueRow(
+        Name="orders", Host="h", State="running", Running=True, Exchanges=1, Durability="none"
+    )
+    print_json([row])
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out)[0]["Name"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (31_525_224, "31.5 MB"), (10**15, "1000.0 TB")],
+)
+def test_bytes_have_the_unit_that_fits(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def test_a_rate_over_no_time_is_unknown() -> None:
+    assert rate_text(10, 0.0) == "-"
+    assert rate_text(10_000, 2.0) == "5,000"

@@ -1,0 +1,52 @@
+"""The configuration files of a local cluster."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from roq.errors import ConfigError
+from roq.gcm.config import load as load_gcm
+from roq.hcm.config import load as load_hcm
+from roq.local.settings import Settings, gcm_configuration, hcm_configuration, to_toml
+
+
+def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
+    settings = Settings(hosts=2, log_format="json")
+    gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
+    gcm_path.write_text(gcm_configuration(settings, 7000, "127.0.0.1:2181"))
+    hcm_path.write_text(
+        hcm_configuration(settings, "127.0.0.2", tmp_path, "127.0.0.1:7000", "127.0.0.1:2181")
+    )
+    gcm = load_gcm(gcm_path, {})
+    hcm = load_hcm(hcm_path, {})
+    assert gcm.port("broadcast") == 7005
+    assert gcm.log.format == hcm.log.format == "json"
+    assert hcm.network.bind == "127.0.0.2"
+    assert hcm.network.port == 0
+    assert hcm.gcm.address == ["127.0.0.1:7000"]
+
+
+def test_further_settings_stand_over_the_ones_made_here() -> None:
+    settings = Settings(gcm={"broadcast": {"period": 200}, "log": {"level": "debug"}})
+    document = tomllib.loads(gcm_configuration(settings, 7000, "z:1"))
+    assert document["broadcast"]["period"] == 200
+    assert document["log"] == {"level": "debug", "format": "text"}
+    assert document["ports"]["base"] == 7000
+
+
+def test_strings_survive_as_toml() -> None:
+    text = 'a "b" \\ c\n\u00e9'
+    assert tomllib.loads(to_toml({"s": {"k": text}}, {})) == {"s": {"k": text}}
+
+
+def test_an_ensemble_gets_less_time_to_answer_than_a_server_that_is_being_started() -> None:
+    assert Settings(zookeeper="z:1").connect_seconds < Settings().connect_seconds
+
+
+@pytest.mark.parametrize("hosts", [0, -1, 251])
+def test_a_cluster_has_a_sensible_number_of_hosts(hosts: int) -> None:
+    with pytest.raises(ConfigError, match="1 to 250"):
+        Settings(hosts=hosts)
