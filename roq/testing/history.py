@@ -188,11 +188,34 @@ class History:
                 (subscriber, (gap.publisher, gap.topic), gap.sequence, gap.sequence + gap.messages)
             )
 
+    def messages(self, prefixes: Iterable[str] = ("",)) -> int:
+        """How many messages were sent under these topics."""
+        wanted = tuple(prefixes)
+        return sum(len(sent) for (_, topic), sent in self._sent.items() if topic.startswith(wanted))
+
     # --- files ------------------------------------------------------------------------------------
 
     def save(self, path: Path) -> None:
         """Write everything to a file (replaced as a whole, so a reader never sees half of it)."""
-        data = _File(
+        data = self._file()
+        partial = path.with_name(path.name + ".part")
+        partial.write_bytes(msgspec.msgpack.encode(data))
+        partial.replace(path)
+
+    def load(self, *paths: Path) -> Self:
+        """Add what other processes have written; gives this object back."""
+        for path in paths:
+            self._add(msgspec.msgpack.decode(path.read_bytes(), type=_File))
+        return self
+
+    def merge(self, *others: History) -> Self:
+        """Add what others have recorded; gives this object back."""
+        for other in others:
+            self._add(other._file())  # noqa: SLF001 - of its own class
+        return self
+
+    def _file(self) -> _File:
+        return _File(
             sent=[(*stream, digests.tobytes()) for stream, digests in self._sent.items()],
             received=[
                 (subscriber, *stream, sequences.tobytes(), digests.tobytes())
@@ -203,39 +226,24 @@ class History:
                 (name, list(wish.prefixes), wish.from_first) for name, wish in self._wishes.items()
             ],
         )
-        partial = path.with_name(path.name + ".part")
-        partial.write_bytes(msgspec.msgpack.encode(data))
-        partial.replace(path)
 
-    def load(self, *paths: Path) -> Self:
-        """Add what other processes have written; gives this object back."""
-        for path in paths:
-            data = msgspec.msgpack.decode(path.read_bytes(), type=_File)
-            for publisher, topic, digests in data.sent:
-                self._sent.setdefault((publisher, topic), array("Q")).frombytes(digests)
-            for name, publisher, topic, sequences, digests in data.received:
-                mine = self._received.setdefault(
-                    (name, (publisher, topic)), (array("Q"), array("Q"))
-                )
-                mine[0].frombytes(sequences)
-                mine[1].frombytes(digests)
-            for name, publisher, topic, first, end in data.gaps:
-                self._gaps.append((name, (publisher, topic), first, end))
-            for name, prefixes, from_first in data.wishes:
-                self._wishes[name] = _Wish(tuple(prefixes), from_first)
-        return self
+    def _add(self, data: _File) -> None:
+        for publisher, topic, digests in data.sent:
+            self._sent.setdefault((publisher, topic), array("Q")).frombytes(digests)
+        for name, publisher, topic, sequences, digests in data.received:
+            mine = self._received.setdefault((name, (publisher, topic)), (array("Q"), array("Q")))
+            mine[0].frombytes(sequences)
+            mine[1].frombytes(digests)
+        for name, publisher, topic, first, end in data.gaps:
+            self._gaps.append((name, (publisher, topic), first, end))
+        for name, prefixes, from_first in data.wishes:
+            self._wishes[name] = _Wish(tuple(prefixes), from_first)
 
     # --- judging ----------------------------------------------------------------------------------
 
     def check(self) -> Verdict:
         """Compare what each subscriber has received with what was sent."""
         return Verdict(list(self._rows()))
-
-    def missing(self, subscriber: str) -> int:
-        """How many messages this subscriber has still to receive; to wait for the end of a test."""
-        return sum(
-            row.lost + row.counted_lost for row in self._rows() if row.subscriber == subscriber
-        )
 
     def _rows(self) -> Iterator[StreamVerdict]:
         for name, wish in sorted(self._wishes.items()):
