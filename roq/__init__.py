@@ -1,1 +1,155 @@
-"""RoQ: an elastic queue cluster."""
+"""RoQ: an elastic queue cluster.
+
+    import roq
+
+    with roq.connect("127.0.0.1:5000") as cluster:
+        cluster.create_queue("orders", exists_ok=True)
+        with cluster.subscriber("orders", topic="eu.") as sub, cluster.publisher("orders") as pub:
+            pub.publish(b"hello", topic="eu.be")
+            print(sub.receive(timeout=5).payload)
+
+`roq.aio` has the same for asyncio. Names are loaded when they are used first, so that the cluster's
+own processes do not load the client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from roq.client.cluster import Cluster, connect
+    from roq.client.message import Batch, Gap, Message
+    from roq.client.publisher import Publisher, PublisherStats
+    from roq.client.receipt import Outcome, Receipt, SendStatus
+    from roq.client.subscriber import Subscriber
+    from roq.client.views import (
+        ExchangeSummary,
+        HostSummary,
+        QueueDescription,
+        QueueSummary,
+        ScalingRules,
+    )
+    from roq.client.watch import ClusterState, QueueStatus, Watch
+    from roq.errors import (
+        Closed,
+        ConfigError,
+        DeliveryError,
+        HostNotFound,
+        InvalidName,
+        InvalidRequest,
+        MessageTooLarge,
+        NoCapacity,
+        NotLeader,
+        ProtocolError,
+        QueueExists,
+        QueueNotFound,
+        QueueStopped,
+        RegistryAway,
+        RequestError,
+        RoQError,
+        StaleEpoch,
+        Unavailable,
+        WouldBlock,
+    )
+    from roq.model import Limits
+
+__version__ = "0.1.0"
+
+_HOMES: Final = {
+    "roq.client.cluster": ("Cluster", "connect"),
+    "roq.client.publisher": ("Publisher", "PublisherStats"),
+    "roq.client.subscriber": ("Subscriber",),
+    "roq.client.message": ("Batch", "Gap", "Message"),
+    "roq.client.receipt": ("Outcome", "Receipt", "SendStatus"),
+    "roq.client.views": (
+        "ExchangeSummary",
+        "HostSummary",
+        "QueueDescription",
+        "QueueSummary",
+        "ScalingRules",
+    ),
+    "roq.client.watch": ("ClusterState", "QueueStatus", "Watch"),
+    "roq.errors": (
+        "Closed",
+        "ConfigError",
+        "DeliveryError",
+        "HostNotFound",
+        "InvalidName",
+        "InvalidRequest",
+        "MessageTooLarge",
+        "NoCapacity",
+        "NotLeader",
+        "ProtocolError",
+        "QueueExists",
+        "QueueNotFound",
+        "QueueStopped",
+        "RegistryAway",
+        "RequestError",
+        "RoQError",
+        "StaleEpoch",
+        "Unavailable",
+        "WouldBlock",
+    ),
+    "roq.model": ("Limits",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES: Final = frozenset({"aio", "errors", "model", "testing"})
+
+__all__ = [
+    "connect",
+    "Cluster",
+    "Publisher",
+    "PublisherStats",
+    "Receipt",
+    "SendStatus",
+    "Outcome",
+    "Subscriber",
+    "Message",
+    "Batch",
+    "Gap",
+    "Watch",
+    "ClusterState",
+    "QueueStatus",
+    "QueueSummary",
+    "QueueDescription",
+    "HostSummary",
+    "ExchangeSummary",
+    "ScalingRules",
+    "Limits",
+    "RoQError",
+    "ConfigError",
+    "InvalidName",
+    "ProtocolError",
+    "RequestError",
+    "QueueNotFound",
+    "QueueExists",
+    "QueueStopped",
+    "HostNotFound",
+    "NoCapacity",
+    "StaleEpoch",
+    "NotLeader",
+    "InvalidRequest",
+    "RegistryAway",
+    "Unavailable",
+    "Closed",
+    "WouldBlock",
+    "MessageTooLarge",
+    "DeliveryError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"roq.{name}")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'roq' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

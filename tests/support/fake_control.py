@@ -6,8 +6,6 @@ import os
 import threading
 from types import TracebackType
 
-import zmq
-
 from roq.client.engine import Engine
 from roq.errors import QueueNotFound, QueueStopped, RemoteProtocolError, RequestError
 from roq.exchange.daemon import ExchangeServer
@@ -18,12 +16,11 @@ from roq.protocol.control import (
     Assigned,
     Attach,
     Control,
-    Failure,
     GcmRequest,
     Join,
     Leave,
-    LocateRequest,
     Located,
+    LocateRequest,
     MonitorRequest,
     Topology,
 )

@@ -1,0 +1,365 @@
+"""A connection to a cluster: manages queues, and makes publishers and subscribers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+import msgspec
+
+from roq.client.addresses import parse_addresses
+from roq.client.engine import Engine
+from roq.client.management import Management, wait_result
+from roq.client.message import Gap
+from roq.client.publisher import Publisher
+from roq.client.subscriber import StartOption, Subscriber
+from roq.client.views import (
+    ExchangeSummary,
+    HostSummary,
+    QueueDescription,
+    QueueSummary,
+    ScalingRules,
+    rules_document,
+    rules_of,
+)
+from roq.client.watch import Watch
+from roq.errors import QueueExists, QueueNotFound, RequestError
+from roq.model import Limits, check_name
+from roq.protocol.documents import RawDocument, convert
+from roq.protocol.public_answers import NO
+
+COMMAND_SECONDS: Final = 30.0
+"""Creating and stopping wait for processes to start and end."""
+
+Translate = Callable[[str], str]
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    """What a cluster closes in the end."""
+
+    def close(self) -> None:
+        """Close."""
+        ...
+
+
+class _Queues(msgspec.Struct, rename="pascal"):
+    queues: list[QueueSummary]
+
+
+class _Hosts(msgspec.Struct, rename="pascal"):
+    hosts: list[HostSummary]
+
+
+class _Exchanges(msgspec.Struct, rename="pascal"):
+    exchanges: list[ExchangeSummary]
+
+
+class _Created(msgspec.Struct, rename="pascal"):
+    exchange: str = ""
+
+
+class Cluster:
+    """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
+
+    All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when nobody
+    answers in time, and `Closed` after `close`.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Iterable[str],
+        *,
+        timeout: float = 10.0,
+        translate: Translate | None = None,
+    ) -> None:
+        endpoints = parse_addresses(addresses)
+        self._timeout = timeout
+        self._translate = translate
+        self._engine = Engine()
+        self._management = Management(self._engine, endpoints, translate)
+        self._children: set[Closable] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._engine.start()
+        try:
+            self.info = wait_result(self._management.info(timeout), timeout)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    @property
+    def addresses(self) -> list[str]:
+        """Client endpoints of the configuration managers that are known by now."""
+        return list(self._management.addresses)
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        host: str | None = None,
+        exists_ok: bool = False,
+        durability: str = "none",
+        limits: Limits | Mapping[str, int] | None = None,
+        timeout: float = COMMAND_SECONDS,
+    ) -> None:
+        """Create a queue and start it; it serves when this returns.
+
+        Args:
+            name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
+            host: where its monitor and first exchange run; None: the least loaded host.
+            exists_ok: an existing queue is no error; it stays as it is.
+            durability: only `none` so far: messages live in the memory of the exchanges.
+            limits: what the queue allows, where it differs from the defaults of `Limits`.
+            timeout: seconds.
+
+        Raises:
+            QueueExists: there is one already.
+            InvalidName, InvalidRequest: a name, host or limit that cannot be.
+            HostNotFound, NoCapacity: no place for it.
+        """
+        try:
+            self._ask(create_request(name, host, durability, limits), timeout)
+        except QueueExists:
+            if not exists_ok:
+                raise
+
+    def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Remove a queue, running or stopped; what it held is gone."""
+        self._ask(request(2001, QName=check_name(name)), timeout)
+
+    def stop_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Stop the monitor and exchanges of a queue; publishers wait until it starts again."""
+        self._ask(request(2002, QName=check_name(name)), timeout)
+
+    def start_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Start a stopped queue."""
+        self._ask(request(2005, QName=check_name(name)), timeout)
+
+    def queue_exists(self, name: str) -> bool:
+        """Whether there is a queue of this name, running or not."""
+        try:
+            self._ask(request(2011, QName=check_name(name)))
+        except RequestError as error:
+            if isinstance(error, QueueNotFound) or str(error) == NO:
+                return False
+            raise
+        return True
+
+    def queues(self) -> list[QueueSummary]:
+        """All queues."""
+        return convert(self._ask(request(2101)), _Queues).queues
+
+    def describe(self, queue: str) -> QueueDescription:
+        """Everything about one queue."""
+        return convert(self._ask(request(2104, QName=check_name(queue))), QueueDescription)
+
+    # --- hosts and exchanges ----------------------------------------------------------------------
+
+    def hosts(self) -> list[HostSummary]:
+        """All hosts and what runs on them."""
+        return convert(self._ask(request(2102)), _Hosts).hosts
+
+    def exchanges(self, queue: str) -> list[ExchangeSummary]:
+        """The exchanges of a queue."""
+        return convert(self._ask(request(2103, QName=check_name(queue))), _Exchanges).exchanges
+
+    def add_exchange(
+        self,
+        queue: str,
+        host: str,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = COMMAND_SECONDS,
+    ) -> str:
+        """Start one more exchange for a queue.
+
+        Args:
+            queue: name of the queue.
+            host: where it runs.
+            transaction_id: the same id again starts no second exchange; None: a new one.
+            timeout: seconds.
+
+        Returns:
+            The name of the exchange.
+        """
+        answer = self._ask(exchange_request(queue, host, transaction_id), timeout)
+        return convert(answer, _Created).exchange
+
+    # --- scaling rules ----------------------------------------------------------------------------
+
+    def set_rules(self, queue: str, rules: ScalingRules) -> None:
+        """Set the scaling rules of a queue; they replace the ones before."""
+        self._ask(request(2006, QName=check_name(queue), **rules_document(rules)))
+
+    def get_rules(self, queue: str) -> ScalingRules:
+        """The scaling rules of a queue.
+
+        Raises:
+            RequestError: there are none.
+        """
+        return rules_of(self._ask(request(2007, QName=check_name(queue))))
+
+    # --- publishing, subscribing, watching --------------------------------------------------------
+
+    def publisher(
+        self,
+        queue: str,
+        *,
+        timeout: float = 30.0,
+        linger: float = 0.001,
+        delivery_timeout: float = 60.0,
+        block: bool = True,
+    ) -> Publisher:
+        """A publisher to a queue, connected to one of its exchanges; see `Publisher`."""
+        publisher = Publisher(
+            self._engine,
+            self._management.addresses,
+            queue,
+            publisher_id=os.urandom(16),
+            timeout=timeout,
+            connect_timeout=self._timeout,
+            linger=linger,
+            delivery_timeout=delivery_timeout,
+            block=block,
+            translate=self._translate,
+        )
+        return self._adopt(publisher)
+
+    def subscriber(
+        self,
+        queue: str,
+        topic: str | Sequence[str] = "",
+        start: StartOption = "latest",
+        *,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Subscriber:
+        """A subscriber to a queue, in force when this returns; see `Subscriber`."""
+        subscriber = Subscriber(
+            self._engine,
+            self._management.addresses,
+            check_name(queue),
+            topic,
+            start=start,
+            timeout=self._timeout,
+            on_gap=on_gap,
+            translate=self._translate,
+        )
+        return self._adopt(subscriber)
+
+    def watch(self) -> Watch:
+        """The configuration broadcast: the present state, then each change."""
+        return self._adopt(Watch(self._engine, self._management))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close everything that was made here, publishers with a flush; idempotent.
+
+        Raises:
+            DeliveryError: a publisher that was still open could not deliver everything.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            children, self._children = self._children, set()
+        errors: list[Exception] = []
+        for child in children:
+            try:
+                child.close()
+            except Exception as error:  # noqa: BLE001 - raised below, when everything is closed
+                errors.append(error)
+        self._engine.close()
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception:
+            if kind is None:
+                raise
+
+    def _adopt(self, child: T) -> T:
+        with self._lock:
+            # Those that were closed by their owner need no second look.
+            gone = {c for c in self._children if getattr(c, "_closed", False)}
+            self._children -= gone
+            self._children.add(child)  # type: ignore[arg-type]
+        return child
+
+    def _ask(self, document: RawDocument, timeout: float | None = None) -> RawDocument:
+        seconds = self._timeout if timeout is None else timeout
+        return wait_result(self._management.ask(document, seconds), seconds)
+
+
+def connect(
+    addresses: str | Iterable[str],
+    *,
+    timeout: float = 10.0,
+    translate: Translate | None = None,
+) -> Cluster:
+    """Connect to a cluster.
+
+    Args:
+        addresses: client addresses of one or more configuration managers, `host:port`.
+        timeout: seconds for the cluster to answer, now and later.
+        translate: applied to each address before it is connected to (for relays and tunnels).
+
+    Raises:
+        Unavailable: no configuration manager has answered in time.
+        InvalidRequest: no valid address.
+    """
+    return Cluster(addresses, timeout=timeout, translate=translate)
+
+
+# --- requests, shared with roq.aio ----------------------------------------------------------------
+
+
+def request(command: int, **fields: object) -> RawDocument:
+    """A management command."""
+    return {"CMD": command, **fields}
+
+
+def create_request(
+    name: str, host: str | None, durability: str, limits: Limits | Mapping[str, int] | None
+) -> RawDocument:
+    """Command 2010, or 2003 if a host is named."""
+    fields: RawDocument = {"QName": check_name(name), "Durability": durability}
+    given = changed_limits(limits)
+    if given:
+        fields["Limits"] = given
+    if host is None:
+        return request(2010, **fields)
+    return request(2003, Host=host, **fields)
+
+
+def exchange_request(queue: str, host: str, transaction_id: str | None) -> RawDocument:
+    """Command 2004."""
+    transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
+    return request(2004, QName=check_name(queue), Host=host, TransactionID=transaction)
+
+
+def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
+    """The limits that differ from the defaults."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, Limits):
+        return dict(limits)
+    defaults: dict[str, int] = msgspec.structs.asdict(Limits())
+    given: dict[str, int] = msgspec.structs.asdict(limits)
+    return {name: value for name, value in given.items() if value != defaults[name]}

@@ -1,0 +1,203 @@
+"""Requests to the management interface: finds the leading manager, asks once, brings the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Final, TypeVar
+
+import zmq
+
+from roq.client.engine import Engine
+from roq.errors import NotLeader, RemoteProtocolError, Unavailable
+from roq.protocol import documents
+from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
+from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import error_of
+from roq.runtime import sockets
+from roq.runtime.reactor import Timer
+from roq.runtime.rpc import RpcClient
+
+INFO_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 0.2
+LEADER_HOPS_MAX: Final = 5
+GRACE_SECONDS: Final = 0.5
+
+Translate = Callable[[str], str]
+T = TypeVar("T")
+
+
+class Management:
+    """Asks configuration managers, in the I/O thread; the results are futures.
+
+    Args:
+        engine: the client's I/O thread.
+        addresses: client endpoints of configuration managers; more are learnt from their answers.
+        translate: applied to each address before it is connected to.
+    """
+
+    def __init__(
+        self, engine: Engine, addresses: Sequence[str], translate: Translate | None
+    ) -> None:
+        self.addresses = list(addresses)
+        self._engine = engine
+        self._translate = translate
+
+    def info(self, timeout: float) -> Future[ClusterInfo]:
+        """Where the interfaces of the cluster are; from whichever manager answers first."""
+        future: Future[ClusterInfo] = Future()
+        future.set_running_or_notify_cancel()  # nobody can cancel it under the I/O thread's hands
+        deadline = self._engine.reactor.now() + timeout
+        self._engine.call_soon(lambda: self._ask_info(future, deadline, 0))
+        return future
+
+    def ask(self, document: RawDocument, timeout: float) -> Future[RawDocument]:
+        """The answer to one management command; a refusal is raised as its `RequestError`."""
+        future: Future[RawDocument] = Future()
+        future.set_running_or_notify_cancel()
+        deadline = self._engine.reactor.now() + timeout
+        frame = documents.encode_raw(document)
+        self._engine.call_soon(lambda: _Command(self, frame, future, deadline).start())
+        return future
+
+    def connect_to(self, endpoint: str) -> str:
+        """The address to really connect to."""
+        return self._translate(endpoint) if self._translate is not None else endpoint
+
+    # --- I/O thread -------------------------------------------------------------------------------
+
+    def _ask_info(self, future: Future[ClusterInfo], deadline: float, turn: int) -> None:
+        reactor = self._engine.reactor
+        address = self.addresses[turn % len(self.addresses)]
+        client = RpcClient(reactor, self._engine.context, self.connect_to(address))
+
+        def answered(answer: Answer | Unavailable) -> None:
+            client.close()
+            if future.done():
+                return
+            if isinstance(answer, ClusterInfo):
+                self._learn(answer)
+                future.set_result(answer)
+            elif reactor.now() + AGAIN_SECONDS >= deadline:
+                future.set_exception(Unavailable(self._nobody(answer)))
+            else:
+                wait = 0.0 if isinstance(answer, Unavailable) else AGAIN_SECONDS
+                reactor.call_later(wait, lambda: self._ask_info(future, deadline, turn + 1))
+
+        seconds = max(0.05, min(INFO_SECONDS, deadline - reactor.now()))
+        client.request(ClusterInfoRequest(), seconds, answered)
+
+    def _nobody(self, answer: Answer | Unavailable) -> str:
+        shown = ", ".join(self.addresses)
+        reason = answer.COMMENT if isinstance(answer, Failure) else str(answer)
+        return f"no configuration manager answers at {shown}: {reason}. Is the cluster up?"
+
+    def _learn(self, info: ClusterInfo) -> None:
+        for address in info.managers:
+            if address not in self.addresses:
+                self.addresses.append(address)
+
+
+class _Command:
+    """One management command on its way, in the I/O thread."""
+
+    def __init__(
+        self, owner: Management, frame: bytes, future: Future[RawDocument], deadline: float
+    ) -> None:
+        self._owner = owner
+        self._engine = owner._engine  # noqa: SLF001 - one class in two parts
+        self._frame = frame
+        self._future = future
+        self._deadline = deadline
+        self._hops = 0
+        self._socket: zmq.Socket[bytes] | None = None
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Find a manager, then ask it."""
+        remaining = self._deadline - self._engine.reactor.now()
+        self._owner.info(max(0.05, remaining)).add_done_callback(self._found)
+
+    def _found(self, future: Future[ClusterInfo]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+        else:
+            self._send(future.result().management)
+
+    def _send(self, endpoint: str) -> None:
+        reactor = self._engine.reactor
+        socket = self._socket = sockets.dealer(self._engine.context)
+        try:
+            socket.connect(self._owner.connect_to(endpoint))
+        except zmq.ZMQError as error:
+            self._done()
+            self._fail(Unavailable(f"cannot connect to {endpoint}: {error}"))
+            return
+        reactor.add(socket, self._readable)
+        self._timer = reactor.call_at(self._deadline, lambda: self._late(endpoint))
+        sockets.send_to(socket, [self._frame])
+
+    def _readable(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            frames = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        self._done()
+        try:
+            document = documents.decode_raw(frames[-1])
+        except RemoteProtocolError as error:
+            self._fail(error)
+            return
+        refusal = error_of(document)
+        if refusal is None:
+            self._future.set_result(document)
+        elif isinstance(refusal, NotLeader):
+            self._not_leader(refusal)
+        else:
+            self._fail(refusal)
+
+    def _not_leader(self, refusal: NotLeader) -> None:
+        self._hops += 1
+        if refusal.endpoint and self._hops <= LEADER_HOPS_MAX:
+            self._send(refusal.endpoint)
+        elif self._engine.reactor.now() + AGAIN_SECONDS < self._deadline:
+            # Between two leaders: one will be there in a moment.
+            self._hops = 0
+            self._engine.reactor.call_later(AGAIN_SECONDS, self.start)
+        else:
+            self._fail(refusal)
+
+    def _late(self, endpoint: str) -> None:
+        self._done()
+        self._fail(
+            Unavailable(f"no answer from {endpoint} in time; the command may still be carried out")
+        )
+
+    def _done(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            self._engine.reactor.remove(socket)
+            socket.close(0)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+def wait_result(future: Future[T], timeout: float) -> T:
+    """The result of a future in the caller's thread.
+
+    Raises:
+        RoQError: what the future failed with.
+        Unavailable: the I/O thread gave no answer at all.
+    """
+    try:
+        return future.result(timeout + GRACE_SECONDS)
+    except FutureTimeoutError:
+        raise Unavailable(f"no answer within {timeout:g} s") from None
