@@ -27,7 +27,7 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
 class Gcm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the configuration managers are."""
 
-    address: list[str] = ["127.0.0.1:5000"]
+    address: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1:5000"])
 
 
 class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
