@@ -48,13 +48,13 @@ def list_(target: Target) -> None:
         ("HOST", "STATE", "EXCHANGES#", "MONITORS#", "CPU %#", "MEMORY#", "MANAGER"),
         [
             (
-                r.Host,
-                state_text(r.State),
-                f"{r.Exchanges} of {r.ExchangeMax}" if r.ExchangeMax else r.Exchanges,
-                r.Monitors,
-                f"{r.Cpu:.0f}",
-                bytes_text(r.MemoryBytes),
-                r.Control,
+                r.host,
+                state_text(r.state),
+                f"{r.exchanges} of {r.exchange_max}" if r.exchange_max else r.exchanges,
+                r.monitors,
+                f"{r.cpu:.0f}",
+                bytes_text(r.memory_bytes),
+                r.control,
             )
             for r in rows
         ],

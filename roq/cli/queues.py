@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
 import click
@@ -18,8 +17,8 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
+from roq.client.views import ExchangeSummary, QueueDescription
 from roq.protocol.public import LIMIT_RANGES
-from roq.protocol.public_answers import ExchangeRow, QueueDescription
 
 
 @click.group()
@@ -125,7 +124,7 @@ def list_(target: Target) -> None:
         return
     print_table(
         ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY"),
-        [(r.Name, state_text(r.State), r.Host, r.Exchanges, r.Durability) for r in rows],
+        [(r.name, state_text(r.state), r.host, r.exchanges, r.durability) for r in rows],
         "No queue yet: `roq queue create NAME` makes one.",
     )
 
@@ -168,12 +167,12 @@ def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
     return limits
 
 
-def print_exchanges(rows: list[ExchangeRow], queue_name: str) -> None:
+def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
     """The table of a queue's exchanges."""
     print_table(
         ("EXCHANGE", "STATE", "HOST", "DATA", "LIVE", "EPOCH#", "PID#"),
         [
-            (r.Name, state_text(r.State), r.Host, r.Data, r.Live, str(r.Epoch), str(r.Pid))
+            (r.name, state_text(r.state), r.host, r.data, r.live, str(r.epoch), str(r.pid))
             for r in rows
         ],
         f"Queue {queue_name} has no exchange: `roq exchange add {queue_name}` starts one.",
@@ -181,29 +180,29 @@ def print_exchanges(rows: list[ExchangeRow], queue_name: str) -> None:
 
 
 def _print_description(description: QueueDescription) -> None:
-    age = max(0.0, time.time() - description.Created)
-    created = datetime.fromtimestamp(description.Created, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    limits = msgspec.structs.asdict(description.Limits)
+    age = (datetime.now(UTC) - description.created_at).total_seconds()
+    created = description.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    limits = msgspec.structs.asdict(description.limits)
     print_fields(
         [
-            ("Queue", description.Name),
-            ("State", state_text(description.State)),
-            ("Host", description.Host),
-            ("Durability", description.Durability),
-            ("Created", f"{created} ({age_text(age)} ago)"),
-            ("Monitor", description.Monitor),
-            ("Statistics", description.Statistics),
-            ("Id", description.QueueId),
+            ("Queue", description.name),
+            ("State", state_text(description.state)),
+            ("Host", description.host),
+            ("Durability", description.durability),
+            ("Created", f"{created} ({age_text(max(age, 0.0))} ago)"),
+            ("Monitor", description.monitor),
+            ("Statistics", description.statistics),
+            ("Id", description.queue_id),
             *(
                 (name, bytes_text(value) if name.endswith("_bytes") else value)
                 for name, value in limits.items()
             ),
         ]
     )
-    if description.Rules:
-        print_fields([("Rules", ", ".join(sorted(description.Rules)))])
+    if description.rules:
+        print_fields([("Rules", ", ".join(sorted(description.rules)))])
     note("")
-    print_exchanges(description.Exchanges, description.Name)
+    print_exchanges(description.exchanges, description.name)
 
 
 def age_text(seconds: float) -> str:
