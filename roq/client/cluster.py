@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
@@ -26,7 +27,7 @@ from roq.client.views import (
     rules_of,
 )
 from roq.client.watch import Watch
-from roq.errors import QueueExists, QueueNotFound, RequestError
+from roq.errors import NoCapacity, QueueExists, QueueNotFound, RequestError
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
@@ -172,7 +173,7 @@ class Cluster:
     def add_exchange(
         self,
         queue: str,
-        host: str,
+        host: str | None = None,
         transaction_id: str | None = None,
         *,
         timeout: float = COMMAND_SECONDS,
@@ -181,13 +182,14 @@ class Cluster:
 
         Args:
             queue: name of the queue.
-            host: where it runs.
+            host: where it runs; None: the live host with the fewest exchanges.
             transaction_id: the same id again starts no second exchange; None: a new one.
             timeout: seconds.
 
         Returns:
             The name of the exchange.
         """
+        host = host if host is not None else emptiest_host(self.hosts())
         answer = self._ask(exchange_request(queue, host, transaction_id), timeout)
         return convert(answer, _Created).exchange
 
@@ -308,8 +310,7 @@ class Cluster:
 
 
 def connect(
-    addresses: str | Iterable[str],
-    *,
+    *addresses: str | Iterable[str],
     timeout: float = 10.0,
     translate: Translate | None = None,
 ) -> Cluster:
@@ -324,7 +325,8 @@ def connect(
         Unavailable: no configuration manager has answered in time.
         InvalidRequest: no valid address.
     """
-    return Cluster(addresses, timeout=timeout, translate=translate)
+    given = [[one] if isinstance(one, str) else one for one in addresses]
+    return Cluster(chain.from_iterable(given), timeout=timeout, translate=translate)
 
 
 # --- requests, shared with roq.aio ----------------------------------------------------------------
@@ -352,6 +354,22 @@ def exchange_request(queue: str, host: str, transaction_id: str | None) -> RawDo
     """Command 2004."""
     transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
     return request(2004, QName=check_name(queue), Host=host, TransactionID=transaction)
+
+
+def emptiest_host(hosts: Sequence[HostSummary]) -> str:
+    """The live host with room that runs the fewest exchanges.
+
+    Raises:
+        NoCapacity: there is none.
+    """
+    fit = [
+        host
+        for host in hosts
+        if host.state == "live" and (not host.exchange_max or host.exchanges < host.exchange_max)
+    ]
+    if not fit:
+        raise NoCapacity("no live host has room for another exchange: add a host")
+    return min(fit, key=lambda host: (host.exchanges, host.host)).host
 
 
 def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
