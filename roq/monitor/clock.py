@@ -6,6 +6,8 @@ from typing import Final
 
 STALL_SECONDS: Final = 1.5
 """Events come at least every second; a longer silence means that this process did not run."""
+ROUNDING_SECONDS: Final = 1e-6
+"""A wake-up that comes too early by a rounding error would be followed by another, and another."""
 
 
 class ObservedClock:
@@ -30,5 +32,5 @@ class ObservedClock:
         return now - self._skipped
 
     def outside(self, observed: float) -> float:
-        """The time at which `observed` will be reached if nothing stalls."""
-        return observed + self._skipped
+        """The time at which `observed` will have been reached if nothing stalls."""
+        return observed + self._skipped + ROUNDING_SECONDS

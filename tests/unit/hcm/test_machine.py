@@ -1,4 +1,5 @@
 import pytest
+from hcm_host import HOST_EPOCH, QUEUE_ID, Host, answers, failure
 
 from roq.errors import Unavailable
 from roq.hcm.events import Discard, Exited, Kill, Note, Registered, ReportToLeader, Spawn, Terminate
@@ -15,8 +16,6 @@ from roq.protocol.control import (
     Inventory,
     Started,
 )
-
-from .host import HOST_EPOCH, QUEUE_ID, Host, answers, failure
 
 X1 = "orders.x1"
 MONITOR = "orders.monitor"

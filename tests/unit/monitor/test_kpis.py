@@ -1,10 +1,9 @@
 import bson
+from monitor_driver import Driver, published
 
 from roq.monitor.events import Effect
 from roq.protocol import kpi
 from roq.protocol.control import PublisherLoad
-
-from .driver import Driver, published
 
 
 def old(effects: list[Effect]) -> list[list[dict[str, object]]]:

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from monitor_driver import EPOCH, Driver, answers, info, pushes
 
 from roq.errors import LocalProtocolError
 from roq.model import Limits
@@ -15,8 +16,6 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
-
-from .driver import EPOCH, Driver, answers, info, pushes
 
 
 def numbers(topology) -> list[tuple[int, int]]:

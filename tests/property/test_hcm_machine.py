@@ -1,0 +1,144 @@
+"""Random lives of a host: whatever children, managers and time do, the promises hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hcm_host import Host, peer_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roq.hcm.events import Effect, Exited, Reply, Requested, Spawn, Spawned
+from roq.hcm.ports import QUARANTINE_SECONDS
+from roq.model import Limits
+from roq.protocol.control import (
+    ChildAck,
+    ChildReport,
+    Control,
+    Inventory,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
+
+QUEUES = st.sampled_from(["a", "b"])
+IDS = st.sampled_from([b"1" * 16, b"2" * 16])
+LIFE = st.lists(
+    st.one_of(
+        st.tuples(st.just("monitor"), QUEUES, IDS, st.integers(1, 3)),
+        st.tuples(st.just("exchange"), QUEUES, IDS, st.integers(1, 3), st.integers(0, 3)),
+        st.tuples(st.just("stop"), QUEUES, st.sampled_from([b"", b"1" * 16]), st.integers(-1, 2)),
+        st.tuples(st.just("crash"), st.integers(0, 9)),
+        st.tuples(st.just("report"), st.integers(0, 9)),
+        st.tuples(st.just("obey"), st.integers(0, 9)),
+        st.tuples(st.just("inventory")),
+        st.tuples(st.just("wait"), st.floats(0.0, 30.0)),
+    ),
+    max_size=60,
+)
+
+
+class Watched(Host):
+    """A host whose promises are checked at every step."""
+
+    def __init__(self) -> None:
+        super().__init__(exchange_max=3, exchange_ports=(6000, 7000), monitor_ports=(5500, 5800),
+                         statistics_ports=(5800, 6000))  # fmt: skip
+        self.asked: Counter[tuple[bytes, int]] = Counter()
+        self.answered: Counter[tuple[bytes, int]] = Counter()
+        self.epochs: list[int] = []
+        self.left: dict[int, float] = {}
+        self.told: set[str] = set()
+        self._ids = 0
+
+    def request(self, message: Control) -> None:
+        self._ids += 1
+        peer = peer_of(f"peer {self._ids}")
+        self.asked[peer[0], message.id] += 1
+        self.handle(Requested(peer, message))  # type: ignore[arg-type]
+
+    def _perform(self, effect: Effect) -> list:  # type: ignore[type-arg]
+        if isinstance(effect, Reply) and not isinstance(effect.message, ChildAck):
+            self.answered[effect.peer[0], effect.message.id] += 1
+        if isinstance(effect, Spawn):
+            self.epochs.append(effect.spec.epoch)
+        events = super()._perform(effect)
+        for event in events:
+            match event:
+                case Spawned(child):
+                    for port in self.processes[child].ports:
+                        assert self.now - self.left.get(port, -1e9) >= QUARANTINE_SECONDS
+        return events
+
+    def crash(self, child: str, status: str = "exit code 70", last_line: str = "") -> list[Effect]:
+        # Ports that the child never told of were never known to anybody.
+        if child in self.told:
+            self.left.update(dict.fromkeys(self.processes[child].ports, self.now))
+            self.told.discard(child)
+        return super().crash(child, status, last_line)
+
+    def step(self, action: tuple) -> None:  # type: ignore[type-arg]
+        match action:
+            case ("monitor", queue, queue_id, epoch):
+                self.request(StartMonitor(id=1, queue=queue, queue_id=queue_id,
+                                          leader_epoch=epoch, limits=Limits()))  # fmt: skip
+            case ("exchange", queue, queue_id, epoch, number):
+                self.request(StartExchange(id=2, queue=queue, queue_id=queue_id, monitor="",
+                                           number=number, leader_epoch=epoch,
+                                           limits=Limits()))  # fmt: skip
+            case ("stop", queue, queue_id, number):
+                self.request(StopQueue(id=3, queue=queue, queue_id=queue_id, number=number,
+                                       leader_epoch=3))  # fmt: skip
+            case ("inventory",):
+                self.request(Inventory(id=4))
+            case ("wait", seconds):
+                self.advance(seconds)
+            case (what, index) if self.processes:
+                child = sorted(self.processes)[index % len(self.processes)]
+                self._happens(what, child)
+
+    def _happens(self, what: str, child: str) -> None:
+        process = self.processes[child]
+        if what == "crash" or (what == "obey" and process.asked_to_end):
+            self.crash(child)
+        elif what == "report":
+            peer = peer_of(child)
+            self.told.add(child)
+            self.handle(Requested(peer, ChildReport(id=9, child=process.info())))
+
+
+@given(LIFE)
+@settings(max_examples=150, deadline=None)
+def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
+    host = Watched()
+    for action in life:
+        host.step(action)
+    # Nothing stays open: all waits are bounded.
+    host.advance(60)
+    assert host.answered == host.asked
+    assert host.epochs == sorted(set(host.epochs))
+    assert sum(each.role == "exchange" for each in host.machine._children) <= 3 + 3
+    host.stop()
+    host.advance(60)
+    assert host.finished
+
+
+@given(LIFE)
+@settings(max_examples=50, deadline=None)
+def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(life) -> None:
+    host = Watched()
+    for action in life:
+        host.step(action)
+    host.advance(1.0)
+    told = {child.child: (child.epoch, child.state) for child in host.last_report.values()}
+    assert told == {child.name: (child.epoch, str(child.state)) for child in host.machine._children}
+
+
+def test_an_exit_is_taken_once() -> None:
+    host = Watched()
+    host.running("a.x1")
+    epoch = host.processes["a.x1"].spec.epoch
+    host.crash("a.x1")
+    spawned = len(host.spawned)
+    host.handle(Exited("a.x1", epoch, "exit code 70", ""))
+    assert len(host.spawned) == spawned
