@@ -38,7 +38,12 @@ SHORT: Final = {
     plan.NATS: "nats-py",
     plan.REDIS: "redis-py streams",
 }
-_ROLE_COLOURS: Final = {"publisher": "#f4a261", "exchange": "#e76f51", "subscriber": "#264653"}
+_MICROSECONDS: Final = (100, 200, 300, 500, 1000, 2000, 5000, 10_000, 20_000)
+_ROLES: Final = {
+    "publisher": ("publisher", "#f4a261", "o"),
+    "exchange": ("exchange or server", "#e63946", "D"),
+    "subscriber": ("each subscriber", "#264653", "s"),
+}
 
 
 def draw(results: Results, path: Path) -> None:
@@ -77,6 +82,7 @@ def draw(results: Results, path: Path) -> None:
             fontweight="bold",
         )
         figure.text(0.012, 0.012, _footer(results), fontsize=8, color=FAINT)
+        figure.align_xlabels()
         figure.tight_layout(rect=(0, 0.035, 1, 0.97), h_pad=2.5, w_pad=2.5)
         figure.savefig(path, dpi=130, facecolor="white")
         plt.close(figure)
@@ -88,6 +94,7 @@ def _throughput(axes: Axes, results: Results) -> None:
     keys = [key for key in keys if any(_find(results, key, case) for case in cases)]
     width = 0.82 / max(len(keys), 1)
     for index, key in enumerate(keys):
+        label: str | None = SHORT[key]
         for group, case in enumerate(cases):
             figure = _find(results, key, case)
             if figure is None:
@@ -100,8 +107,9 @@ def _throughput(axes: Axes, results: Results) -> None:
                 color=COLOURS[key],
                 yerr=[[figure.rate - figure.rate_low], [figure.rate_high - figure.rate]],
                 error_kw={"ecolor": FAINT, "elinewidth": 1},
-                label=SHORT[key] if group == 0 else None,
+                label=label,
             )
+            label = None
             axes.text(
                 x,
                 figure.rate_high * 1.12,
@@ -119,7 +127,8 @@ def _throughput(axes: Axes, results: Results) -> None:
     axes.set_title("Throughput by message size, 1 subscriber")
     axes.grid(axis="y", color="#e9ecef", zorder=0)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    if keys:
+        axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _targets(axes: Axes, results: Results) -> None:
@@ -135,8 +144,9 @@ def _targets(axes: Axes, results: Results) -> None:
             f"{verdict.measured:.3g}{verdict.unit} (goal {sign} {verdict.goal:.3g})",
             va="center",
             fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )
-    axes.axvline(1, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
+    axes.axvline(1, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=0)
     axes.set_xscale("log")
     scores = [_score(verdict) for verdict in shown] or [1.0]
     axes.set_xlim(min(0.3, min(scores) * 0.8), max(scores) * 8)
@@ -153,12 +163,14 @@ def _score(verdict: Verdict) -> float:
 
 def _latency(axes: Axes, results: Results) -> None:
     keys = [key for key in SHORT if _find(results, key, plan.latency_case())]
+    ends: list[float] = []
     marks = {"p50": "o", "p99": "D", "p99.9": "X"}
     for row, key in enumerate(reversed(keys)):
         figure = _find(results, key, plan.latency_case())
         if figure is None:
             continue
         values = [figure.latency_us[name] for name in marks]
+        ends += (values[0], values[-1])
         axes.plot([values[0], values[-1]], [row, row], color=COLOURS[key], linewidth=2, alpha=0.5)
         for (name, mark), value in zip(marks.items(), values, strict=True):
             axes.plot(
@@ -171,41 +183,53 @@ def _latency(axes: Axes, results: Results) -> None:
             )
         axes.text(values[0], row + 0.22, f"{values[0]:,.0f} µs", ha="center", fontsize=8)
     axes.set_xscale("log")
-    axes.set_ylim(-0.6, max(len(keys) - 0.2, 0.6))
+    axes.set_xticks(_MICROSECONDS, [f"{value:,}" for value in _MICROSECONDS])
+    axes.minorticks_off()
+    if ends:
+        axes.set_xlim(min(ends) * 0.8, max(ends) * 1.25)
+    axes.set_ylim(-0.6, max(len(keys) + 0.1, 1))
     axes.set_yticks(range(len(keys)), [SHORT[key] for key in reversed(keys)])
     axes.set_xlabel("µs from publish to the subscriber's hands (100 B, 200 messages/s)")
     axes.set_title("Latency at light load")
     axes.grid(axis="x", color="#e9ecef")
     axes.set_axisbelow(True)
     if keys:
-        axes.legend(frameon=False, fontsize=8, loc="lower right", labelcolor=INK)
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper right", borderpad=0)
 
 
 def _cpu(axes: Axes, results: Results) -> None:
     rows = [
         (figure, label)
-        for case, label in ((plan.main_case(), "1 sub"), (plan.fan_out_case(), "20 subs"))
+        for case, label in ((plan.main_case(), "1"), (plan.fan_out_case(), str(plan.FAN_OUT)))
         for key in (plan.ZMQ_PROXY, plan.ROQ_BATCHES, plan.ROQ_MESSAGES, plan.NATS, plan.REDIS)
         if (figure := _find(results, key, case)) is not None
     ]
-    labels = [f"{SHORT[figure.contender]}, {label}" for figure, label in rows]
+    labels = [f"{SHORT[figure.contender]} → {label}" for figure, label in rows]
     for row, (figure, _) in enumerate(reversed(rows)):
-        left = 0.0
-        for role, colour in _ROLE_COLOURS.items():
-            # Twenty subscribers are shown as one of them: all together would hide the others.
-            value = figure.cpu_us.get(role, 0.0)
-            if role == "subscriber":
-                value /= figure.case.subscribers
-            axes.barh(row, value, 0.62, left=left, color=colour, label=role if row == 0 else None)
-            left += value
-        axes.text(left * 1.02, row, f" {left:.2f}", va="center", fontsize=8)
+        values = {role: figure.cpu_us.get(role, 0.0) for role in _ROLES}
+        values["subscriber"] /= figure.case.subscribers
+        axes.plot(
+            [min(values.values()), max(values.values())], [row, row], color="#dee2e6", linewidth=5
+        )
+        for role, (name, colour, mark) in _ROLES.items():
+            axes.plot(
+                values[role],
+                row,
+                mark,
+                color=colour,
+                markersize=8,
+                linestyle="",
+                label=name if row == 0 else None,
+            )
+    axes.set_ylim(-0.6, max(len(rows) + 0.3, 1))
     axes.set_yticks(range(len(rows)), labels[::-1], fontsize=8)
-    axes.set_xscale("symlog", linthresh=1)
-    axes.margins(x=0.12)
-    axes.set_xlabel("CPU seconds per million messages (subscriber: each one); 100 B, 500 per batch")
-    axes.set_title("What a message costs")
+    axes.set_xscale("log")
+    axes.set_xlabel("CPU seconds per million messages of 100 B, each process")
+    axes.set_title("CPU per message, 1 and 20 subscribers")
+    axes.grid(axis="x", color="#e9ecef")
+    axes.set_axisbelow(True)
     if rows:
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper right", borderpad=0)
 
 
 def _footer(results: Results) -> str:

@@ -16,7 +16,7 @@ from benchmarks.contender import Contender
 from benchmarks.figures import Figure
 from benchmarks.results import Results, Verdict
 
-ROLES: Final = ("publisher", "exchange", "subscriber")
+ROLES: Final = {"publisher": "publisher", "exchange": "server", "subscriber": "subscribers"}
 _MEGA: Final = 1e6
 
 
@@ -137,8 +137,8 @@ def _costs(results: Results, case: Case, title: str) -> RenderableType:
         title,
         "",
         "messages/s",
-        *(f"{role}\nCPU s per M" for role in ROLES),
-        *(f"{role}\nRSS MB" for role in ROLES),
+        *(f"{name}\nCPU s per M" for name in ROLES.values()),
+        *(f"{name}\nRSS MB" for name in ROLES.values()),
     )
     for key, name in results.titles.items():
         figure = _find(results, key, case)

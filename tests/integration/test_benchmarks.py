@@ -1,0 +1,64 @@
+"""The benchmark's harness with real processes and tiny counts; what it measures is not judged."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import plan
+from benchmarks.case import Case, Failure, Sample
+from benchmarks.contender import Contender
+from benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
+from benchmarks.runner import Runner
+
+pytestmark = pytest.mark.integration
+
+TINY = plan.Plan(
+    rounds=1,
+    fan_out_rounds=1,
+    seconds=0.02,
+    latency_seconds=0.1,
+    idle_seconds=0,
+    stages=(
+        plan.Stage(Case(size=100, batch=50), ("measured",)),
+        plan.Stage(Case(size=65_536, batch=50), ("measured",)),
+        plan.Stage(Case(size=100, rate=200), ("measured",)),
+    ),
+    fan_out=(plan.Stage(Case(size=10, batch=50, subscribers=3), ("measured",)),),
+)
+
+
+class Watcher:
+    """Fails the test at once with the reason, rather than at its end without one."""
+
+    def begins(self, contender: Contender, case: Case, number: int) -> None:
+        pass
+
+    def measured(self, sample: Sample) -> None:
+        pass
+
+    def failed(self, failure: Failure) -> None:
+        pytest.fail(failure.reason)
+
+    def skipped(self, contender: Contender, reason: str) -> None:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("module", [zmq_proxy, raw_hop, nats_core, redis_streams])
+def test_a_peer_is_started_measured_and_stopped(module: object, tmp_path: Path) -> None:
+    (contender,) = module.contenders()  # type: ignore[attr-defined]
+    contender.key = "measured"
+    runner = Runner([contender], tmp_path, Watcher())
+    try:
+        runner.start()
+        runner.run(TINY)
+        pids = list(contender.server.processes(Case(size=1)).values())
+    finally:
+        runner.stop()
+    assert len(runner.samples) == 4
+    for sample in runner.samples:
+        assert sample.seconds > 0
+        assert set(sample.cpu) == {"publisher", "subscriber", "exchange"}
+        assert len(sample.latencies_us) == (sample.messages if sample.case.rate else 0)
+        assert all(age > 0 for age in sample.latencies_us)
+    assert pids
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

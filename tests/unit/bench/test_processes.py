@@ -1,0 +1,47 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.processes import BenchmarkError, Program, cpu_seconds, rss_bytes
+
+ECHO = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
+
+
+def program(tmp_path: Path, code: str) -> Program:
+    return Program([sys.executable, "-c", code], tmp_path / "log")
+
+
+def test_a_program_answers_line_by_line_and_ends_with_its_input(tmp_path: Path) -> None:
+    child = program(tmp_path, ECHO)
+    child.write_line(b"ab")
+    assert child.read_line(10) == b"abab"
+    child.finish()
+    assert not child.alive()
+
+
+def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
+    child = program(tmp_path, "raise SystemExit('no such thing')")
+    with pytest.raises(BenchmarkError, match=r"code 1.*no such thing"):
+        child.read_line(10)
+    child.stop()
+
+
+def test_silence_is_an_error_after_a_while(tmp_path: Path) -> None:
+    child = program(tmp_path, ECHO)
+    with pytest.raises(BenchmarkError, match="no answer"):
+        child.read_line(0.01)
+    child.stop()
+    assert not child.alive()
+
+
+def test_cost_of_a_process_is_known_until_it_has_gone(tmp_path: Path) -> None:
+    before = cpu_seconds(os.getpid())
+    sum(range(100_000))
+    assert cpu_seconds(os.getpid()) > before > 0
+    assert rss_bytes(os.getpid()) > 1_000_000
+    child = program(tmp_path, ECHO)
+    child.stop()
+    assert cpu_seconds(child.pid) == 0.0
+    assert rss_bytes(child.pid) == 0
