@@ -19,6 +19,7 @@ from roq.gcm.daemon import Gcm, Readiness
 from roq.runtime import logs
 from roq.runtime.signals import on_stop
 
+EXIT_CRASHED: Final = 70
 EXIT_CONFIG: Final = 78
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:
     """Run a configuration manager in the main thread until SIGTERM or SIGINT.
 
     Returns:
-        0 stopped, 69 ZooKeeper could not be reached, 78 a port is in use or an address is wrong.
+        0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use or an address
+        is wrong.
     """
     logs.configure(config.log.level, config.log.format, process="gcm")
     try:
@@ -41,6 +43,9 @@ def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:
     except ConfigError as error:  # what stands in the registry cannot be read
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
         return EXIT_CONFIG
+    except Exception:
+        log.exception("crashed", extra={"event": "crashed"})
+        return EXIT_CRASHED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

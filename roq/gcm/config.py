@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from roq.errors import ConfigError
 from roq.protocol.documents import RawDocument
 from roq.runtime import config as settings
-from roq.runtime.logs import FORMATS, LEVELS
 
 WILDCARDS: Final = ("0.0.0.0", "::", "*")
 MANAGEMENT_OFFSET: Final = 3
@@ -21,33 +19,43 @@ BROADCAST_OFFSET: Final = 5
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where this manager listens, and under which address others reach it."""
 
-    bind: str = "127.0.0.1"
+    bind: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
     advertise: str = ""
     """Empty: the same as `bind`."""
+
+    def __post_init__(self) -> None:
+        if self.bind in WILDCARDS and not self.advertise:
+            raise ValueError(
+                f"advertise is needed when bind is {self.bind}: say under which address others "
+                "reach this machine"
+            )
+
+
+OwnPort: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=65_535)]
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """TCP ports; -1: counted from `base`, 0: any free one."""
 
-    base: int = 5000
-    client: int = -1
-    management: int = -1
-    broadcast: int = -1
+    base: Annotated[int, msgspec.Meta(ge=0, le=65_535 - BROADCAST_OFFSET)] = 5000
+    client: OwnPort = -1
+    management: OwnPort = -1
+    broadcast: OwnPort = -1
 
 
 class Broadcasting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration broadcast."""
 
-    period: int = 5000
+    period: Annotated[int, msgspec.Meta(ge=100, le=3_600_000)] = 5000
     """Milliseconds."""
 
 
 class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The registry."""
 
-    servers: str = "localhost:2181"
-    session_seconds: float = 6.0
-    connect_seconds: float = 20.0
+    servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
+    session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = 6.0
+    connect_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 20.0
     """How long the first connection may take before the manager gives up (exit code 69)."""
 
 
@@ -64,8 +72,8 @@ class Cloud(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged to standard error."""
 
-    level: str = "info"
-    format: str = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
 
 
 class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,52 +109,10 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return {f"cloud.{name}": value for name, value in fields.items() if name != "password"}
 
 
-def check(config: GcmConfig) -> GcmConfig:
-    """Give a configuration back if its values fit each other.
-
-    Raises:
-        ConfigError: lists every problem with its key.
-    """
-    network, ports, zk = config.network, config.ports, config.zk
-    highest = 65_535 - BROADCAST_OFFSET
-    rules = [
-        (network.bind != "", "network.bind: an address of this machine is needed"),
-        (
-            network.bind not in WILDCARDS or network.advertise != "",
-            (
-                f"network.advertise: bind is {network.bind}, so say under which address others "
-                "reach this machine"
-            ),
-        ),
-        (0 <= ports.base <= highest, f"ports.base: must be from 0 to {highest}"),
-        *(
-            (-1 <= port <= 65_535, f"ports.{name}: must be from -1 to 65535")
-            for name, port in (
-                ("client", ports.client),
-                ("management", ports.management),
-                ("broadcast", ports.broadcast),
-            )
-        ),
-        (
-            100 <= config.broadcast.period <= 3_600_000,
-            "broadcast.period: must be from 100 to 3600000 (milliseconds)",
-        ),
-        (zk.servers.strip() != "", "zk.servers: host:port of at least one server is needed"),
-        (1.0 <= zk.session_seconds <= 600.0, "zk.session_seconds: must be from 1 to 600"),
-        (0.1 <= zk.connect_seconds <= 3_600.0, "zk.connect_seconds: must be from 0.1 to 3600"),
-        (config.log.level in LEVELS, f"log.level: one of {', '.join(LEVELS)}"),
-        (config.log.format in FORMATS, f"log.format: one of {', '.join(FORMATS)}"),
-    ]
-    problems = [problem for holds, problem in rules if not holds]
-    if problems:
-        raise ConfigError("gcm configuration: " + "; ".join(problems))
-    return config
-
-
 def load(path: Path | None, environ: Mapping[str, str]) -> GcmConfig:
     """Read `gcm.toml` (from `path`, or the usual places) and the environment over it.
 
     Raises:
         ConfigError: names file and key of every problem.
     """
-    return check(settings.load(GcmConfig, "gcm", path=path, environ=environ, prefix="ROQ_GCM"))
+    return settings.load(GcmConfig, "gcm", path=path, environ=environ, prefix="ROQ_GCM")
