@@ -11,6 +11,8 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import click
 
 import roq
+from roq.client.addresses import parse_addresses
+from roq.errors import InvalidRequest
 
 DEFAULT_CLUSTER: Final = "127.0.0.1:5000"
 P = ParamSpec("P")
@@ -21,7 +23,8 @@ T = TypeVar("T")
 class Target:
     """Which cluster a command speaks to, and how it answers."""
 
-    addresses: tuple[str, ...]
+    address: str
+    """As `roq.connect` takes it."""
     timeout: float
     """Seconds to wait for an answer."""
     as_json: bool
@@ -29,7 +32,7 @@ class Target:
     @contextmanager
     def connect(self) -> Iterator[roq.Cluster]:
         """The cluster, for as long as the block runs."""
-        with roq.connect(*self.addresses, timeout=self.timeout) as cluster:
+        with roq.connect(self.address, timeout=self.timeout) as cluster:
             yield cluster
 
 
@@ -38,7 +41,7 @@ def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P
 
     @click.option(
         "--cluster",
-        "addresses",
+        "address",
         metavar="HOST:PORT",
         envvar="ROQ_CLUSTER",
         default=DEFAULT_CLUSTER,
@@ -57,7 +60,7 @@ def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
         target = Target(
-            addresses=parse_addresses(str(kwargs.pop("addresses"))),
+            address=check_addresses(str(kwargs.pop("address"))),
             timeout=float(str(kwargs.pop("timeout"))),
             as_json=bool(kwargs.pop("as_json")),
         )
@@ -66,23 +69,14 @@ def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P
     return command
 
 
-def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses in `HOST:PORT[,HOST:PORT…]`.
+def check_addresses(text: str) -> str:
+    """Give the addresses of a cluster back if they can be ones.
 
     Raises:
-        click.UsageError: one of them is no address.
+        click.UsageError: one of them cannot.
     """
-    addresses = tuple(
-        part.strip().removeprefix("tcp://") for part in text.split(",") if part.strip()
-    )
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 65_536):
-            raise click.UsageError(
-                f"{address!r} is no address of a cluster: use HOST:PORT, such as {DEFAULT_CLUSTER}"
-            )
-    if not addresses:
-        raise click.UsageError(
-            f"no address of a cluster given: use HOST:PORT, such as {DEFAULT_CLUSTER}"
-        )
-    return addresses
+    try:
+        parse_addresses(text)
+    except InvalidRequest as error:
+        raise click.UsageError(f"--cluster: {error}") from None
+    return text

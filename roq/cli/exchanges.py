@@ -38,7 +38,7 @@ def add(target: Target, queue: str, host: str, transaction: str) -> None:
       roq exchange add orders --host 127.0.0.2 --transaction second-host
     """
     with target.connect() as cluster:
-        name = cluster.add_exchange(queue, host=host or None, transaction=transaction)
+        name = cluster.add_exchange(queue, host or None, transaction or None)
     done(
         f"exchange {name} of queue {queue} is running",
         as_json=target.as_json,

@@ -58,9 +58,9 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
       roq pub orders --topic eu.nl orders.jsonl
     """
     published = _Published()
-    started = time.monotonic()
-    try:
-        with target.connect() as cluster, cluster.publisher(queue) as publisher:
+    with target.connect() as cluster, cluster.publisher(queue) as publisher:
+        started = time.monotonic()
+        try:
             with _progress(file, shown=not quiet) as advance:
                 for lines, size in read_lines(file):
                     publisher.publish_many(lines, topic=topic)
@@ -68,10 +68,10 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
                     published.bytes += sum(map(len, lines))
                     advance(size)
             publisher.flush(timeout=_FLUSH_SECONDS)
-    finally:
-        published.seconds = time.monotonic() - started
-        if not quiet and not target.as_json:
-            note(_summary(published, queue))
+        finally:
+            published.seconds = time.monotonic() - started
+            if not quiet and not target.as_json:
+                note(_summary(published, queue))
     if target.as_json:
         print_json({"queue": queue, "topic": topic, **_document(published)})
 

@@ -9,7 +9,6 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.client import parse_addresses
 from roq.cli.failures import CRASHED, Failed, daemon_failed, text_of
 from roq.cli.output import note
 from roq.errors import RoQError
@@ -88,7 +87,7 @@ def up(
         hosts=hosts,
         data_dir=data_dir,
         port_base=port_base,
-        zookeeper=",".join(parse_addresses(zookeeper)) if zookeeper else "",
+        zookeeper=zookeeper,
         log_level=log_level,
         log_format=log_format,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import click
+import msgspec
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
-from roq.protocol.broadcast import Configuration
+from roq.client.watch import ClusterState
 
 
 @click.command()
@@ -26,29 +26,23 @@ def watch(target: Target, count: int | None) -> None:
       roq watch --json --count 1
     """
     with ends_quietly(), target.connect() as cluster:
-        for number, change in enumerate(cluster.watch(), start=1):
-            click.echo(_json(change) if target.as_json else _text(change))
+        for number, state in enumerate(cluster.watch(), start=1):
+            click.echo(_json(state) if target.as_json else _text(state))
             if number == count:
                 return
 
 
-def _json(change: Configuration) -> str:
-    return json.dumps(
-        {
-            "version": change.version,
-            "queues": [{"name": q.Name, "host": q.Host, "running": q.State} for q in change.queues],
-            "hosts": list(change.hosts),
-        }
-    )
+def _json(state: ClusterState) -> str:
+    return msgspec.json.encode(state).decode()
 
 
-def _text(change: Configuration) -> str:
+def _text(state: ClusterState) -> str:
     moment = datetime.now().astimezone().strftime("%H:%M:%S")
-    running = [q.Name for q in change.queues if q.State]
-    stopped = [q.Name for q in change.queues if not q.State]
+    running = [q.name for q in state.queues if q.running]
+    stopped = [q.name for q in state.queues if not q.running]
     parts = [
         f"queues {', '.join(running) or 'none'}",
         *([f"stopped {', '.join(stopped)}"] if stopped else []),
-        f"hosts {', '.join(change.hosts) or 'none'}",
+        f"hosts {', '.join(state.hosts) or 'none'}",
     ]
-    return f"{moment} version {change.version}: " + "; ".join(parts)
+    return f"{moment} version {state.version}: " + "; ".join(parts)

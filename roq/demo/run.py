@@ -138,8 +138,8 @@ class Demo:
         with roq.connect(addresses.client) as cluster:
             cluster.create_queue(QUEUE, host=first)
             for host in others:
-                cluster.create_exchange(QUEUE, host=host)
-            self.exchanges = [f"{row.Name} on {row.Host}" for row in cluster.exchanges(QUEUE)]
+                cluster.add_exchange(QUEUE, host)
+            self.exchanges = [f"{row.name} on {row.host}" for row in cluster.exchanges(QUEUE)]
 
     def _start_workers(self, addresses: Addresses) -> None:
         jobs = [

@@ -58,7 +58,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
         ["queue", "create"],
         ["queue", "create", "orders", "--limit", "rings=1"],
         ["queue", "create", "orders", "--limit", "ring_bytes"],
-        ["queue", "list", "--cluster", "here"],
+        ["queue", "list", "--cluster", "here:x"],
         ["up", "--hosts", "0"],
         ["up", "--port-base", "65535"],
     ],
