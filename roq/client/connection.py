@@ -28,10 +28,11 @@ _REASONS: Final = {
     int(zmq.EVENT_CLOSED): "connection refused",
     int(zmq.EVENT_DISCONNECTED): "connection closed by the exchange",
 }
-_NOBLOCK: Final = zmq.NOBLOCK
-_MORE: Final = zmq.NOBLOCK | zmq.SNDMORE
+_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
+_MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
+_RCVMORE: Final = zmq.RCVMORE
 _EVENTS: Final = zmq.EVENTS
-_POLLIN: Final = zmq.POLLIN
+_POLLIN: Final = int(zmq.POLLIN)
 
 
 class Connection:
@@ -66,6 +67,10 @@ class Connection:
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
         socket.setsockopt(zmq.RCVHWM, 10_000)
+        # The methods of the base class: the subclass only adds Python to each call.
+        self._send = super(zmq.Socket, socket).send
+        self._recv = super(zmq.Socket, socket).recv
+        self._get = super(zmq.Socket, socket).get
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_ENDINGS)
         self._monitor.setsockopt(zmq.LINGER, 0)
         socket.connect(endpoint)
@@ -93,10 +98,12 @@ class Connection:
 
     def send_batch(self, topic: bytes, batch: bytes) -> bool:
         """Send one batch without waiting; False if the connection does not take it."""
-        send = self._socket.send
         try:
-            send(topic, _MORE)
-            send(batch, _NOBLOCK, copy=len(batch) < ZERO_COPY_BYTES)
+            self._send(topic, _MORE)
+            if len(batch) < ZERO_COPY_BYTES:
+                self._send(batch, _NOBLOCK)
+            else:
+                self._send(batch, _NOBLOCK, copy=False)
         except zmq.ZMQError:
             return False
         return True
@@ -104,11 +111,14 @@ class Connection:
     @property
     def pending(self) -> bool:
         """Whether a message can be received; must be asked after each send."""
-        return bool(cast("int", self._socket.getsockopt(_EVENTS)) & _POLLIN)
+        return bool(cast("int", self._get(_EVENTS)) & _POLLIN)
 
     def receive(self) -> list[bytes]:
         """The next message; only if `pending`."""
-        return self._socket.recv_multipart(_NOBLOCK)
+        frames = [self._recv(_NOBLOCK)]
+        while self._get(_RCVMORE):
+            frames.append(self._recv(_NOBLOCK))
+        return frames
 
     def close(self, linger_ms: int = 0) -> None:
         """Close; I/O thread only."""
