@@ -1,0 +1,120 @@
+"""The embedded ZooKeeper before it runs: its files, its command and what is said when it cannot."""
+
+import importlib.util
+import os
+import socket
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from roq.coordination import embedded
+from roq.coordination.embedded import EmbeddedZooKeeper, class_path, prepare, serves
+from roq.errors import ConfigError, LocalProtocolError, Unavailable
+
+
+@pytest.fixture
+def java_home(tmp_path: Path) -> Path:
+    java = tmp_path / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho what a pity; exit 3\n")
+    java.chmod(0o755)
+    return tmp_path / "jre"
+
+
+def fake_pyspark(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> None:
+    spec = None
+    if folder is not None:
+        spec = ModuleSpec("pyspark", None, is_package=True)
+        spec.submodule_search_locations = [str(folder)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+
+
+def test_only_the_jars_of_the_server_are_on_the_class_path() -> None:
+    names = {Path(jar).name for jar in class_path().split(os.pathsep)}
+    assert any(name.startswith("zookeeper-3") for name in names)
+    assert len(names) == len(embedded._JARS)
+    assert not any("netty" in name or "spark" in name for name in names)
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_pyspark(monkeypatch, None)
+    with pytest.raises(Unavailable, match=r"pip install 'roq\[embedded\]'"):
+        class_path()
+
+
+def test_a_pyspark_without_the_jars_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_pyspark(monkeypatch, tmp_path)
+    with pytest.raises(Unavailable, match=r"jars has no zookeeper-3\*\.jar"):
+        class_path()
+
+
+def test_the_server_is_told_where_to_listen_and_to_serve_nothing_else(
+    tmp_path: Path, java_home: Path
+) -> None:
+    command = prepare(tmp_path / "zk", "127.0.0.1", 2181, {"JAVA_HOME": str(java_home)})
+    assert command[0] == str(java_home / "bin" / "java")
+    text = Path(command[-1]).read_text()
+    for line in (
+        f"dataDir={tmp_path / 'zk' / 'data'}",
+        "clientPort=2181",
+        "clientPortAddress=127.0.0.1",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+    ):
+        assert line in text.splitlines()
+
+
+def test_a_data_directory_that_is_a_file_is_an_error(tmp_path: Path, java_home: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be used for data"):
+        prepare(tmp_path / "file", "127.0.0.1", 2181, {"JAVA_HOME": str(java_home)})
+    with pytest.raises(ConfigError, match="cannot be used for data"):
+        EmbeddedZooKeeper(tmp_path / "file", environ={"JAVA_HOME": str(java_home)}).start()
+
+
+def test_the_address_is_known_after_the_start_only(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path)
+    assert server.pid == 0
+    with pytest.raises(LocalProtocolError):
+        _ = server.address
+
+
+def test_stopping_what_was_not_started_does_nothing(tmp_path: Path) -> None:
+    EmbeddedZooKeeper(tmp_path).stop()
+
+
+def test_a_port_in_use_is_an_error_before_anything_is_started(
+    tmp_path: Path, java_home: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = EmbeddedZooKeeper(
+            tmp_path / "zk", port=port, environ={"JAVA_HOME": str(java_home)}
+        )
+        with pytest.raises(ConfigError, match=f"cannot use port {port} of 127.0.0.1"):
+            server.start()
+    assert not server.log_path.exists()
+
+
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
+        EmbeddedZooKeeper(tmp_path, host="192.0.2.1").start()
+
+
+def test_a_java_that_ends_at_once_is_an_error_with_its_last_words(
+    tmp_path: Path, java_home: Path
+) -> None:
+    server = EmbeddedZooKeeper(tmp_path / "zk", environ={"JAVA_HOME": str(java_home)})
+    with pytest.raises(Unavailable, match="what a pity"):
+        server.start()
+    assert server.pid == 0
+
+
+def test_nobody_serves_on_a_port_that_is_closed_or_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert not serves("127.0.0.1", port, timeout=0.05)
+    assert not serves("127.0.0.1", port, timeout=0.05)
