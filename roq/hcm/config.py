@@ -70,7 +70,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_perhost: int = 0
 
 
-class ChildrenSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds in the life of a child process."""
 
     start_seconds: float = 10.0
@@ -102,7 +102,7 @@ class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     monitor: Monitor = Monitor()
     statmonitor: Statmonitor = Statmonitor()
     exchange: Exchange = Exchange()
-    children: ChildrenSection = ChildrenSection()
+    children: Children = Children()
     data: Data = Data()
     log: Log = Log()
 
@@ -113,7 +113,12 @@ def load(path: Path | None, environ: Mapping[str, str]) -> HcmConfig:
     Raises:
         ConfigError: lists every problem with its file and key.
     """
-    return check(files.load(HcmConfig, "hcm", path=path, environ=environ, prefix="ROQ_HCM"))
+    config = files.load(HcmConfig, "hcm", path=path, environ=environ, prefix="ROQ_HCM")
+    try:
+        return check(config)
+    except ConfigError as error:
+        source = files.find("hcm", path, environ) or "the defaults and the environment"
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def check(config: HcmConfig) -> HcmConfig:
@@ -135,7 +140,7 @@ def check(config: HcmConfig) -> HcmConfig:
     if config.log.format not in FORMATS:
         problems.append(f"log.format: one of {', '.join(FORMATS)}")
     if problems:
-        raise ConfigError("hcm configuration: " + "; ".join(problems))
+        raise ConfigError("; ".join(problems))
     return config
 
 
