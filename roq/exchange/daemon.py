@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 import zmq
 
@@ -34,7 +35,7 @@ from roq.exchange.machine import ExchangeCore
 from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
-from roq.protocol.channel import ACK, CONTROL
+from roq.protocol.channel import ACK, CONTROL, NUMBER
 from roq.protocol.control import ChildInfo, ExchangeReport
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
@@ -67,8 +68,10 @@ EXIT_CONFIG: Final = 78
 
 _MORE: Final = int(zmq.MORE)
 _CONTROL: Final = bytes((CONTROL,))
-_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
-_NOBLOCK_MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
+_EVENTS: Final = int(zmq.EVENTS)
+_READABLE: Final = int(zmq.POLLIN)
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_NOBLOCK_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +105,7 @@ class ExchangeServer:
         self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
             spec.queue_id, spec.number, spec.epoch, spec.limits
         )
+        self._fetches = self.core.fetches
         self.reactor = Reactor()
         self._context = sockets.new_context()
         self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
@@ -113,13 +117,16 @@ class ExchangeServer:
             raise
         # The methods of the base class: the subclass only adds a Python call to each frame.
         self._recv = super(zmq.Socket, self._data).recv
+        self._events = cast("Callable[[int], int]", super(zmq.Socket, self._data).get)
         self._publish = super(zmq.Socket, self._live).send
+        self._send_data = super(zmq.Socket, self._data).send
+        self._last_burst = 0
         self._burst_seconds = 0.0
         self._fetching = False
         """Whether `_serve_fetches` is about to be called."""
         self._fetch_timer = Timer(0.0, self._serve_fetches)
         self._stopping_since = 0.0
-        self._last_batch = 0.0
+        self._last_read = 0.0
         self._abuse = self.core.counters.abuse()
         self._abuse_at = 0.0
         self._cpu = CpuMeter(self.reactor.now())
@@ -228,24 +235,29 @@ class ExchangeServer:
     # --- data socket ------------------------------------------------------------------------------
 
     def _data_readable(self) -> None:
-        now = self.reactor.now()
+        now = time.monotonic()
         self.core.begin(now, time.time_ns() // 1_000)
-        if self._read_burst() == BURST:
-            self._burst_seconds = self.reactor.now() - now
-        self._last_batch = now
+        self._last_burst = self._read_burst(self._last_burst)
+        self._last_read = now
         self._settle()
-        if not self._fetching and self.core.fetches:
+        if self._last_burst == BURST:
+            self._burst_seconds = time.monotonic() - now
+        if self._fetches and not self._fetching:
             self._fetch_soon()
 
-    def _read_burst(self) -> int:
+    def _read_burst(self, expected: int) -> int:
         """Read up to `BURST` messages; gives how many there were.
 
+        To ask whether there is a message is cheaper than to be told that there is none, and dearer
+        than to get one: so it asks only from as many on as there were the last time, `expected`.
         All frames of a message are there when its first one is, so nothing here can block or be
         cut in two; what is left of a message with too many frames is read and dropped.
         """
         recv, publish, append = self._recv, self._publish, self.core.append
         batch: bytes | zmq.Frame
         for taken in range(BURST):
+            if taken >= expected and taken and not self._events(_EVENTS) & _READABLE:
+                return taken
             try:
                 route = recv(_NOBLOCK)
             except zmq.Again:
@@ -272,7 +284,7 @@ class ExchangeServer:
             publish(topic, _NOBLOCK_MORE)
             if size <= ANNOUNCE_ABOVE_BYTES:
                 publish(entry, _NOBLOCK_MORE)
-                publish(batch, _NOBLOCK, False)
+                publish(batch, _NOBLOCK)
             else:
                 publish(announcement(entry), _NOBLOCK)
         return BURST
@@ -293,21 +305,27 @@ class ExchangeServer:
 
     def _settle(self) -> None:
         """Send the acks and refusals that the batches have earned."""
-        acks, answers = self.core.settle()
-        for ack in acks:
-            outcome = self._send(ack.route, (ACK, ack.number))
-            if outcome is Outcome.BLOCKED:
-                self.core.intake.ack_later(ack.link)
-            elif outcome is Outcome.GONE:
-                self._handle(Unreachable(ack.route))
-        self._perform(answers)
+        for link in self.core.take_acks():
+            route = link.route
+            if route is None:
+                continue
+            outcome = self._send(route, (ACK, NUMBER.pack(link.expected - 1)))
+            if outcome is Outcome.SENT:
+                link.seen = link.acked_at
+            elif outcome is Outcome.BLOCKED:
+                self.core.intake.ack_later(link)
+            else:
+                self._handle(Unreachable(route))
+        answers = self.core.take_answers()
+        if answers:
+            self._perform(answers)
 
     def _send(
         self, route: bytes, frames: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
     ) -> Outcome:
         """Send to one peer without waiting; only the first frame can fail."""
         try:
-            self._data.send(route, _NOBLOCK_MORE)
+            self._send_data(route, _NOBLOCK_MORE)
         except zmq.Again:
             return Outcome.BLOCKED
         except zmq.ZMQError as error:
@@ -315,10 +333,10 @@ class ExchangeServer:
                 return Outcome.GONE
             raise
         for frame in frames[:-1]:
-            self._data.send(frame, _NOBLOCK_MORE)
-        self._data.send(frames[-1], _NOBLOCK if batch is None else _NOBLOCK_MORE)
+            self._send_data(frame, _NOBLOCK_MORE)
+        self._send_data(frames[-1], _NOBLOCK if batch is None else _NOBLOCK_MORE)
         if batch is not None:
-            self._data.send(batch, _NOBLOCK, copy=False)
+            self._send_data(batch, _NOBLOCK)
         return Outcome.SENT
 
     # --- live socket ------------------------------------------------------------------------------
@@ -352,7 +370,7 @@ class ExchangeServer:
             budget = max(min(budget, self._burst_seconds * FETCH_SHARE), FETCH_SECONDS_MIN)
             self._burst_seconds = 0.0
         until = now + budget
-        fetches = self.core.fetches
+        fetches = self._fetches
         while now < until and fetches.runnable(now):
             self._send_piece(now)
             now = self.reactor.now()
@@ -366,7 +384,7 @@ class ExchangeServer:
             self._fetch_timer = self.reactor.call_at(retry_at, self._serve_fetches)
 
     def _send_piece(self, now: float) -> None:
-        fetches = self.core.fetches
+        fetches = self._fetches
         piece = fetches.next_piece()
         outcome = self._send(piece.route, piece.frames, piece.batch)
         if outcome is Outcome.SENT:
@@ -415,7 +433,7 @@ class ExchangeServer:
 
     def _stop_when_quiet(self) -> None:
         now = self.reactor.now()
-        quiet_since = max(self._stopping_since, self._last_batch)
+        quiet_since = max(self._stopping_since, self._last_read)
         if now - quiet_since >= QUIET_SECONDS or now - self._stopping_since >= STOP_SECONDS:
             self.reactor.stop()
         else:

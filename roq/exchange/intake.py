@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.counters import Counters
@@ -31,7 +31,7 @@ from roq.protocol.batch import (
     Kind,
     read_header,
 )
-from roq.protocol.channel import NUMBER, RESET, Reset
+from roq.protocol.channel import RESET, Reset
 
 B = TypeVar("B")
 
@@ -50,15 +50,6 @@ _PLAIN: Final = MAGIC + bytes((VERSION, Kind.DATA, 0, 0))
 _unpack = cast("Callable[[object], tuple[bytes, int, int, bytes, int, int]]", _HOT.unpack_from)
 
 assert _HOT.size == HEADER.size  # noqa: S101 - one layout, read in two ways
-
-
-class Ack(NamedTuple):
-    """An acknowledgement that is due."""
-
-    link: Link
-    route: bytes
-    number: bytes
-    """The cumulative link number as it travels."""
 
 
 def batch_bytes_max(limits: Limits) -> int:
@@ -108,7 +99,7 @@ class Intake(Generic[B]):
 
         Returns:
             The entry frame under which to publish it, or None if it is not to be published. What
-            the publisher is told comes out of `settle`.
+            the publisher is told comes out of `take_acks` and `take_answers`.
         """
         link = self._routes.get(route)
         if link is None or size < HEADER_BYTES:
@@ -126,21 +117,25 @@ class Intake(Generic[B]):
             return self._closer_look(route, link, topic, batch, size)
         return self._take(link, topic, batch, size, first + count, count)
 
-    def settle(self) -> tuple[list[Ack], list[Send]]:
-        """What is due since the last call: one ack per link, and other answers."""
-        acks: list[Ack] = []
-        for link in self._acks:
-            link.owes_ack = False
-            link.acked_at = self._now
-            if link.route is not None:
-                link.seen = self._now
-                acks.append(Ack(link, link.route, NUMBER.pack(link.expected - 1)))
-        self._acks.clear()
-        answers, self._answers = self._answers, []
-        return acks, answers
+    def take_acks(self) -> list[Link]:
+        """The links that are due an ack of all below `expected`; some may have lost connection."""
+        links = self._acks
+        if links:
+            self._acks = []
+            for link in links:
+                link.owes_ack = False
+                link.acked_at = self._now
+        return links
+
+    def take_answers(self) -> list[Send]:
+        """What else publishers are to be told since the last call."""
+        answers = self._answers
+        if answers:
+            self._answers = []
+        return answers
 
     def ack_later(self, link: Link) -> None:
-        """The publisher does not read; acks add up, so a later one says it all."""
+        """The publisher does not read: acks add up, so a later one will say it all."""
         self._counters.acks_skipped += 1
         link.acked_at = self._now - PROBE_SECONDS
 

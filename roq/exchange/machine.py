@@ -1,8 +1,8 @@
 """The exchange core: takes batches into the log, and decides every answer. Pure.
 
-The shell calls `begin` once per turn, `append` for each batch and `settle` for the acknowledgements
-that are due; everything else is an event (`events.py`) through `handle`. Old batches for readers
-come piece by piece out of `fetches`.
+The shell calls `begin` once per turn, `append` for each batch, `take_acks` and `take_answers` for
+what that has earned; everything else is an event (`events.py`) through `handle`. Old batches for
+readers come piece by piece out of `fetches`.
 
 What is held here: per link no batch is lost, doubled or out of order; the log shows each stream's
 position before its first batch; nothing that a peer sends raises, and every request is answered.
@@ -83,7 +83,8 @@ class ExchangeCore(Generic[B]):
             limits, self.ring, self.links, self._publishers, self.subscriptions, self.counters
         )
         self.append = self.intake.append
-        self.settle = self.intake.settle
+        self.take_acks = self.intake.take_acks
+        self.take_answers = self.intake.take_answers
         self._now = 0.0
         self._next_end = 0.0
 
