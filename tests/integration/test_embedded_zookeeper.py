@@ -71,6 +71,7 @@ def test_keeps_its_data_over_a_restart_and_over_a_kill(tmp_path: Path) -> None:
         made = loop.ask(partial(registry.commit, [Create("/queues/a", b"1")], None))
         assert made == Committed((0,))
         os.kill(server.pid, signal.SIGKILL)
+        loop.until(lambda: registry.state is SessionState.SUSPENDED, "the interruption")
     with EmbeddedZooKeeper(tmp_path, port=port):
         loop.until(lambda: registry.state is SessionState.CONNECTED, "the connection again")
         found = loop.ask(partial(registry.read, "/queues/a"))
