@@ -270,6 +270,8 @@ class Gcm:
                     self._reactor.call_soon(partial(self._feed, gone))
             case events.ForgetListener():
                 self._listeners.forget(effect.address)
+            case events.Note():
+                log.info("%s", effect.text, extra={"event": effect.event})
 
     def _ask(self, ask: events.Ask) -> None:
         known = self._clients.get(ask.endpoint)

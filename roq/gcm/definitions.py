@@ -145,7 +145,6 @@ class Definitions:
             self._feed(events.ClusterNamed(cluster))
 
     def _lead(self, leadership: Leadership) -> None:
-        log.info("leading, epoch %d", leadership.epoch, extra={"event": "leading"})
         self._leadership, self._serving = leadership, False
         self._read_definitions()
 

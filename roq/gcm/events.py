@@ -210,4 +210,13 @@ class ForgetListener:
     address: str
 
 
-Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Write a line into the log."""
+
+    event: str
+    """The word for programs."""
+    text: str
+
+
+Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener | Note

@@ -116,19 +116,18 @@ class Hosts:
         """The registry tells which hosts have a node there."""
         self._present = names
 
-    def expire(self, now: float) -> bool:
-        """Look who has fallen silent; gives whether a state changed."""
-        changed = False
+    def expire(self, now: float) -> list[Host]:
+        """Look who has fallen silent; gives those whose state changed."""
+        changed: list[Host] = []
         for name, host in list(self._hosts.items()):
             if now - host.heard < SILENT_SECONDS:
                 continue
             state = SILENT if name in self._present else AWAY
             if host.state is not state:
                 host.state = state
-                changed = True
+                changed.append(host)
             elif state is AWAY and now - host.heard > FORGET_SECONDS:
                 del self._hosts[name]
-                changed = True
         return changed
 
     def clear(self) -> None:

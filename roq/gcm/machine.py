@@ -30,6 +30,7 @@ from roq.gcm.events import (
     ListenerGone,
     ManagementFrame,
     ManagersChanged,
+    Note,
     RegistryBack,
     RegistryLost,
     Reply,
@@ -284,11 +285,15 @@ class GcmMachine:
             raise InvalidRequest(
                 f"host {report.host} belongs to cluster {report.cluster}, this is {self._cluster}"
             )
+        before = self.hosts.live(report.host)
         if self.hosts.report(report, now):
             self._changed = True
         effects: list[Effect] = []
         host = self.hosts.get(report.host)
         if host is not None:
+            if before is None:
+                text = f"host {host.name} is live, its manager at {report.control}"
+                effects.append(Note("host_live", text))
             effects += self._observe(host, now)
         if self._caretaker:
             raise NotLeader("the registry is away and leadership open; try the other managers")
@@ -348,7 +353,8 @@ class GcmMachine:
             if self._registry_away:
                 raise RegistryAway("registry away")
             name, make = change
-            return self._submit(name, event.peer, make, now)
+            number = request.__struct_config__.tag
+            return self._submit(name, event.peer, lambda: _noted(name, number, make()), now)
         except RequestError as error:
             return [Reply(event.peer, documents.encode_raw(failed(error)))]
 
@@ -427,7 +433,9 @@ class GcmMachine:
         effects = self.operations.expire(now)
         if self._next_look is not None and now >= self._next_look:
             self._next_look = now + HOSTS_SECONDS
-            self._changed |= self.hosts.expire(now)
+            for host in self.hosts.expire(now):
+                self._changed = True
+                effects.append(Note(f"host_{host.state}", f"host {host.name} is {host.state}"))
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:
@@ -451,3 +459,27 @@ class GcmMachine:
             hosts=views.broadcast_hosts(self.hosts),
         )
         return [Broadcast(tuple(broadcast.encode(configuration)))]
+
+
+_DEEDS: Final = {
+    2001: "removed",
+    2002: "stopped",
+    2003: "created",
+    2004: "given an exchange",
+    2005: "started",
+    2006: "given scaling rules",
+    2010: "created",
+}
+
+
+def _noted(name: str, number: object, saga: Saga) -> Saga:
+    """The saga, and a line in the log about how it went."""
+    deed = _DEEDS.get(number, "changed") if isinstance(number, int) else "changed"
+    try:
+        answer = yield from saga
+    except RequestError as error:
+        yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}"),))
+        raise
+    more = "".join(f" {key.lower()}={answer[key]}" for key in ("Host", "Exchange") if key in answer)
+    yield Emit((Note("queue_changed", f"queue {name} {deed}{more}"),))
+    return answer
