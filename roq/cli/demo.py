@@ -28,6 +28,7 @@ _LINE_SECONDS: Final = 1.0
 _BAR_WIDTH: Final = 32
 PUBLISHERS: Final = 2
 SUBSCRIBERS: Final = 2
+CALM_LINES: Final = 1_000
 
 
 class Screen(Protocol):
@@ -79,7 +80,7 @@ def demo(hosts: int, lines: int | None) -> None:
         )
     )
     reactor = Reactor()
-    run = Demo(reactor, shares, subscribers=SUBSCRIBERS, hosts=hosts)
+    run = Demo(reactor, shares, subscribers=SUBSCRIBERS, hosts=hosts, calm=CALM_LINES)
     with _screen(out) as screen:
         _follow(reactor, run, screen)
     reactor.close()
@@ -145,8 +146,8 @@ class _Lines:
         if demo.phase is not self._phase:
             self._phase = demo.phase
             self._out.print(_headline(demo))
-        if demo.phase is Phase.RUNNING:
-            parts = [f"{lane.name} {_percent(lane):3.0f} %" for lane in demo.lanes]
+        if demo.phase in {Phase.CALM, Phase.RUNNING}:
+            parts = [f"{lane.name} {lane.messages:,}" for lane in demo.lanes]
             self._out.print("  " + "   ".join(parts))
 
 
@@ -196,7 +197,7 @@ def _lanes(demo: Demo, rates: dict[str, float]) -> Table:
             ),
             f"{_percent(lane):.0f} %",
             f"{lane.messages:,}",
-            f"{rates[lane.name]:,.0f}/s" if demo.phase is Phase.RUNNING else "",
+            f"{rates[lane.name]:,.0f}/s" if demo.phase in {Phase.CALM, Phase.RUNNING} else "",
         )
     return table
 

@@ -16,26 +16,25 @@ _PERCENTILES = (50, 90, 99, 99.9)
 
 def show(out: Console, outcome: Outcome) -> None:
     """Print it: in boxes on a terminal, in plain lines into a log."""
-    out.print()
-    out.print(_figures(outcome, boxed=out.is_terminal))
-    out.print()
-    out.print(_digests(outcome, boxed=out.is_terminal))
+    boxed = out.is_terminal
+    for part in (_throughput(outcome, boxed), _latency(outcome, boxed), _digests(outcome, boxed)):
+        out.print()
+        out.print(part)
     out.print()
     verdict = _verdict(outcome)
-    out.print(Panel(verdict, expand=False, style=_style(outcome)) if out.is_terminal else verdict)
+    style = "bold green" if outcome.verdict.equal else "bold red"
+    out.print(Panel(verdict, expand=False, style=style) if boxed else verdict)
 
 
-def _figures(outcome: Outcome, *, boxed: bool) -> Table:
-    table = Table(
-        box=box.ROUNDED if boxed else None, title="Throughput and latency", title_justify="left"
-    )
-    for heading, justify in (("", "left"), ("messages", "right"), ("payload", "right"),
-                             ("messages/s", "right"), ("MB/s", "right")):  # fmt: skip
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    for name, messages, size in (
-        ("published", outcome.published, outcome.published_bytes),
-        ("received", outcome.received, outcome.received_bytes),
+def _throughput(outcome: Outcome, boxed: bool) -> Table:
+    table = _table(f"Full speed, {outcome.seconds:.2f} s", boxed)
+    for heading in ("", "messages", "payload", "messages/s", "MB/s"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, times in (
+        ("published", 1),
+        (f"received by {outcome.subscribers}", outcome.subscribers),
     ):
+        messages, size = outcome.messages * times, outcome.bytes * times
         table.add_row(
             name,
             f"{messages:,}",
@@ -43,21 +42,34 @@ def _figures(outcome: Outcome, *, boxed: bool) -> Table:
             f"{messages / outcome.seconds:,.0f}",
             f"{size / outcome.seconds / 1e6:,.1f}",
         )
-    latencies = "   ".join(
-        f"p{percent:g} {outcome.latency.percentile(percent) * 1e3:,.1f} ms"
-        for percent in _PERCENTILES
-    )
-    table.caption = f"in {outcome.seconds:.2f} s; creation to receipt under full load: {latencies}"
-    table.caption_justify = "left"
     return table
 
 
-def _digests(outcome: Outcome, *, boxed: bool) -> Table:
-    table = Table(
+def _latency(outcome: Outcome, boxed: bool) -> Table:
+    table = _table("Latency, from creation to receipt", boxed)
+    table.add_column()
+    for percent in _PERCENTILES:
+        table.add_column(f"p{percent:g}", justify="right")
+    for name, latency in (("line by line", outcome.calm), ("at full speed", outcome.full)):
+        table.add_row(
+            name, *(f"{latency.percentile(percent) * 1e3:,.2f} ms" for percent in _PERCENTILES)
+        )
+    return table
+
+
+def _table(title: str, boxed: bool) -> Table:
+    return Table(
         box=box.ROUNDED if boxed else None,
-        title="What went in and what came out",
+        title=title,
         title_justify="left",
+        title_style="bold",
+        header_style="bold" if boxed else "",
+        pad_edge=boxed,
     )
+
+
+def _digests(outcome: Outcome, boxed: bool) -> Table:
+    table = _table("What went in and what came out", boxed)
     table.add_column("publisher")
     table.add_column("topic")
     table.add_column("messages", justify="right")
@@ -90,7 +102,3 @@ def _verdict(outcome: Outcome) -> Text:
         f"Something differs: {outcome.lost:,} messages lost, {outcome.verdict.strays} streams that "
         "nobody published."
     )
-
-
-def _style(outcome: Outcome) -> str:
-    return "bold green" if outcome.verdict.equal else "bold red"

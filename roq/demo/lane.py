@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from roq.demo.report import Finished, Progress, Ready, Report, decode
+from roq.demo.report import Calm, Finished, Progress, Ready, Report, decode
 from roq.demo.worker import Job
 from roq.local.part import guarded
 from roq.runtime.reactor import Reactor
@@ -46,6 +46,8 @@ class Lane:
         self.total = total
         self.publishes = job.share is not None
         self.ready = False
+        self.calm = False
+        """A publisher has sent what goes one by one."""
         self.messages = 0
         self.bytes = 0
         self.finished: Finished | None = None
@@ -71,7 +73,7 @@ class Lane:
         reactor.add(self._stdout, self._readable)
 
     def go(self) -> None:
-        """Let a publisher begin."""
+        """Let a publisher begin its next stretch; tell a subscriber that full speed comes."""
         self._tell(b"go\n")
 
     def end(self) -> None:
@@ -119,6 +121,8 @@ class Lane:
                 return
             case Ready():
                 self.ready = True
+            case Calm():
+                self.calm = True
             case Finished():
                 self.finished = report
                 self.messages = sum(stream.messages for stream in report.streams)

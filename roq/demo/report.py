@@ -34,20 +34,27 @@ class Progress(_Report, frozen=True, kw_only=True, tag="progress"):
     bytes: int
 
 
+class Calm(_Report, frozen=True, kw_only=True, tag="calm"):
+    """A publisher has sent the lines that go one by one, and all are acknowledged."""
+
+
 class Finished(_Report, frozen=True, kw_only=True, tag="finished"):
     """All is done."""
 
     streams: list[Stream]
     first: float
-    """When the first message was sent or received, seconds since 1970."""
+    """When the first message at full speed was sent or received, seconds since 1970."""
     last: float
+    calm_latency: dict[str, int] = {}
+    """Creation to receipt of the lines that went one by one, `roq.demo.latency.Histogram`;
+    subscribers only."""
     latency: dict[str, int] = {}
-    """Creation to receipt, `roq.demo.latency.Histogram`; subscribers only."""
+    """The same at full speed."""
     lost: int = 0
     duplicates: int = 0
 
 
-Report: TypeAlias = Ready | Progress | Finished
+Report: TypeAlias = Ready | Progress | Calm | Finished
 
 _decoder = msgspec.json.Decoder(Report)
 

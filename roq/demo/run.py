@@ -17,7 +17,7 @@ import roq
 from roq.demo.corpus import Share
 from roq.demo.lane import Lane
 from roq.demo.latency import Histogram
-from roq.demo.report import Finished, Report
+from roq.demo.report import Report
 from roq.demo.verdict import Verdict, compare
 from roq.demo.worker import Job
 from roq.errors import RoQError, Unavailable
@@ -37,7 +37,8 @@ class Phase(StrEnum):
 
     STARTING = "starting the cluster"
     CONNECTING = "connecting publishers and subscribers"
-    RUNNING = "publishing and receiving"
+    CALM = "line by line, for the latency without load"
+    RUNNING = "everything else, at full speed"
     CHECKING = "comparing what came out with what went in"
     DONE = "done"
     FAILED = "failed"
@@ -45,16 +46,24 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured."""
+    """What was measured; rates are of the full speed alone.
+
+    Attributes:
+        verdict: of everything.
+        messages, bytes: published at full speed.
+        subscribers: each received as many.
+        seconds: from the first message published at full speed to the last one received.
+        calm, full: creation to receipt, line by line and at full speed.
+        lost, duplicates: as the subscribers counted.
+    """
 
     verdict: Verdict
-    published: int
-    published_bytes: int
-    received: int
-    received_bytes: int
+    messages: int
+    bytes: int
+    subscribers: int
     seconds: float
-    """From the first message published to the last one received."""
-    latency: Histogram
+    calm: Histogram
+    full: Histogram
     lost: int
     duplicates: int
 
@@ -67,6 +76,7 @@ class Demo:
         shares: what each publisher sends.
         subscribers: how many.
         hosts: how many; each gets an exchange.
+        calm: lines that each publisher sends one by one first.
     """
 
     def __init__(
@@ -76,18 +86,20 @@ class Demo:
         *,
         subscribers: int = 2,
         hosts: int = 2,
+        calm: int = 0,
     ) -> None:
         self.phase = Phase.STARTING
         self.addresses: Addresses | None = None
         self.exchanges: list[str] = []
         self.lanes: list[Lane] = []
         self.started = reactor.now()
-        self.running_since: float | None = None
         self.outcome: Outcome | None = None
         self.failure: RoQError | None = None
         self._reactor = reactor
         self._shares = list(shares)
         self._subscribers = subscribers
+        self._calm = calm
+        self._before_full = (0, 0)
         self._folder = tempfile.TemporaryDirectory(prefix="roq-demo-")
         self._moved = (0, reactor.now())
         self._launcher = Launcher(
@@ -104,7 +116,7 @@ class Demo:
         return sum(share.lines for share in self._shares)
 
     def now(self) -> float:
-        """The clock of `started` and `running_since`, seconds."""
+        """The clock of `started`, seconds."""
         return self._reactor.now()
 
     def start(self) -> None:
@@ -152,7 +164,7 @@ class Demo:
             lane = Lane(
                 self._reactor,
                 f"{kind} {counts[kind]}",
-                Job(address=addresses.client, queue=QUEUE, share=share),
+                Job(address=addresses.client, queue=QUEUE, share=share, calm=self._calm),
                 total=total,
                 folder=Path(self._folder.name),
                 on_report=self._reported,
@@ -162,8 +174,7 @@ class Demo:
 
     def _reported(self, _lane: Lane, _report: Report) -> None:
         if self.phase is Phase.CONNECTING and all(lane.ready for lane in self.lanes):
-            self.phase = Phase.RUNNING
-            self.running_since = self._reactor.now()
+            self.phase = Phase.CALM
             self._moved = (0, self._reactor.now())
             for lane in self._of(publishing=True):
                 lane.go()
@@ -172,30 +183,63 @@ class Demo:
             self._conclude()
 
     def _watch(self) -> None:
-        """Look whether all has arrived, or nothing moves any more."""
-        if self.phase is not Phase.RUNNING:
+        """Look whether a stretch is over, or nothing moves any more."""
+        if self.phase not in {Phase.CALM, Phase.RUNNING}:
             return
         now = self._reactor.now()
         moved = sum(lane.messages for lane in self.lanes)
         if moved != self._moved[0]:
             self._moved = (moved, now)
+        stalled = now - self._moved[1] > STALL_SECONDS
+        if self.phase is Phase.CALM:
+            self._watch_calm()
+        else:
+            self._watch_full(stalled)
+        if stalled:
+            self.stop(Unavailable(f"nothing has moved for {STALL_SECONDS:g} s{self._logs()}"))
+        self._reactor.call_later(CHECK_SECONDS, self._watch)
+
+    def _watch_calm(self) -> None:
+        publishers = self._of(publishing=True)
+        sent = sum(min(self._calm, share.lines) for share in self._shares)
+        arrived = all(lane.messages >= sent for lane in self._of(publishing=False))
+        if not (all(lane.calm for lane in publishers) and arrived):
+            return
+        self.phase = Phase.RUNNING
+        # The byte counts of subscribers are exact here: nothing is under way.
+        self._before_full = (sent, self._of(publishing=False)[0].bytes)
+        for lane in [*self._of(publishing=False), *publishers]:
+            lane.go()
+
+    def _watch_full(self, stalled: bool) -> None:
         published = all(lane.finished for lane in self._of(publishing=True))
         arrived = all(lane.messages >= self.total for lane in self._of(publishing=False))
-        stalled = now - self._moved[1] > STALL_SECONDS
-        if (published and arrived) or (published and stalled):
+        if published and (arrived or stalled):
             self.phase = Phase.CHECKING
             for lane in self._of(publishing=False):
                 lane.end()
-            return
-        if stalled:
-            self.stop(Unavailable(f"nothing has moved for {STALL_SECONDS:g} s{self._logs()}"))
-            return
-        self._reactor.call_later(CHECK_SECONDS, self._watch)
 
     def _conclude(self) -> None:
         sent = [f for lane in self._of(publishing=True) if (f := lane.finished)]
         got = [f for lane in self._of(publishing=False) if (f := lane.finished)]
-        self.outcome = _outcome(sent, got)
+        calm, full = Histogram(), Histogram()
+        for report in got:
+            calm.merge(Histogram(report.calm_latency))
+            full.merge(Histogram(report.latency))
+        first = min((report.first for report in sent if report.first), default=0.0)
+        last = max((report.last for report in got), default=0.0)
+        streams = [stream for report in sent for stream in report.streams]
+        self.outcome = Outcome(
+            verdict=compare(sent, got),
+            messages=sum(stream.messages for stream in streams) - self._before_full[0],
+            bytes=sum(stream.bytes for stream in streams) - self._before_full[1],
+            subscribers=len(got),
+            seconds=max(last - first, 1e-9),
+            calm=calm,
+            full=full,
+            lost=sum(report.lost for report in got),
+            duplicates=sum(report.duplicates for report in got),
+        )
         self._over(Phase.DONE)
 
     # --- ends -------------------------------------------------------------------------------------
@@ -229,30 +273,3 @@ class Demo:
         lanes = [lane] if lane is not None else self.lanes
         texts = [each.log_path.read_text(errors="replace").strip() for each in lanes]
         return "".join(f"\n{text[-2_000:]}" for text in texts if text)
-
-
-def _outcome(sent: Sequence[Finished], got: Sequence[Finished]) -> Outcome:
-    latency = Histogram()
-    for report in got:
-        latency.merge(Histogram(report.latency))
-    first = min((report.first for report in sent if report.first), default=0.0)
-    last = max((report.last for report in got), default=0.0)
-    return Outcome(
-        verdict=compare(sent, got),
-        published=_messages(sent),
-        published_bytes=_bytes(sent),
-        received=_messages(got),
-        received_bytes=_bytes(got),
-        seconds=max(last - first, 1e-9),
-        latency=latency,
-        lost=sum(report.lost for report in got),
-        duplicates=sum(report.duplicates for report in got),
-    )
-
-
-def _messages(reports: Sequence[Finished]) -> int:
-    return sum(stream.messages for report in reports for stream in report.streams)
-
-
-def _bytes(reports: Sequence[Finished]) -> int:
-    return sum(stream.bytes for report in reports for stream in report.streams)

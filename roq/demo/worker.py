@@ -11,7 +11,8 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,12 @@ import msgspec
 import roq
 from roq.demo import corpus
 from roq.demo.latency import Histogram
-from roq.demo.report import Finished, Progress, Ready, Report, Stream, encode
+from roq.demo.report import Calm, Finished, Progress, Ready, Report, Stream, encode
 
 PROGRESS_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 120.0
+CALM_SECONDS: Final = 0.002
+"""Between two lines that go one by one."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     share: corpus.Share | None = None
     """What to publish; None: subscribe to everything."""
+    calm: int = 0
+    """So many lines go one by one first, for the latency without load."""
 
 
 class Tally:
@@ -59,6 +64,10 @@ class Tally:
         self.bytes += len(data)
         self.last = time.time()
         self.first = self.first or self.last
+
+    def restart(self) -> None:
+        """What comes now is the first at full speed."""
+        self.first = 0.0
 
     def tell(self) -> None:
         """Say how far it is, not more than ten times a second; by one thread only."""
@@ -91,32 +100,44 @@ class _Sum:
 
 
 def publish(job: Job, share: corpus.Share, say: Callable[[Report], None]) -> None:
-    """Publish each line of each file, file by file."""
+    """Publish each line of each file: the first ones one by one, the others file by file."""
     with roq.connect(job.address) as cluster, cluster.publisher(job.queue) as publisher:
         tally = Tally(say)
         name = publisher.id.hex()
         say(Ready())
         if not sys.stdin.readline():
             return  # whoever wanted it has gone
-        for topic, data in corpus.read(share):
-            lines = corpus.lines_of(data)
+        singles, files = _split(_files(share), job.calm)
+        pause = threading.Event()
+        for topic, line in singles:
+            publisher.publish(line, topic=topic)
+            tally.add(name, topic, line, 1)
+            tally.tell()
+            pause.wait(CALM_SECONDS)
+        publisher.flush(timeout=FLUSH_SECONDS)
+        say(Calm())
+        if not sys.stdin.readline():
+            return
+        tally.restart()
+        for topic, lines in files:
             publisher.publish_many(lines, topic=topic)
-            tally.add(name, topic, data, len(lines))
+            tally.add(name, topic, b"".join(lines), len(lines))
             tally.tell()
         publisher.flush(timeout=FLUSH_SECONDS)
     say(Finished(streams=tally.streams(), first=tally.first, last=time.time()))
 
 
 def subscribe(job: Job, say: Callable[[Report], None]) -> None:
-    """Receive everything until standard input ends."""
-    latency = Histogram()
+    """Receive everything until standard input ends; a line there marks the start of full speed."""
+    calm, full = Histogram(), Histogram()
     tally = Tally(say)
     with roq.connect(job.address) as cluster, cluster.subscriber(job.queue) as subscriber:
         say(Ready())
-        watcher = threading.Thread(target=_until_input_ends, args=(tally, subscriber.close))
+        watcher = _Watcher(tally, subscriber.close)
         watcher.start()
         for batch in subscriber.batches():
             payloads = batch.payloads
+            latency = full if watcher.full_speed else calm
             latency.add(time.time() - batch.timestamp, len(payloads))
             tally.add(batch.publisher.hex(), batch.topic, b"".join(payloads), len(payloads))
         watcher.join()
@@ -126,18 +147,55 @@ def subscribe(job: Job, say: Callable[[Report], None]) -> None:
             streams=tally.streams(),
             first=tally.first,
             last=tally.last,
-            latency=latency.counts(),
+            calm_latency=calm.counts(),
+            latency=full.counts(),
             lost=counts.lost,
             duplicates=counts.duplicates,
         )
     )
 
 
-def _until_input_ends(tally: Tally, close: Callable[[], None]) -> None:
-    """Say how far it is until standard input ends, then let the receiving loop end."""
-    while not select.select([sys.stdin], [], [], PROGRESS_SECONDS)[0] or sys.stdin.readline():
-        tally.tell()
-    close()
+class _Watcher(threading.Thread):
+    """Says how far a subscriber is, and listens to standard input, until that ends."""
+
+    def __init__(self, tally: Tally, close: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.full_speed = False
+        self._tally = tally
+        self._close = close
+
+    def run(self) -> None:
+        """Until standard input ends, then let the receiving loop end."""
+        while True:
+            readable = select.select([sys.stdin], [], [], PROGRESS_SECONDS)[0]
+            if readable:
+                if not sys.stdin.readline():
+                    break
+                self._tally.restart()
+                self.full_speed = True
+            self._tally.tell()
+        self._close()
+
+
+def _files(share: corpus.Share) -> Iterator[tuple[str, list[bytes]]]:
+    for topic, data in corpus.read(share):
+        yield topic, corpus.lines_of(data)
+
+
+def _split(
+    files: Iterator[tuple[str, list[bytes]]], count: int
+) -> tuple[list[tuple[str, bytes]], Iterator[tuple[str, list[bytes]]]]:
+    """The first `count` lines one by one, and what is left."""
+    singles: list[tuple[str, bytes]] = []
+    while len(singles) < count:
+        topic, lines = next(files, ("", []))
+        if not topic:
+            break
+        wanted = count - len(singles)
+        singles.extend((topic, line) for line in lines[:wanted])
+        if len(lines) > wanted:
+            return singles, chain([(topic, lines[wanted:])], files)
+    return singles, files
 
 
 def _say(report: Report) -> None:
