@@ -55,7 +55,7 @@ class ManagerLink:
         self._on_monitor = on_monitor
         self._on_stop = on_stop
         self._silent_reports = 0
-        self._client = RpcClient(reactor, context, endpoint)
+        self._client = RpcClient(reactor, context, endpoint, self._answered)
         self._timer = reactor.call_later(0, self._report)
 
     def report_now(self) -> None:

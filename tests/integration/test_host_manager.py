@@ -1,0 +1,231 @@
+"""A real host manager with real monitors and exchanges; the configuration manager is a fake."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import zmq
+from fake_leader import (
+    HOST,
+    QUEUE_ID,
+    FakeLeader,
+    eventually,
+    is_gone,
+    start_exchange,
+    start_monitor,
+    topology,
+)
+
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.hcm.config import Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
+from roq.hcm.daemon import HostManager
+from roq.model import Limits
+from roq.protocol import kpi
+from roq.protocol.control import (
+    Assigned,
+    Attach,
+    ChildInfo,
+    Done,
+    Failure,
+    Inventory,
+    StartExchange,
+    StopQueue,
+    Topology,
+)
+
+pytestmark = pytest.mark.integration
+
+
+def hcm_config(folder: Path, leader: FakeLeader, **sections: object) -> HcmConfig:
+    values: dict[str, object] = {
+        "gcm": Gcm(address=[leader.address]),
+        "network": Network(port=0),
+        "monitor": Monitor(base_port=0),
+        "statmonitor": Statmonitor(base_port=0),
+        "exchange": Exchange(base_port=0),
+        "data": Data(dir=str(folder)),
+        **sections,
+    }
+    return HcmConfig(**values)  # type: ignore[arg-type]
+
+
+class RunningHost:
+    """A host manager in a thread of this process; its children are real processes."""
+
+    def __init__(self, config: HcmConfig, ensemble: MemoryEnsemble) -> None:
+        self.ready = threading.Event()
+        self.manager = HostManager(
+            config, partial(MemoryRegistry, ensemble), lambda _description: self.ready.set()
+        )
+        self.control = self.manager.control
+        self._thread = threading.Thread(target=self._run, name="host manager")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.manager.run()
+        finally:
+            self.manager.close()
+
+    def stop(self) -> None:
+        self.manager.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def leader() -> Iterator[FakeLeader]:
+    with FakeLeader() as found:
+        yield found
+
+
+@pytest.fixture
+def ensemble() -> MemoryEnsemble:
+    return MemoryEnsemble()
+
+
+@pytest.fixture
+def host(tmp_path: Path, leader: FakeLeader, ensemble: MemoryEnsemble) -> Iterator[RunningHost]:
+    running = RunningHost(hcm_config(tmp_path, leader), ensemble)
+    assert running.ready.wait(10)
+    yield running
+    running.stop()
+
+
+def test_a_queue_starts_crashes_recovers_and_stops_without_a_trace(leader, host) -> None:
+    monitor = start_monitor(leader, host.control)
+    exchanges = [start_exchange(leader, host.control, number, monitor.control) for number in (1, 2)]
+    eventually(
+        lambda: topology(leader, monitor.control) == {1: exchanges[0].epoch, 2: exchanges[1].epoch},
+        "the monitor shows both exchanges",
+    )
+    assigned = leader.ask(monitor.control, Attach(queue_id=QUEUE_ID, publisher=b"p"))
+    assert isinstance(assigned, Assigned)
+
+    # An exchange is killed: another process takes its place, with a higher epoch.
+    os.kill(exchanges[0].pid, signal.SIGKILL)
+    eventually(
+        lambda: topology(leader, monitor.control).get(1, 0) > exchanges[0].epoch,
+        "the monitor shows the restarted exchange",
+    )
+    restarted = leader.child(HOST, "orders.x1")
+    assert restarted is not None
+    assert restarted.restarts == 1
+    assert restarted.data != exchanges[0].data
+
+    # The monitor is killed: the new one learns of both exchanges before it shows anything.
+    os.kill(monitor.pid, signal.SIGKILL)
+
+    def moved() -> ChildInfo | None:
+        child = leader.child(HOST, "orders.monitor")
+        return child if child and child.epoch > monitor.epoch and child.control else None
+
+    eventually(moved, "the monitor runs again")
+    new_monitor = moved()
+    assert new_monitor is not None
+    assert topology(leader, new_monitor.control) == {1: restarted.epoch, 2: exchanges[1].epoch}
+
+    pids = [child.pid for child in leader.reports[HOST].children]
+    assert len(pids) == 3
+    stop = StopQueue(queue="orders", queue_id=QUEUE_ID, leader_epoch=1)
+    assert isinstance(leader.ask(host.control, stop), Done)
+    assert all(is_gone(pid) for pid in pids)
+    eventually(lambda: leader.reports[HOST].children == [], "the report shows nothing")
+
+
+def test_clients_hear_why_the_queue_ends(leader, host) -> None:
+    monitor = start_monitor(leader, host.control)
+    assert topology(leader, monitor.control) == {}
+    leader.ask(host.control, StopQueue(queue="orders", leader_epoch=1, reason="removed"))
+    eventually(
+        lambda: [m.state for m in leader.pushed if isinstance(m, Topology)][-1:] == ["removed"],
+        "the monitor said goodbye",
+    )
+
+
+def test_the_statistics_stream_serves_old_consoles(leader, host) -> None:
+    monitor = start_monitor(leader, host.control)
+    start_exchange(leader, host.control, 1, monitor.control)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with context, context.socket(zmq.SUB) as console:
+        console.setsockopt(zmq.RCVTIMEO, 5_000)
+        console.subscribe(b"")
+        console.connect(monitor.statistics)
+        seen: set[type] = set()
+        while not {kpi.OldExchange, kpi.OldQueue, kpi.ExchangeKpi, kpi.QueueKpi} <= seen:
+            seen |= {type(document) for document in kpi.decode(console.recv_multipart())}
+
+
+def test_a_start_that_fails_says_why(tmp_path, leader, ensemble) -> None:
+    # A range of one port, and an exchange needs two.
+    config = hcm_config(tmp_path, leader, exchange=Exchange(base_port=16_001, ports=1))
+    host = RunningHost(config, ensemble)
+    try:
+        assert host.ready.wait(10)
+        answer = leader.ask(
+            host.control,
+            StartExchange(queue="orders", queue_id=QUEUE_ID, number=1, leader_epoch=1,
+                          monitor="tcp://127.0.0.1:1", limits=Limits()),
+        )  # fmt: skip
+        assert isinstance(answer, Failure)
+        assert "orders.x1" in answer.COMMENT
+        assert "no free port" in answer.COMMENT
+        assert leader.reports[HOST].children == []
+    finally:
+        host.stop()
+
+
+def test_a_child_that_keeps_crashing_is_given_up_with_a_reason(leader, host) -> None:
+    start_monitor(leader, host.control)
+    killed: set[int] = set()
+
+    def failed() -> bool:
+        child = leader.child(HOST, "orders.monitor")
+        if child is not None and child.state == "running" and child.pid not in killed:
+            killed.add(child.pid)
+            os.kill(child.pid, signal.SIGKILL)
+        return child is not None and child.state == "failed"
+
+    eventually(failed, "the monitor is given up", 30)
+    child = leader.child(HOST, "orders.monitor")
+    assert child is not None
+    assert "signal 9" in child.reason
+    assert len(killed) == 5
+
+
+def test_garbage_is_answered_and_harms_nobody(leader, host) -> None:
+    monitor = start_monitor(leader, host.control)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    garbage = ([b""], [b"garbage"], [b"a", b"b"], [b"\x05\x00\x00\x00\x00"], [os.urandom(100)])
+    with context:
+        for endpoint in (host.control, monitor.control):
+            for frames in garbage:
+                with context.socket(zmq.DEALER) as client:
+                    client.setsockopt(zmq.LINGER, 0)
+                    client.setsockopt(zmq.RCVTIMEO, 5_000)
+                    client.connect(endpoint)
+                    client.send_multipart(frames)
+                    assert b"COMMENT" in client.recv_multipart()[-1]
+    assert topology(leader, monitor.control) == {}
+    assert leader.ask(host.control, Inventory()).id > 0
+
+
+def test_the_end_of_a_host_manager_leaves_nothing(tmp_path, leader, ensemble) -> None:
+    host = RunningHost(hcm_config(tmp_path, leader), ensemble)
+    try:
+        assert host.ready.wait(10)
+        assert ensemble.names("/hosts") == (HOST,)
+        monitor = start_monitor(leader, host.control)
+        exchange = start_exchange(leader, host.control, 1, monitor.control)
+    finally:
+        host.stop()
+    assert is_gone(monitor.pid)
+    assert is_gone(exchange.pid)
+    assert ensemble.names("/hosts") == ()
+    assert not list(tmp_path.glob("*.json"))

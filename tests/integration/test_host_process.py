@@ -1,0 +1,110 @@
+"""A host manager as a process of its own, with a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_leader import FakeLeader, eventually, is_gone, start_exchange, start_monitor
+
+from roq.coordination.embedded import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def leader() -> Iterator[FakeLeader]:
+    with FakeLeader() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.address
+
+
+class HostProcess:
+    """`python -m roq.hcm`, ready when it returns."""
+
+    def __init__(self, folder: Path, leader: FakeLeader, zookeeper: str) -> None:
+        config = folder / "hcm.toml"
+        config.write_text(
+            f'[gcm]\naddress = ["{leader.address}"]\n[zk]\nservers = "{zookeeper}"\n'
+            "[network]\nport = 0\n[monitor]\nbase_port = 0\n[statmonitor]\nbase_port = 0\n"
+            "[exchange]\nbase_port = 0\n[children]\norphan_seconds = 2.0\n"
+            f'[data]\ndir = "{folder / "data"}"\n'
+        )
+        read, write = os.pipe()
+        with (folder / "hcm.log").open("wb") as log, os.fdopen(read) as ready:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "roq.hcm", "--config", str(config),
+                 "--ready-fd", str(write)],
+                stdout=log, stderr=log, pass_fds=(write,),
+            )  # fmt: skip
+            os.close(write)
+            line = ready.readline()
+        assert line, (folder / "hcm.log").read_text()
+        self.control = str(json.loads(line)["control"])
+
+
+@pytest.fixture
+def process(tmp_path: Path, leader: FakeLeader, zookeeper: str) -> Iterator[HostProcess]:
+    found = HostProcess(tmp_path, leader, zookeeper)
+    yield found
+    if found.process.poll() is None:
+        found.process.kill()
+    found.process.wait()
+
+
+def test_a_host_manager_process_stops_all_its_children_at_sigterm(leader, process) -> None:
+    monitor = start_monitor(leader, process.control)
+    exchange = start_exchange(leader, process.control, 1, monitor.control)
+    process.process.terminate()
+    assert process.process.wait(15) == 0
+    assert is_gone(monitor.pid)
+    assert is_gone(exchange.pid)
+
+
+def test_children_of_a_killed_host_manager_end_by_themselves(leader, process) -> None:
+    monitor = start_monitor(leader, process.control)
+    exchange = start_exchange(leader, process.control, 1, monitor.control)
+    process.process.kill()
+    process.process.wait()
+    assert not is_gone(monitor.pid)
+    assert not is_gone(exchange.pid)
+    eventually(lambda: is_gone(monitor.pid) and is_gone(exchange.pid), "the orphans end")
+
+
+def test_without_zookeeper_it_gives_up_with_a_clear_word(tmp_path, leader) -> None:
+    config = tmp_path / "hcm.toml"
+    config.write_text(
+        '[zk]\nservers = "127.0.0.1:1"\nconnect_seconds = 1.0\n[network]\nport = 0\n'
+        f'[gcm]\naddress = ["{leader.address}"]\n[data]\ndir = "{tmp_path / "data"}"\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "roq.hcm", "--config", str(config)],
+        capture_output=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 69
+    assert b"zk.servers" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("[exchange]\nmax = 3\n", b"exchange.max"), ("[network]\nbind = '192.0.2.1'\n", b"192.0.2.1")],
+)
+def test_a_wrong_configuration_ends_with_78_and_says_where(tmp_path, text, word) -> None:
+    config = tmp_path / "hcm.toml"
+    config.write_text(f"{text}[data]\ndir = '{tmp_path / 'data'}'\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "roq.hcm", "--config", str(config)],
+        capture_output=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 78
+    assert word in ended.stderr
