@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import select
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import zmq
-from gcm_process import Console, PaperHostManager, eventually
+from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
 from gcm_script import PaperHost
 
 from roq.coordination.embedded import EmbeddedZooKeeper
@@ -29,54 +23,12 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.address
 
 
-class Process:
-    """`python -m roq.gcm` with a configuration of its own."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        self.file = folder / "gcm.toml"
-        self.file.write_text(text)
-        read, write = os.pipe()
-        self.log = folder / "log"
-        with self.log.open("ab") as log:
-            self.child = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "roq.gcm"),
-                    *("--config", str(self.file), "--ready-fd", str(write)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(write,),
-            )
-        os.close(write)
-        self._ready = os.fdopen(read)
-
-    def addresses(self) -> dict[str, str]:
-        readable, _, _ = select.select([self._ready], [], [], 30)
-        line = self._ready.readline() if readable else ""
-        assert line, self.log.read_text()
-        addresses: dict[str, str] = json.loads(line)
-        return addresses
-
-    def ends(self) -> int:
-        """Wait for the end; it must have printed nothing."""
-        output, _ = self.child.communicate(timeout=30)
-        assert output == b""
-        return self.child.returncode
-
-    def close(self) -> None:
-        if self.child.poll() is None:
-            self.child.kill()
-            self.child.communicate(timeout=10)
-        self._ready.close()
-
-
 @pytest.fixture
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    started: list[Process] = []
+    started: list[DaemonProcess] = []
 
-    def begin(text: str) -> Process:
-        started.append(Process(tmp_path_factory.mktemp("gcm"), text))
+    def begin(text: str) -> DaemonProcess:
+        started.append(DaemonProcess("roq.gcm", tmp_path_factory.mktemp("gcm"), text))
         return started[-1]
 
     yield begin
@@ -87,9 +39,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 def test_it_serves_with_a_real_registry_and_stops_clean(start, zookeeper: str) -> None:
     text = f'[ports]\nbase = 0\n[zk]\nservers = "{zookeeper}"\n'
     first = start(text)
-    one = first.addresses()
+    one = first.ready()
     second = start(text)
-    two = second.addresses()
+    two = second.ready()
     host = PaperHost("127.0.0.1")
     with (
         Console(one["management"]) as console,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -168,3 +174,46 @@ class Console:
             assert answer.pop(0) == b""
         (data,) = answer
         return bson.decode(data)
+
+
+class DaemonProcess:
+    """`python -m <module>` with a configuration of its own, as `roq up` starts it."""
+
+    def __init__(self, module: str, folder: Path, text: str) -> None:
+        self.file = folder / f"{module}.toml"
+        self.file.write_text(text)
+        read, write = os.pipe()
+        self.log = folder / f"{module}.log"
+        with self.log.open("ab") as log:
+            self.child = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", module),
+                    *("--config", str(self.file), "--ready-fd", str(write)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=(write,),
+            )
+        os.close(write)
+        self._ready = os.fdopen(read)
+
+    def ready(self) -> dict[str, str]:
+        """What it says about itself once it serves."""
+        readable, _, _ = select.select([self._ready], [], [], 30)
+        line = self._ready.readline() if readable else ""
+        assert line, self.log.read_text()
+        told: dict[str, str] = json.loads(line)
+        return told
+
+    def ends(self) -> int:
+        """Wait for the end; it must have printed nothing."""
+        output, _ = self.child.communicate(timeout=30)
+        assert output == b""
+        return self.child.returncode
+
+    def close(self) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.communicate(timeout=10)
+        self._ready.close()
