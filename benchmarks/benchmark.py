@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks import picture, plan, report, targets
 from benchmarks.cluster import RoqCluster
 from benchmarks.contender import Contender
-from benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, zmq_proxy
+from benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, roq_aio, zmq_proxy
 from benchmarks.figures import figures
 from benchmarks.plan import Plan
 from benchmarks.processes import temporary_directory
@@ -23,7 +23,7 @@ PICTURE_NAME: Final = "latest.png"
 
 def contenders(cluster: RoqCluster, *, compare: bool) -> list[Contender]:
     """RoQ, and its peers if they are wanted, in the order in which people read the results."""
-    ours = roq.contenders(cluster)
+    ours = [*roq.contenders(cluster), *roq_aio.contenders(cluster)]
     if not compare:
         return ours
     peers = (zmq_proxy, raw_hop, nats_core, redis_streams)

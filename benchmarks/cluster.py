@@ -26,9 +26,9 @@ PORTS: Final = (0, 3, 5)
 ROLES: Final = {
     "roq.exchange": "exchange",
     "roq.monitor": "monitor",
-    "gcm": "gcm",
-    "host": "hcm",
-    "QuorumPeerMain": "zookeeper",
+    "roq.gcm": "gcm",
+    "roq.hcm": "hcm",
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain": "zookeeper",
 }
 
 
@@ -83,14 +83,7 @@ class RoqCluster:
         found: dict[str, int] = {}
         for process in self._children():
             words = process.cmdline()
-            role = next((ROLES[word] for word in words if word in ROLES), None) or next(
-                (
-                    role
-                    for part, role in ROLES.items()
-                    if any(word.endswith(part) for word in words)
-                ),
-                None,
-            )
+            role = next((ROLES[word] for word in words if word in ROLES), None)
             if role is None or (
                 role in {"exchange", "monitor"} and not any(f"{queue}." in word for word in words)
             ):

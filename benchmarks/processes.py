@@ -49,7 +49,7 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
-def tail(path: Path, lines: int = 6) -> str:
+def tail(path: Path, lines: int) -> str:
     """The last lines of a log."""
     try:
         return "\n".join(path.read_text(errors="replace").rstrip().splitlines()[-lines:])
@@ -147,7 +147,7 @@ class Program:
 
     def _ended(self) -> BenchmarkError:
         code = self._process.wait()
-        text = tail(self.log)
+        text = tail(self.log, 1)
         return BenchmarkError(f"the process ended with code {code}" + (f": {text}" if text else ""))
 
 
