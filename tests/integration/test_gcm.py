@@ -1,6 +1,7 @@
 """The configuration manager over real sockets, with hosts of paper and a registry in memory."""
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -121,6 +122,18 @@ def test_a_client_that_does_not_read_stops_nobody(gcm: RunningGcm) -> None:
             except zmq.Again:
                 break
         assert console.ask(2009)["RESULT"] == 0
+
+
+def test_bytes_of_another_protocol_on_a_port_harm_nobody(gcm: RunningGcm) -> None:
+    manager = gcm.manager
+    for address in (manager.client, manager.management, manager.broadcast):
+        host, port = address.removeprefix("tcp://").rsplit(":", 1)
+        for data in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5_000), b"\xff" * 64, b""):
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall(data)
+    with Console(manager.management) as console, Console(manager.client) as client:
+        assert console.ask(2101)["RESULT"] == 0
+        assert client.ask(2000, QName="none")["RESULT"] == 1101
 
 
 def test_the_broadcast_reaches_a_newcomer_at_once_and_tells_changes(
