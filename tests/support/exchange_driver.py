@@ -1,0 +1,166 @@
+"""Speaks to an exchange core in the words of publishers and readers; no test in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from roq.exchange.events import Effect, Event, Publish, Received, Send
+from roq.exchange.machine import ExchangeCore
+from roq.model import Limits, PublisherId
+from roq.protocol import batch, channel, documents
+from roq.protocol.batch import Header, Kind
+from roq.protocol.channel import Hello, Ready, Refused, Reset, StreamState
+from roq.protocol.entry import Entry, read_entry
+
+QUEUE = b"q" * 16
+NUMBER = 1
+EPOCH = 5
+
+
+def publisher_id(name: str) -> PublisherId:
+    return PublisherId(name.encode().ljust(16, b"."))
+
+
+@dataclass
+class Exchange:
+    """A core, and what its shell would have sent."""
+
+    core: ExchangeCore[bytes]
+    now: float = 0.0
+    live: list[tuple[bytes, ...]] = field(default_factory=list)
+    sent: list[tuple[bytes, tuple[bytes, ...]]] = field(default_factory=list)
+
+    def tell(self, event: Event) -> list[Effect]:
+        effects = self.core.handle(event, self.now)
+        self.perform(effects)
+        return effects
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Publish(frames):
+                    self.live.append(frames)
+                case Send(route, frames):
+                    self.sent.append((route, frames))
+        self.core.check()
+
+    def append(self, route: bytes, topic: bytes, data: bytes) -> bool:
+        entry = self.core.append(route, topic, data, len(data))
+        if entry is not None:
+            self.live.append((topic, entry, data))
+        self.core.check()
+        return entry is not None
+
+    def settle(self) -> None:
+        """Send acks and answers."""
+        for link in self.core.take_acks():
+            if link.route is not None:
+                number = channel.NUMBER.pack(link.expected - 1)
+                self.sent.append((link.route, (channel.ACK, number)))
+        self.perform(list(self.core.take_answers()))
+
+    def answers(self, route: bytes) -> list[tuple[bytes, ...]]:
+        """What this connection was sent since the last call."""
+        self.settle()
+        mine = [frames for to, frames in self.sent if to == route]
+        self.sent = [(to, frames) for to, frames in self.sent if to != route]
+        return mine
+
+    def ask(self, letter: bytes, request: msgspec.Struct, route: bytes = b"reader") -> bytes:
+        """The document that answers a reader's request; the letter must be the same."""
+        self.tell(Received(route, (letter, documents.encode(request))))
+        ((answer, document),) = self.answers(route)
+        assert answer == letter, documents.decode(document, Refused)
+        return document
+
+    def log(self) -> list[tuple[Entry, bytes, Header]]:
+        """All that is in the ring: entry, topic, header of the batch."""
+        ring = self.core.ring
+        records = [ring.record(offset) for offset in range(ring.floor, ring.end)]
+        return [
+            (read_entry(frame), topic.name, batch.read_header(data))
+            for topic, frame, data, _ in records
+        ]
+
+
+def exchange(**limits: int) -> Exchange:
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, Limits(**limits))
+    core.begin(0.0, 1_000)
+    return Exchange(core)
+
+
+@dataclass
+class Publisher:
+    """One publisher on one connection at a time."""
+
+    exchange: Exchange
+    name: str = "p"
+    epoch: int = 1
+    attempt: int = 0
+    number: int = 0
+    sequences: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def id(self) -> PublisherId:
+        return publisher_id(self.name)
+
+    @property
+    def route(self) -> bytes:
+        return f"{self.name}/{self.attempt}".encode()
+
+    def hello(
+        self, streams: list[StreamState] | None = None, queue: bytes = QUEUE, version: int = 1
+    ) -> Ready | Refused:
+        """Connect anew and say Hello; the answer."""
+        self.exchange.settle()
+        self.attempt += 1
+        hello = Hello(
+            version=version, queue=queue, publisher=self.id, epoch=self.epoch,
+            attempt=self.attempt, streams=streams or [],
+        )  # fmt: skip
+        self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
+        ((letter, document),) = self.exchange.answers(self.route)
+        kind = Ready if letter == channel.READY else Refused
+        return documents.decode(document, kind)
+
+    def batch(self, topic: bytes, count: int = 1, number: int | None = None) -> bytes:
+        """The next batch of a topic; with `number` one that is out of turn."""
+        first = self.sequences.get(topic, 0)
+        if number is None:
+            self.number += 1
+            number = self.number
+            self.sequences[topic] = first + count
+        return batch.pack(
+            [b"x"] * count, publisher=self.id, epoch=self.epoch, link_number=number,
+            first_sequence=first, created_us=7,
+        )  # fmt: skip
+
+    def void(self, topic: bytes, count: int, number: int, kind: Kind = Kind.VOID) -> bytes:
+        return batch.pack_empty(
+            kind, publisher=self.id, epoch=self.epoch, link_number=number,
+            first_sequence=self.sequences.get(topic, 0), count=count,
+        )  # fmt: skip
+
+    def send(self, topic: bytes = b"t", count: int = 1) -> bool:
+        """Send the next batch; whether it went into the log."""
+        return self.exchange.append(self.route, topic, self.batch(topic, count))
+
+    def acked(self) -> int:
+        """The link number of the one ack that is due."""
+        ((letter, number),) = self.exchange.answers(self.route)
+        assert letter == channel.ACK, letter
+        return channel.read_number(number)
+
+    def reset(self) -> int:
+        """Where the one Reset that is due wants the replay to begin."""
+        ((letter, document),) = self.exchange.answers(self.route)
+        assert letter == channel.RESET, letter
+        return documents.decode(document, Reset).expected
+
+    def refused(self) -> Refused:
+        """The one Refused that is due."""
+        ((letter, document),) = self.exchange.answers(self.route)
+        assert letter == channel.REFUSED, letter
+        return documents.decode(document, Refused)

@@ -1,0 +1,222 @@
+"""Batches: each into the log once and in order, and an answer for every other one."""
+
+import pytest
+from exchange_driver import Publisher, exchange
+
+from roq.exchange.intake import RESET_REPEAT_SECONDS
+from roq.protocol import batch, channel
+from roq.protocol.batch import HEADER_BYTES, Kind
+
+
+def connected(**limits: int) -> Publisher:
+    publisher = Publisher(exchange(**limits))
+    publisher.hello()
+    return publisher
+
+
+def test_a_burst_is_acknowledged_once_by_its_last_number() -> None:
+    publisher = connected()
+    assert all(publisher.send() for _ in range(5))
+    assert publisher.acked() == 5
+    assert publisher.exchange.answers(publisher.route) == []
+
+
+def test_what_is_published_is_topic_entry_and_the_batch_as_it_came() -> None:
+    publisher = connected()
+    data = publisher.batch(b"eu.be", 3)
+    publisher.exchange.append(publisher.route, b"eu.be", data)
+    topic, entry, body = publisher.exchange.live[-1]
+    assert (topic, body) == (b"eu.be", data)
+    assert publisher.exchange.log()[0][0].offset == 0
+    assert publisher.exchange.core.ring.record(0)[1] == entry
+
+
+def test_a_duplicate_is_acknowledged_again_and_not_logged() -> None:
+    publisher = connected()
+    first = publisher.batch(b"t")
+    publisher.exchange.append(publisher.route, b"t", first)
+    publisher.send()
+    assert publisher.acked() == 2
+    assert not publisher.exchange.append(publisher.route, b"t", first)
+    assert publisher.acked() == 2
+    assert len(publisher.exchange.log()) == 2
+    assert publisher.exchange.core.counters.duplicates == 1
+
+
+def test_a_gap_asks_once_for_a_replay_from_the_expected_number() -> None:
+    publisher = connected()
+    publisher.send()
+    publisher.number += 1  # batch 2 is lost
+    for _ in range(5):
+        assert not publisher.send()
+    letters = [frames[0] for frames in publisher.exchange.answers(publisher.route)]
+    assert sorted(letters) == [channel.ACK, channel.RESET]
+    assert publisher.exchange.core.counters.resets == 1
+
+
+def test_a_gap_that_persists_asks_again_after_a_while() -> None:
+    publisher = connected()
+    publisher.number += 1
+    publisher.send()
+    assert publisher.reset() == 1
+    publisher.exchange.core.begin(RESET_REPEAT_SECONDS + 1, 1_000)
+    publisher.send()
+    assert publisher.reset() == 1
+
+
+def test_a_second_gap_after_a_replay_is_told_at_once() -> None:
+    publisher = connected()
+    for _ in range(2):
+        publisher.number += 1
+        publisher.send()
+        missing = publisher.reset()
+        publisher.number = missing - 1
+        assert publisher.send()
+        assert publisher.send()
+        assert publisher.acked() == missing + 1
+
+
+def test_data_without_hello_is_told_to_say_hello_at_a_bounded_rate() -> None:
+    publisher = Publisher(exchange())
+    for _ in range(10):
+        assert not publisher.send()
+    assert publisher.reset() == 0
+    assert publisher.exchange.core.counters.without_hello == 10
+
+
+def test_data_of_another_epoch_than_the_hello_is_told_to_say_hello() -> None:
+    publisher = connected()
+    publisher.epoch = 2
+    assert not publisher.send()
+    assert publisher.reset() == 0
+
+
+def test_data_on_a_superseded_connection_is_told_to_say_hello() -> None:
+    publisher = connected()
+    old = publisher.route
+    publisher.hello()
+    data = publisher.batch(b"t")
+    assert not publisher.exchange.append(old, b"t", data)
+    ((letter, _),) = publisher.exchange.answers(old)
+    assert letter == channel.RESET
+
+
+def test_a_batch_with_too_many_messages_is_refused_by_its_number_and_a_void_takes_its_place() -> (
+    None
+):
+    publisher = connected(batch_messages=10)
+    publisher.send()
+    publisher.acked()
+    data = publisher.batch(b"t", 11)
+    assert not publisher.exchange.append(publisher.route, b"t", data)
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("too_large", 2)
+    # What is under way behind it asks for nothing more.
+    assert not publisher.send()
+    assert publisher.exchange.answers(publisher.route) == []
+    publisher.sequences[b"t"] = 1
+    assert publisher.exchange.append(publisher.route, b"t", publisher.void(b"t", 11, 2))
+    assert publisher.acked() == 2
+    _, _, header = publisher.exchange.log()[-1]
+    assert (header.kind, header.next_sequence) == (Kind.VOID, 12)
+
+
+def test_a_batch_above_the_size_limit_is_refused_by_its_number() -> None:
+    publisher = connected(message_bytes=100, batch_bytes=100)
+    data = batch.pack(
+        [b"x" * 70_000], publisher=publisher.id, epoch=1, link_number=1, first_sequence=0,
+        created_us=0,
+    )  # fmt: skip
+    assert not publisher.exchange.append(publisher.route, b"t", data)
+    assert (publisher.refused().code, publisher.exchange.core.ring.end) == ("too_large", 0)
+
+
+def test_a_batch_on_a_topic_beyond_the_cap_is_refused_and_its_void_is_not_logged() -> None:
+    publisher = connected(topics=1)
+    publisher.send(b"a")
+    publisher.acked()
+    assert not publisher.send(b"b")
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("topics", 2)
+    assert not publisher.exchange.append(publisher.route, b"b", publisher.void(b"b", 1, 2))
+    assert publisher.acked() == 2
+    assert len(publisher.exchange.log()) == 1
+    assert publisher.exchange.core.counters.voids_dropped == 1
+
+
+@pytest.mark.parametrize("topic", [b"\xc3\x28", b"x" * 256], ids=["not UTF-8", "too long"])
+def test_a_batch_on_what_is_no_topic_is_refused_by_its_number(topic: bytes) -> None:
+    publisher = connected()
+    assert not publisher.send(topic)
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("malformed", 1)
+
+
+def test_markers_and_fences_are_not_taken_from_publishers() -> None:
+    publisher = connected()
+    for kind in (Kind.MARKER, Kind.FENCE):
+        data = publisher.void(b"t", 0, 1, kind)
+        assert not publisher.exchange.append(publisher.route, b"t", data)
+        assert publisher.refused().code == "malformed"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"RQ\x01", b"x" * HEADER_BYTES, b"RQ\x01\x09" + b"\0" * 60, b"x" * 1000],
+    ids=["empty", "one byte", "short", "zeros", "kind", "long"],
+)
+def test_what_is_no_batch_is_answered_and_counted(data: bytes) -> None:
+    publisher = connected()
+    assert not publisher.exchange.append(publisher.route, b"t", data)
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("malformed", 0)
+    assert publisher.exchange.core.counters.malformed == 1
+    assert publisher.send()
+
+
+def test_a_readable_number_on_an_unreadable_batch_is_refused_by_this_number() -> None:
+    publisher = connected()
+    data = bytearray(publisher.batch(b"t"))
+    data[8:12] = (1 << 30).to_bytes(4, "little")  # the count
+    assert not publisher.exchange.append(publisher.route, b"t", bytes(data))
+    assert publisher.refused().link_number == 1
+
+
+def test_a_batch_of_another_format_is_refused_by_version() -> None:
+    publisher = connected()
+    data = bytearray(publisher.batch(b"t"))
+    data[2] = 9
+    assert not publisher.exchange.append(publisher.route, b"t", bytes(data))
+    assert publisher.refused().code == "version"
+
+
+def test_a_quiet_link_gets_its_ack_again_so_that_a_lost_connection_shows() -> None:
+    publisher = connected()
+    publisher.send()
+    publisher.acked()
+    publisher.exchange.core.begin(60.0, 1_000)
+    for _ in range(4):
+        publisher.exchange.core.intake.probe()
+    assert publisher.acked() == 1
+
+
+def test_an_ack_that_could_not_be_sent_is_owed_again() -> None:
+    publisher = connected()
+    publisher.send()
+    (link,) = publisher.exchange.core.take_acks()
+    publisher.exchange.core.intake.ack_later(link)
+    for _ in range(4):
+        publisher.exchange.core.intake.probe()
+    assert publisher.acked() == 1
+    assert publisher.exchange.core.counters.acks_skipped == 1
+
+
+def test_messages_and_bytes_are_counted_per_publisher_and_per_copy() -> None:
+    publisher = connected()
+    for prefix in (b"", b"eu.", b"us."):
+        publisher.exchange.core.subscriptions.add(prefix)
+    publisher.send(b"eu.be", 10)
+    core = publisher.exchange.core
+    assert core.totals()[0] == 10
+    assert core.totals()[2] == 1
+    assert core.counters.messages_out == 20

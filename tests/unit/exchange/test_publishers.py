@@ -1,0 +1,231 @@
+"""Hello and Bye: who is let in, and what the log shows of them."""
+
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
+
+from roq.exchange.events import Received, Stop, Unreachable
+from roq.exchange.links import LINK_SECONDS
+from roq.protocol import channel, documents
+from roq.protocol.batch import Kind
+from roq.protocol.channel import Bye, Ready, Refused, StreamState
+
+
+def bye(publisher: Publisher, epoch: int = 0) -> None:
+    document = documents.encode(Bye(publisher=publisher.id, epoch=epoch))
+    publisher.exchange.tell(Received(publisher.route, (channel.BYE, document)))
+
+
+def code(answer: Ready | Refused) -> str:
+    return answer.code if isinstance(answer, Refused) else "ready"
+
+
+def test_a_hello_is_answered_with_the_limits_and_the_expected_number() -> None:
+    ready = Publisher(exchange(batch_messages=77)).hello()
+    assert isinstance(ready, Ready)
+    assert (ready.exchange, ready.exchange_epoch, ready.expected) == (NUMBER, EPOCH, 1)
+    assert ready.batch_messages == 77
+
+
+def test_a_new_connection_goes_on_where_the_old_one_was() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    publisher.send()
+    ready = publisher.hello()
+    assert isinstance(ready, Ready)
+    assert ready.expected == 3
+    assert publisher.send()
+
+
+def test_a_new_epoch_begins_at_one() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    publisher.epoch, publisher.number = 2, 0
+    ready = publisher.hello()
+    assert isinstance(ready, Ready)
+    assert ready.expected == 1
+    assert publisher.send()
+
+
+def test_an_older_connection_does_not_take_the_link_back() -> None:
+    publisher = Publisher(exchange())
+    publisher.attempt = 5
+    publisher.hello()
+    publisher.attempt = 3
+    assert code(publisher.hello()) == "stale_epoch"
+
+
+def test_another_version_queue_or_epoch_is_refused_with_its_reason() -> None:
+    publisher = Publisher(exchange())
+    assert code(publisher.hello(version=2)) == "version"
+    assert code(publisher.hello(queue=b"z" * 16)) == "foreign_queue"
+    publisher.epoch = 3
+    assert code(publisher.hello()) == "ready"
+    publisher.epoch = 2
+    assert code(publisher.hello()) == "stale_epoch"
+    assert publisher.exchange.core.counters.refused_hellos == 3
+
+
+def test_whoever_left_for_a_higher_epoch_is_told_that_it_moved() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    bye(publisher, epoch=2)
+    assert code(publisher.hello()) == "moved"
+    publisher.epoch, publisher.number = 2, 0
+    assert code(publisher.hello()) == "ready"
+    assert publisher.send()
+
+
+def test_a_bye_ends_the_connection_but_not_the_memory_of_the_link() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    publisher.acked()
+    bye(publisher)
+    assert publisher.exchange.core.present() == []
+    ready = publisher.hello()
+    assert isinstance(ready, Ready)
+    assert ready.expected == 2
+
+
+def test_a_bye_for_somebody_else_is_not_obeyed() -> None:
+    publisher, other = Publisher(exchange()), Publisher(exchange(), name="other")
+    publisher.hello()
+    document = documents.encode(Bye(publisher=other.id, epoch=9))
+    publisher.exchange.tell(Received(publisher.route, (channel.BYE, document)))
+    assert publisher.refused().code == "malformed"
+    assert publisher.send()
+
+
+def test_a_stopping_exchange_takes_no_new_connection_and_serves_the_ones_it_has() -> None:
+    publisher, late = Publisher(exchange()), Publisher(exchange(), name="late")
+    late.exchange = publisher.exchange
+    publisher.hello()
+    publisher.exchange.tell(Stop())
+    assert code(late.hello()) == "stopping"
+    assert publisher.send()
+
+
+def test_a_full_exchange_refuses_unless_somebody_is_away() -> None:
+    first = Publisher(exchange(publishers=1), name="first")
+    second = Publisher(first.exchange, name="second")
+    first.hello()
+    assert code(second.hello()) == "full"
+    first.exchange.tell(Unreachable(first.route))
+    assert code(second.hello()) == "ready"
+    assert first.exchange.core.links.get(first.id) is None
+
+
+def test_a_publisher_that_is_away_for_long_is_forgotten_but_its_streams_are_not() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send(count=4)
+    core = publisher.exchange.core
+    publisher.exchange.tell(Unreachable(publisher.route))
+    core._publishers.expire(LINK_SECONDS - 1)
+    assert len(core.links) == 1
+    core._publishers.expire(LINK_SECONDS)
+    assert len(core.links) == 0
+    assert core.streams.page((b"",), 0, 10)[0] == [(publisher.id, b"t", 4)]
+    assert core.totals()[0] == 4
+
+
+def test_one_connection_carries_one_publisher() -> None:
+    first = Publisher(exchange(), name="same")
+    first.hello()
+    second = Publisher(first.exchange, name="same!")
+    hello = channel.Hello(version=1, queue=QUEUE, publisher=second.id, epoch=1, attempt=1)
+    first.exchange.tell(Received(first.route, (channel.HELLO, documents.encode(hello))))
+    assert [link.publisher for link in first.exchange.core.present()] == [second.id]
+
+
+def test_the_log_shows_where_a_stream_stands_that_it_has_not_seen() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello([StreamState(b"new", 0, 0), StreamState(b"old", 40, 9)])
+    ((entry, topic, header),) = publisher.exchange.log()
+    assert (topic, header.kind, header.first_sequence) == (b"old", Kind.FENCE, 40)
+    assert (header.created_us, header.count, header.link_number) == (9, 0, 0)
+    assert publisher.exchange.live[-1][0] == b"old"
+    assert entry.offset == 0
+    assert publisher.exchange.core.streams.page((b"old",), 0, 9)[0][0][2] == 40
+
+
+def test_a_reconnection_shows_only_what_the_log_does_not() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send(b"t", 5)
+    publisher.hello([StreamState(b"t", 5, 0)])
+    assert [header.kind for _, _, header in publisher.exchange.log()] == [Kind.DATA]
+    publisher.hello([StreamState(b"t", 8, 0)])
+    _, _, header = publisher.exchange.log()[-1]
+    assert (header.kind, header.first_sequence) == (Kind.MARKER, 8)
+
+
+def test_a_new_epoch_of_a_known_publisher_is_fenced_once() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send(b"t", 5)
+    bye(publisher, epoch=2)
+    publisher.epoch = 2
+    publisher.hello([StreamState(b"t", 5, 0)])
+    publisher.hello([StreamState(b"t", 5, 0)])
+    kinds = [header.kind for _, _, header in publisher.exchange.log()]
+    assert kinds == [Kind.DATA, Kind.FENCE]
+
+
+def test_a_replay_of_what_was_acknowledged_elsewhere_does_not_lower_the_stream() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send(b"t", 50)
+    publisher.epoch, publisher.number, publisher.sequences = 2, 0, {b"t": 30}
+    publisher.hello([StreamState(b"t", 30, 0)])
+    publisher.send(b"t", 5)
+    assert publisher.exchange.core.streams.page((b"",), 0, 9)[0][0][2] == 50
+
+
+def test_a_marker_beyond_the_topic_cap_is_left_out() -> None:
+    publisher = Publisher(exchange(topics=1))
+    publisher.hello([StreamState(b"a", 1, 0), StreamState(b"b", 1, 0)])
+    assert [topic for _, topic, _ in publisher.exchange.log()] == [b"a"]
+    assert publisher.exchange.core.counters.markers_dropped == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"publisher": b"short"},
+        {"epoch": -1},
+        {"attempt": -1},
+        {"streams": [StreamState(b"t", -1, 0)]},
+        {"streams": [StreamState(b"t", 0, -1)]},
+        {"streams": [StreamState(b"\xffE", 0, 0)]},
+        {"streams": [StreamState(b"x" * 256, 0, 0)]},
+        {"streams": [["not", "a", "stream"]]},
+        {"epoch": "one"},
+    ],
+    ids=str,
+)
+def test_a_hello_with_wrong_values_is_refused_with_a_sentence(fields: dict[str, object]) -> None:
+    document: dict[str, object] = {
+        "version": 1, "queue": QUEUE, "publisher": b"p" * 16, "epoch": 1, "attempt": 1,
+        "streams": [], **fields,
+    }  # fmt: skip
+    document["streams"] = [
+        [s.topic, s.first, s.idle_us] if isinstance(s, StreamState) else s
+        for s in document["streams"]  # type: ignore[attr-defined]
+    ]
+    there = exchange()
+    there.tell(Received(b"r", (channel.HELLO, documents.encode_raw(document))))
+    ((letter, answer),) = there.answers(b"r")
+    assert letter == channel.REFUSED
+    assert documents.decode(answer, Refused).code == "malformed"
+    assert there.core.links.get(Publisher(there).id) is None
+
+
+def test_a_hello_that_is_no_document_is_refused() -> None:
+    there = exchange()
+    for document in (b"", b"garbage", b"\x05\x00\x00\x00\x00"):
+        there.tell(Received(b"r", (channel.HELLO, document)))
+        ((letter, _),) = there.answers(b"r")
+        assert letter == channel.REFUSED
