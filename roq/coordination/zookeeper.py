@@ -56,7 +56,7 @@ from roq.coordination.port import (
 )
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
-from roq.errors import ConfigError, RegistryAway
+from roq.errors import ConfigError, LocalProtocolError, RegistryAway
 
 log = logging.getLogger(__name__)
 kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -66,7 +66,7 @@ SESSION_SECONDS: Final = 6.0
 REQUESTS_UNDER_WAY: Final = 64
 REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
-RETRY_SECONDS_MAX: Final = 1.0
+RETRY_SECONDS_MAX: Final = 0.5
 
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 _REASONS: Final[dict[type[KazooException], Reason]] = {
@@ -94,6 +94,18 @@ def check_servers(servers: str) -> str:
                 "several separated by commas"
             )
     return servers
+
+
+def check_root(root: str) -> str:
+    """Give the place of a cluster in its ensemble back if it is a path.
+
+    Raises:
+        ConfigError: not `/name` or `/name/name…`.
+    """
+    try:
+        return check_path(root)
+    except LocalProtocolError:
+        raise ConfigError(f"{root!r} is no path in ZooKeeper: write it like /RoQ") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,5 +509,5 @@ class ZooKeeperRegistry(StoreRegistry):
     ) -> None:
         if rebuild_seconds is None:
             rebuild_seconds = 2 * session_seconds
-        store = ZooKeeperStore(servers, post, check_path(root), session_seconds, rebuild_seconds)
+        store = ZooKeeperStore(servers, post, check_root(root), session_seconds, rebuild_seconds)
         super().__init__(store, post)

@@ -16,7 +16,7 @@ from tcp_relay import TcpRelay
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.port import Committed, Conflict, Create, Node, Registry, SessionState
 from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
-from roq.errors import ConfigError, RegistryAway
+from roq.errors import RegistryAway
 
 pytestmark = pytest.mark.integration
 
@@ -186,11 +186,3 @@ def test_an_ensemble_that_is_not_there_is_tried_until_it_is(tmp_path: Path) -> N
     with EmbeddedZooKeeper(tmp_path, port=port):
         loop.until(lambda: states == [SessionState.CONNECTED], "a connection")
         registry.close()
-
-
-@pytest.mark.parametrize(
-    "servers", ["", "a:1,,b:2", "host:port", "host:2181/chroot", "a b:1", "::1:2181", "host:123456"]
-)
-def test_malformed_addresses_are_refused_at_once(servers: str) -> None:
-    with pytest.raises(ConfigError):
-        ZooKeeperRegistry(servers, lambda _: None)

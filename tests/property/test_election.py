@@ -1,0 +1,103 @@
+"""Whatever breaks, and in whatever order: no two leaders write, and somebody leads in the end."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from posting import Loop
+
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.port import CommitResult, Committed, Create, Leadership, SessionState
+
+MANAGERS = 3
+STEPS = ("suspend", "resume", "expire", "expire for good", "write", "deliver", "settle")
+
+
+class Manager:
+    """Believes that it leads from `on_lead` to LOST or `on_follow`; writes when suspended, too."""
+
+    def __init__(self, ensemble: MemoryEnsemble, name: str) -> None:
+        self.loop = Loop()
+        self.name = name
+        self.registry = MemoryRegistry(ensemble, self.loop.post)
+        self.leadership: Leadership | None = None
+        self.epochs: list[int] = []
+        self.written: list[str] = []
+        self.count = 0
+        self.registry.start(self._session)
+        self.registry.campaign(name.encode(), self._lead, self._follow)
+
+    def _session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self.leadership = None
+
+    def _lead(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.epochs.append(leadership.epoch)
+
+    def _follow(self, _leader: bytes | None) -> None:
+        self.leadership = None
+
+    def write(self) -> None:
+        if self.leadership is None:
+            return
+        self.count += 1
+        path = f"/queues/{self.leadership.epoch:06d}-{self.name}-{self.count}"
+
+        def done(result: CommitResult) -> None:
+            if isinstance(result, Committed):
+                self.written.append(path)
+
+        self.registry.commit([Create(path)], self.leadership.fence, done)
+
+
+def settle(managers: list[Manager]) -> None:
+    while sum(manager.loop.drain() for manager in managers):
+        pass
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, MANAGERS - 1), st.sampled_from(STEPS)), min_size=1, max_size=40
+    )
+)
+def test_epochs_have_one_owner_each_and_writes_of_older_ones_never_follow_newer(
+    steps: list[tuple[int, str]],
+) -> None:
+    ensemble = MemoryEnsemble()
+    managers = [Manager(ensemble, f"m{number}") for number in range(MANAGERS)]
+    order: list[str] = []
+    for number, step in steps:
+        manager = managers[number]
+        match step:
+            case "suspend":
+                manager.registry.suspend()
+            case "resume":
+                manager.registry.resume()
+            case "expire":
+                manager.registry.expire()
+            case "expire for good":
+                manager.registry.expire(reconnect=False)
+            case "write":
+                manager.write()
+            case "deliver":
+                manager.loop.drain()
+            case _:
+                settle(managers)
+        with ensemble.lock:
+            names = ensemble.names("/queues") or ()
+        order += [name for name in names if name not in order]
+    for manager in managers:
+        manager.registry.resume()
+    settle(managers)
+
+    owners = [epoch for manager in managers for epoch in manager.epochs]
+    assert len(owners) == len(set(owners))
+    assert [name.split("-")[0] for name in order] == sorted(name.split("-")[0] for name in order)
+    assert sum(manager.leadership is not None for manager in managers) == 1
+    leader = next(manager for manager in managers if manager.leadership is not None)
+    assert leader.epochs[-1] == max(owners)
+    leader.write()
+    settle(managers)
+    assert leader.written
+    for manager in managers:
+        manager.registry.close()
