@@ -73,7 +73,7 @@ def _digests(outcome: Outcome, boxed: bool) -> Table:
     table.add_column("publisher")
     table.add_column("topic")
     table.add_column("messages", justify="right")
-    table.add_column("SHA-256 of what went in")
+    table.add_column("SHA-256 of what went in", no_wrap=True, overflow="ellipsis")
     rows = outcome.verdict.rows
     for number in range(len(rows[0].received) if rows else 0):
         table.add_column(f"subscriber {number + 1}", justify="center")
@@ -82,7 +82,7 @@ def _digests(outcome: Outcome, boxed: bool) -> Table:
             row.sent.publisher[:8],
             row.sent.topic,
             f"{row.sent.messages:,}",
-            row.sent.sha256[:32] + "…",
+            row.sent.sha256,
             *(_mark(equal) for equal in row.received),
         )
     return table

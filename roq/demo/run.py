@@ -6,11 +6,9 @@ STARTING -> CONNECTING -> RUNNING -> CHECKING -> DONE
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 import roq
@@ -100,7 +98,6 @@ class Demo:
         self._subscribers = subscribers
         self._calm = calm
         self._before_full = (0, 0)
-        self._folder = tempfile.TemporaryDirectory(prefix="roq-demo-")
         self._moved = (0, reactor.now())
         self._launcher = Launcher(
             reactor,
@@ -159,6 +156,8 @@ class Demo:
             *(("subscriber", self.total, None) for _ in range(self._subscribers)),
         ]
         counts: dict[str, int] = {}
+        assert self._launcher.folder is not None  # noqa: S101 - it has been started
+        folder = self._launcher.folder.make("demo")
         for kind, total, share in jobs:
             counts[kind] = counts.get(kind, 0) + 1
             lane = Lane(
@@ -166,7 +165,7 @@ class Demo:
                 f"{kind} {counts[kind]}",
                 Job(address=addresses.client, queue=QUEUE, share=share, calm=self._calm),
                 total=total,
-                folder=Path(self._folder.name),
+                folder=folder,
                 on_report=self._reported,
                 on_end=self._lane_ended,
             )
@@ -263,7 +262,6 @@ class Demo:
         self._launcher.stop(self._finish)
 
     def _finish(self) -> None:
-        self._folder.cleanup()
         self._reactor.stop()
 
     def _of(self, *, publishing: bool) -> list[Lane]:

@@ -6,11 +6,16 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from roq.errors import ConfigError
+
+_PREFIX: Final = "roq-cluster-"
+_YOUNG_SECONDS: Final = 60.0
 
 
 class Folder:
@@ -27,7 +32,8 @@ class Folder:
         self.temporary = path is None
         try:
             if path is None:
-                self.path = Path(tempfile.mkdtemp(prefix="roq-"))
+                sweep(Path(tempfile.gettempdir()))
+                self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 self.path = path.resolve()
@@ -91,6 +97,26 @@ class Folder:
             and "-m" in words
             and any(word.startswith(prefix) for word in words)
         )
+
+
+def sweep(place: Path) -> None:
+    """Remove the temporary folders of clusters that had no chance to do so themselves."""
+    for path in place.glob(f"{_PREFIX}*"):
+        try:
+            # A folder without a lock file, or a young one, may be about to be locked.
+            if time.time() - path.stat().st_mtime < _YOUNG_SECONDS:
+                continue
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # somebody else's, or gone
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def _kill(process: psutil.Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import psutil
 import pytest
 
 from roq.errors import ConfigError
-from roq.local.folder import Folder
+from roq.local.folder import Folder, sweep
 
 
 def test_a_temporary_folder_is_removed_at_the_end() -> None:
@@ -41,6 +42,18 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="can be written to"):
         Folder(tmp_path / "file")
+
+
+def test_folders_of_clusters_that_were_killed_are_swept(tmp_path: Path) -> None:
+    stale, used, young = (tmp_path / f"roq-cluster-{name}" for name in ("stale", "used", "young"))
+    Folder(stale).close()
+    Folder(young).close()
+    live = Folder(used)
+    for old in (stale, used):
+        os.utime(old, (0, 0))
+    sweep(tmp_path)
+    live.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [used.name, young.name]
 
 
 def test_what_still_works_in_the_folder_is_ended(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""The demo, with a part of the library."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from commands import family, gone, read_line, roq, started, until
+
+pytestmark = pytest.mark.integration
+
+
+def test_every_byte_arrives_at_both_subscribers() -> None:
+    done = roq("demo", "--lines", "20000")
+    out = done.stdout.decode()
+    assert done.returncode == 0, (out, done.stderr)
+    assert "every byte arrived at each of them, once and in order" in out
+    assert out.count("✔ equal") == 8
+    assert "✘" not in out
+    assert "MB/s" in out
+    assert "p99.9" in out
+
+
+def test_an_interrupted_demo_leaves_nothing_behind() -> None:
+    with started("demo", "--lines", "20000") as demo:
+        for line in iter(lambda: read_line(demo.stdout), b""):
+            if b"line by line" in line:
+                break
+        processes = family(demo.pid)
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=40)
+        assert demo.returncode == 1
+        assert gone(processes)
+
+
+def test_a_worker_that_dies_is_named() -> None:
+    with started("demo", "--lines", "20000") as demo:
+        workers: list[int] = []
+
+        def found() -> bool:
+            workers[:] = [
+                process.pid
+                for process in family(demo.pid)
+                if "roq.demo.worker" in process.cmdline()
+            ]
+            return len(workers) == 4
+
+        assert until(found)
+        processes = family(demo.pid)
+        next(process for process in processes if process.pid == workers[0]).kill()
+        _, err = demo.communicate(timeout=40)
+        assert demo.returncode == 1
+        assert b"publisher 1 has ended" in err
+        assert gone(processes)
