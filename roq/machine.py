@@ -15,6 +15,7 @@ Rules for a shell:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -30,7 +31,7 @@ class Tick:
 class Machine(Protocol[Event_contra, Effect_co]):
     """What daemons, simulation and tests may expect of a state machine."""
 
-    def handle(self, event: Event_contra, now: float) -> list[Effect_co]:
+    def handle(self, event: Event_contra, now: float) -> Sequence[Effect_co]:
         """Take one event in and give the effects to perform, in order."""
         ...
 

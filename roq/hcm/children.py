@@ -7,7 +7,7 @@ any state --stop--> stopping --exit--> gone
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -110,6 +110,15 @@ class Child:
             reason=self.reason,
         )
 
+    def deadlines(self) -> Iterator[float]:
+        """The times at which something is due."""
+        if self.deadline is not None:
+            yield self.deadline
+        for waiter in self.waiters:
+            yield waiter.deadline
+        if self.successor is not None:
+            yield self.successor[1].deadline
+
     def take_waiters(self) -> list[Waiter]:
         """Those who wait; they wait no more."""
         waiters, self.waiters = self.waiters, []
@@ -157,10 +166,26 @@ class Children:
             for child in self._children.values()
         )
 
-    def monitor_of(self, exchange: Child) -> Child | None:
-        """The monitor of an exchange's queue, if it belongs to this host."""
-        monitor = self._children.get(child_name(exchange.queue, 0))
-        return monitor if monitor is not None and monitor.queue_id == exchange.queue_id else None
+    def follow_monitors(self, told: Mapping[str, str]) -> list[Child]:
+        """Take in where monitors are now; gives the exchanges whose monitor has moved.
+
+        Args:
+            told: addresses by queue, as the leader knows them. What happens on this host is known
+                here sooner than there.
+        """
+        moved = []
+        for child in self:
+            if child.role != EXCHANGE:
+                continue
+            local = self._children.get(child_name(child.queue, 0))
+            if local is not None and local.queue_id == child.queue_id:
+                address = local.info.control if local.info is not None else ""
+            else:
+                address = told.get(child.queue, "")
+            if address not in {"", child.monitor}:
+                child.monitor = address
+                moved.append(child)
+        return moved
 
     def check(self) -> None:
         """Assert the invariants."""

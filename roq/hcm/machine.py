@@ -7,6 +7,7 @@ start when the child has reported for the first time, a stop when the last proce
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from roq.errors import (
@@ -16,7 +17,8 @@ from roq.errors import (
     RegistryAway,
     RequestError,
     StaleEpoch,
-)
+)  # fmt: skip
+from roq.hcm.answers import ending, failure, failures
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EXCHANGE,
@@ -30,7 +32,7 @@ from roq.hcm.children import (
     check_start,
     child_name,
     number_of,
-)
+)  # fmt: skip
 from roq.hcm.events import (
     Announce,
     Discard,
@@ -51,7 +53,7 @@ from roq.hcm.events import (
     SpawnFailed,
     StopWanted,
     Terminate,
-)
+)  # fmt: skip
 from roq.hcm.leader import LeaderLink
 from roq.hcm.ports import PortBook
 from roq.hcm.settings import Settings
@@ -60,11 +62,9 @@ from roq.hcm.stops import Stop, Stops
 from roq.machine import Tick
 from roq.model import child_epoch
 from roq.protocol.control import (
-    FAILED,
     ChildAck,
     ChildReport,
     Done,
-    Failure,
     HcmRequest,
     HostReport,
     Inventory,
@@ -72,7 +72,7 @@ from roq.protocol.control import (
     StartExchange,
     StartMonitor,
     StopQueue,
-)
+)  # fmt: skip
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
@@ -99,6 +99,7 @@ class HostMachine:
         self._trouble = ""
         self._finish_by: float | None = None
         self._finished = False
+        self._due_at = inf
 
     @property
     def stopping(self) -> bool:
@@ -112,20 +113,19 @@ class HostMachine:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and give the effects, in order."""
+        if isinstance(event, Requested) and now < self._due_at:
+            routine = self._routine(event)
+            if routine is not None:
+                return [routine]
         effects = self._handle(event, now) + self._time_passed(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
+        self._due_at = self._next_due()
         return effects
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
-        deadlines = [child.deadline for child in self._children]
-        deadlines += [each.deadline for child in self._children for each in child.waiters]
-        deadlines += [c.successor[1].deadline for c in self._children if c.successor is not None]
-        deadlines += [self._stops.next_deadline(), self._leader.next_deadline()]
-        if not self._finished:
-            deadlines.append(self._finish_by)
-        return min((each for each in deadlines if each is not None), default=None)
+        return None if self._due_at == inf else self._due_at
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -144,7 +144,7 @@ class HostMachine:
             case SpawnFailed(name, epoch, reason):
                 return self._ended(name, epoch, f"could not be started: {reason}", now)
             case Exited(name, epoch, status, last_line):
-                return self._ended(name, epoch, _ending(status, last_line), now)
+                return self._ended(name, epoch, ending(status, last_line), now)
             case LeaderAnswered(answer):
                 known = self._leader.known
                 self._leader.answered(answer, now)
@@ -153,6 +153,18 @@ class HostMachine:
                 return self._stop_all(now)
             case Tick():
                 return []
+
+    def _routine(self, event: Requested) -> Reply | None:
+        """The answer to a report that tells nothing new: most events by far, and no work."""
+        message = event.message
+        if not isinstance(message, ChildReport):
+            return None
+        child = self._children.get(message.child.child)
+        if child is None or child.state is not State.RUNNING or child.peer != event.peer:
+            return None
+        if child.epoch != message.child.epoch:
+            return None
+        return Reply(event.peer, ChildAck(id=message.id, monitor=child.monitor))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -175,9 +187,9 @@ class HostMachine:
                 case ChildReport():
                     return self._child_report(peer, message, now)
         except RequestError as error:
-            return [Reply(peer, _failure(message.id, str(error), error.code))]
+            return [Reply(peer, failure(message.id, str(error), error.code))]
         except InvalidName as error:
-            return [Reply(peer, _failure(message.id, str(error), InvalidRequest.code))]
+            return [Reply(peer, failure(message.id, str(error), InvalidRequest.code))]
 
     def _check_leader(self, epoch: int) -> None:
         if epoch < self._leader_epoch:
@@ -248,9 +260,8 @@ class HostMachine:
         if self._children.get(child.name) is not child:
             return effects + self._start_new(message, waiter, now)
         if child.successor is not None:
-            older = child.successor[1]
             text = f"{child.name} was asked for again since"
-            effects.append(Reply(older.peer, _failure(older.request_id, text, UNAVAILABLE)))
+            effects += failures([child.successor[1]], text, UNAVAILABLE)
         child.successor = (message, waiter)
         return effects
 
@@ -275,12 +286,13 @@ class HostMachine:
         if child is None or not child.alive or told.epoch != child.epoch:
             return [Reply(peer, ChildAck(id=message.id, action="stop"))]
         child.peer = peer
+        if child.info is None and told.state == State.RUNNING:
+            self._ports.took(child.name, check_report(told))
         if child.state is State.STOPPING:
             ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
             return [Reply(peer, ack)]
         effects: list[Effect] = []
         if child.state is not State.RUNNING and not child.killed and told.state == State.RUNNING:
-            self._ports.took(child.name, check_report(told))
             child.info = told
             effects = self._now_running(child, now)
         return [Reply(peer, ChildAck(id=message.id, monitor=child.monitor)), *effects]
@@ -291,9 +303,8 @@ class HostMachine:
         child.state = state
         self._leader.changed(now)
         if self._counter >= EPOCHS_MAX:
-            return self._give_up(
-                child, f"this host manager has started {EPOCHS_MAX} processes: restart it", now
-            )
+            text = f"this host manager has started {EPOCHS_MAX} processes: restart it"
+            return self._give_up(child, text, now)
         self._counter += 1
         child.epoch = child_epoch(self._host_epoch, self._counter)
         child.alive, child.killed = True, False
@@ -313,14 +324,11 @@ class HostMachine:
         child.deadline = None
         child.reason = ""
         self._leader.changed(now)
-        effects: list[Effect] = [
-            Note("child_running", f"{child.name} runs, epoch {child.epoch}, pid {child.pid}")
-        ]
-        started = child.describe()
-        effects += [
-            Reply(waiter.peer, Started(id=waiter.request_id, child=started))
-            for waiter in child.take_waiters()
-        ]
+        text = f"{child.name} runs, epoch {child.epoch}, pid {child.pid}"
+        effects: list[Effect] = [Note("child_running", text)]
+        for waiter in child.take_waiters():
+            started = Started(id=waiter.request_id, child=child.describe())
+            effects.append(Reply(waiter.peer, started))
         return effects + self._pass_monitors_on()
 
     def _ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
@@ -344,11 +352,8 @@ class HostMachine:
         delay = child.history.crashed(now)
         if delay is None:
             limits = self._settings.crashes
-            return self._give_up(
-                child,
-                f"ended {limits.most} times within {limits.window_seconds:g} s, last: {how}",
-                now,
-            )
+            how = f"ended {limits.most} times within {limits.window_seconds:g} s, last: {how}"
+            return self._give_up(child, how, now)
         child.reason = how
         effects: list[Effect] = [
             Note("child_crashed", f"{child.name}: {how}; starting again in {delay:g} s", True)
@@ -366,10 +371,7 @@ class HostMachine:
         child.deadline = None
         text = f"{child.name} does not run on {self._settings.host}: {reason}"
         effects: list[Effect] = [Note("child_failed", text, True)]
-        effects += [
-            Reply(waiter.peer, _failure(waiter.request_id, text, "failed"))
-            for waiter in child.take_waiters()
-        ]
+        effects += failures(child.take_waiters(), text, RequestError.code)
         if child.ran:
             child.state = State.FAILED
             return effects
@@ -383,10 +385,7 @@ class HostMachine:
         child.stop_reason = reason
         child.reason = reason
         text = f"{child.name} is being stopped"
-        effects: list[Effect] = [
-            Reply(waiter.peer, _failure(waiter.request_id, text, UNAVAILABLE))
-            for waiter in child.take_waiters()
-        ]
+        effects = failures(child.take_waiters(), text, UNAVAILABLE)
         if not child.alive:
             return effects + self._gone(child, now)
         child.deadline = now + self._settings.stop_seconds
@@ -408,8 +407,7 @@ class HostMachine:
                 self._check_start(message)
                 return effects + self._start_new(message, waiter, now)
             except RequestError as error:
-                failure = _failure(waiter.request_id, str(error), error.code)
-                effects.append(Reply(waiter.peer, failure))
+                effects += failures([waiter], str(error), error.code)
         return effects
 
     # --- the leader -------------------------------------------------------------------------------
@@ -437,23 +435,11 @@ class HostMachine:
 
     def _pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""
-        effects: list[Effect] = []
-        for child in self._children:
-            if child.role != EXCHANGE:
-                continue
-            address = self._monitor_address(child)
-            if address and address != child.monitor:
-                child.monitor = address
-                if child.peer is not None and child.state is State.RUNNING:
-                    effects.append(Reply(child.peer, ChildAck(monitor=address)))
-        return effects
-
-    def _monitor_address(self, exchange: Child) -> str:
-        # What happens on this host is known here sooner than at the leader.
-        local = self._children.monitor_of(exchange)
-        if local is not None:
-            return local.info.control if local.info is not None else ""
-        return self._leader.monitors.get(exchange.queue, "")
+        return [
+            Reply(child.peer, ChildAck(monitor=child.monitor))
+            for child in self._children.follow_monitors(self._leader.monitors)
+            if child.peer is not None and child.state is State.RUNNING
+        ]
 
     # --- time and the end -------------------------------------------------------------------------
 
@@ -465,8 +451,17 @@ class HostMachine:
                 effects += self._due(child, now)
         for stop in self._stops.expire(now):
             text = f"{', '.join(sorted(stop.left))} did not end, not even when killed"
-            effects.append(Reply(stop.peer, _failure(stop.request_id, text, "failed")))
+            effects.append(Reply(stop.peer, failure(stop.request_id, text, RequestError.code)))
         return effects + self._finish(now)
+
+    def _next_due(self) -> float:
+        deadlines: list[float | None] = [
+            due for child in self._children for due in child.deadlines()
+        ]
+        deadlines += [self._stops.next_deadline(), self._leader.next_deadline()]
+        if not self._finished:
+            deadlines.append(self._finish_by)
+        return min((each for each in deadlines if each is not None), default=inf)
 
     def _waiters_late(self, child: Child, now: float) -> list[Effect]:
         late = [waiter for waiter in child.waiters if now >= waiter.deadline]
@@ -475,9 +470,7 @@ class HostMachine:
             late.append(child.successor[1])
             child.successor = None
         text = f"{child.name} does not run in time: {child.reason or 'it has not reported yet'}"
-        return [
-            Reply(waiter.peer, _failure(waiter.request_id, text, UNAVAILABLE)) for waiter in late
-        ]
+        return failures(late, text, UNAVAILABLE)
 
     def _due(self, child: Child, now: float) -> list[Effect]:
         child.deadline = None
@@ -499,17 +492,8 @@ class HostMachine:
         return effects
 
     def _finish(self, now: float) -> list[Effect]:
-        if self._finish_by is None or self._finished:
-            return []
-        if len(self._children) and now < self._finish_by:
+        late = self._finish_by is not None and now >= self._finish_by
+        if self._finished or not self.stopping or (len(self._children) and not late):
             return []
         self._finished = True
         return [Finished()]
-
-
-def _ending(status: str, last_line: str) -> str:
-    return f"{status}; its log ends with: {last_line[:300]}" if last_line else status
-
-
-def _failure(request_id: int, text: str, code: str) -> Failure:
-    return Failure(id=request_id, RESULT=FAILED, COMMENT=text, CODE=code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from roq.model import publisher_epoch
@@ -66,7 +67,7 @@ class Publishers:
 
     def expire(self, now: float) -> list[Waiting]:
         """Those that have waited too long; they wait no more."""
-        late = [each for each in self if now >= each.deadline]
+        late = list(takewhile(lambda each: now >= each.deadline, self._waiting.values()))
         for waiting in late:
             self.forget(waiting.message.publisher)
         return late
