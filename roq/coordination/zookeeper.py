@@ -18,7 +18,6 @@ Three habits of kazoo shape this module:
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -42,6 +41,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
+from roq.coordination.addresses import check_root, check_servers
 from roq.coordination.port import (
     ANY_VERSION,
     Committed,
@@ -52,11 +52,10 @@ from roq.coordination.port import (
     Reason,
     SessionState,
     Set,
-    check_path,
 )
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
-from roq.errors import ConfigError, LocalProtocolError, RegistryAway
+from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)
 kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -68,44 +67,12 @@ REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
 RETRY_SECONDS_MAX: Final = 0.5
 
-_SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 _REASONS: Final[dict[type[KazooException], Reason]] = {
     NodeExistsError: Reason.EXISTS,
     NoNodeError: Reason.MISSING,
     BadVersionError: Reason.VERSION,
     NotEmptyError: Reason.NOT_EMPTY,
 }
-
-
-def check_servers(servers: str) -> str:
-    """Give the addresses of an ensemble back if they are well formed.
-
-    Raises:
-        ConfigError: not `host:port[,host:port…]`.
-    """
-    if "/" in servers:
-        raise ConfigError(
-            f"{servers!r}: give only host:port addresses of ZooKeeper here, the path in `root`"
-        )
-    for server in servers.split(","):
-        if _SERVER.match(server.strip()) is None:
-            raise ConfigError(
-                f"{server.strip()!r} is no address of a ZooKeeper server: use host:port, "
-                "several separated by commas"
-            )
-    return servers
-
-
-def check_root(root: str) -> str:
-    """Give the place of a cluster in its ensemble back if it is a path.
-
-    Raises:
-        ConfigError: not `/name` or `/name/name…`.
-    """
-    try:
-        return check_path(root)
-    except LocalProtocolError:
-        raise ConfigError(f"{root!r} is no path in ZooKeeper: write it like /RoQ") from None
 
 
 @dataclass(frozen=True, slots=True)
