@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import zmq
 from fake_leader import (
@@ -23,6 +24,8 @@ from fake_leader import (
 )
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.port import Post
+from roq.errors import ConfigError
 from roq.hcm.config import Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager
 from roq.model import Limits
@@ -60,8 +63,9 @@ class RunningHost:
 
     def __init__(self, config: HcmConfig, ensemble: MemoryEnsemble) -> None:
         self.ready = threading.Event()
+        self.registries: list[MemoryRegistry] = []
         self.manager = HostManager(
-            config, partial(MemoryRegistry, ensemble), lambda _description: self.ready.set()
+            config, partial(self._registry, ensemble), lambda _description: self.ready.set()
         )
         self.control = self.manager.control
         self._thread = threading.Thread(target=self._run, name="host manager")
@@ -73,8 +77,15 @@ class RunningHost:
         finally:
             self.manager.close()
 
+    def _registry(self, ensemble: MemoryEnsemble, post: Post) -> MemoryRegistry:
+        self.registries.append(MemoryRegistry(ensemble, post))
+        return self.registries[-1]
+
     def stop(self) -> None:
         self.manager.stop()
+        self.join()
+
+    def join(self) -> None:
         self._thread.join(20)
         assert not self._thread.is_alive()
 
@@ -176,7 +187,7 @@ def test_a_start_that_fails_says_why(tmp_path, leader, ensemble) -> None:
         assert isinstance(answer, Failure)
         assert "orders.x1" in answer.COMMENT
         assert "no free port" in answer.COMMENT
-        assert leader.reports[HOST].children == []
+        eventually(lambda: leader.reports[HOST].children == [], "nothing is left of it")
     finally:
         host.stop()
 
@@ -229,3 +240,57 @@ def test_the_end_of_a_host_manager_leaves_nothing(tmp_path, leader, ensemble) ->
     assert is_gone(exchange.pid)
     assert ensemble.names("/hosts") == ()
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_second_host_manager_of_the_same_name_takes_over(tmp_path, leader, ensemble) -> None:
+    first = RunningHost(hcm_config(tmp_path / "one", leader), ensemble)
+    assert first.ready.wait(10)
+    monitor = start_monitor(leader, first.control)
+    second = RunningHost(hcm_config(tmp_path / "two", leader), ensemble)
+    try:
+        assert second.ready.wait(10)
+        first.join()
+        assert is_gone(monitor.pid)
+        assert ensemble.names("/hosts") == (HOST,)
+        eventually(lambda: leader.reports[HOST].control == second.control, "the second reports")
+        assert leader.reports[HOST].epoch == 2
+    finally:
+        second.stop()
+
+
+def test_two_host_managers_cannot_share_a_folder(tmp_path, leader, ensemble) -> None:
+    host = RunningHost(hcm_config(tmp_path, leader), ensemble)
+    try:
+        with pytest.raises(ConfigError, match=r"data\.dir"):
+            HostManager(hcm_config(tmp_path, leader), partial(MemoryRegistry, ensemble))
+    finally:
+        host.stop()
+
+
+def test_a_port_in_use_is_a_clear_error(tmp_path, leader, host, ensemble) -> None:
+    port = int(host.control.rpartition(":")[2])
+    config = hcm_config(tmp_path / "other", leader, network=Network(port=port))
+    with pytest.raises(ConfigError, match=f"port {port}"):
+        HostManager(config, partial(MemoryRegistry, ensemble))
+
+
+def test_a_lost_session_keeps_the_children(leader, host, ensemble) -> None:
+    monitor = start_monitor(leader, host.control)
+    host.registries[0].expire()
+    eventually(lambda: ensemble.names("/hosts") == (HOST,), "the host is registered again")
+    assert topology(leader, monitor.control) == {}
+    assert not is_gone(monitor.pid)
+
+
+def test_a_host_with_an_ipv6_address_serves(tmp_path, leader, ensemble) -> None:
+    if not any(a.address == "::1" for each in psutil.net_if_addrs().values() for a in each):
+        pytest.skip("this machine has no ::1")
+    host = RunningHost(hcm_config(tmp_path, leader, network=Network(bind="::1", port=0)), ensemble)
+    try:
+        assert host.ready.wait(10)
+        assert host.control.startswith("tcp://[::1]:")
+        monitor = start_monitor(leader, host.control)
+        start_exchange(leader, host.control, 1, monitor.control)
+        eventually(lambda: 1 in topology(leader, monitor.control), "the exchange is known")
+    finally:
+        host.stop()
