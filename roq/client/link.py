@@ -161,7 +161,8 @@ class LinkMachine:
         self.malformed = 0
         self._exchange: ExchangeInfo | None = None
         self._acceptor: tuple[int, int] | None = None
-        self._acceptor_lost = False
+        """Which exchange has acknowledged last; `_in_doubt`: it may be dead, with its memory."""
+        self._in_doubt = False
         self._status = SendStatus(outcome=Outcome.ACCEPTED)
         self._attempt = 0
         self._failures = 0
@@ -205,7 +206,7 @@ class LinkMachine:
             times.append(self._ready_by)
         if self._ask_at is not None:
             times.append(self._ask_at)
-        oldest = next((sealed for sealed in self.outbox if not sealed.void), None)
+        oldest = next((s for s in self.outbox if s.owed and not s.void), None)
         if oldest is not None:
             times.append(oldest.sealed_at + self.delivery_seconds)
         if self.phase is LinkPhase.READY and self.outbox.under_way:
@@ -234,8 +235,7 @@ class LinkMachine:
         identity = (exchange.number, exchange.epoch)
         self.outbox.move(
             assignment.epoch,
-            now,
-            replay_kept=self._acceptor_lost and identity != self._acceptor,
+            replay_kept=self._in_doubt and identity != self._acceptor,
         )
         self.moves += 1
         self._exchange = exchange
@@ -276,6 +276,7 @@ class LinkMachine:
 
     def _connection_lost(self, reason: str, now: float) -> list[Effect]:
         if self.phase is LinkPhase.READY:
+            self._in_doubt = True
             return self._open(now)
         if self.phase is LinkPhase.OPENING:
             return self._fail(reason, now, lost=True)
@@ -286,9 +287,9 @@ class LinkMachine:
         self.phase = LinkPhase.DETACHED
         self.outbox.unsend()
         self.reason = reason
-        if lost and self._exchange is not None:
-            identity = (self._exchange.number, self._exchange.epoch)
-            self._acceptor_lost = self._acceptor_lost or identity == self._acceptor
+        exchange = self._exchange
+        if exchange is not None and (exchange.number, exchange.epoch) == self._acceptor:
+            self._in_doubt = lost
         delay = 0.0
         if self._failures:
             delay = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 8))
@@ -353,7 +354,7 @@ class LinkMachine:
             outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
         )
         self._acceptor = (exchange.number, exchange.epoch)
-        self._acceptor_lost = False
+        self._in_doubt = False
         if ready.expected < outbox.low:
             self.forgotten += 1
             outbox.restart()
@@ -398,7 +399,8 @@ class LinkMachine:
     # --- time and the end -------------------------------------------------------------------------
 
     def _tick(self, now: float) -> list[Effect]:
-        self.outbox.forget_kept(now)
+        if not self._in_doubt:
+            self.outbox.forget_kept(now)
         self.outbox.expire(
             now - self.delivery_seconds,
             f"not acknowledged within {self.delivery_seconds:g} s"
@@ -413,6 +415,7 @@ class LinkMachine:
             and self.outbox.under_way
             and now >= self._progress_at + ACK_SECONDS
         ):
+            self._in_doubt = True
             return self._open(now)
         return []
 

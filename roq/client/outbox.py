@@ -240,18 +240,14 @@ class Outbox:
 
     # --- another link -----------------------------------------------------------------------------
 
-    def move(self, epoch: int, now: float, *, replay_kept: bool) -> None:
+    def move(self, epoch: int, *, replay_kept: bool) -> None:
         """Begin a new link: everything is numbered from 1 under `epoch` and unsent.
 
         Args:
             epoch: of the new link.
-            now: replays have their full time from here on.
             replay_kept: the old exchange is lost; what it has acknowledged of late is sent again.
         """
         if replay_kept:
-            self.forget_kept(now)
-            for sealed in self._kept:
-                sealed.sealed_at = now
             self._batches.extendleft(reversed(self._kept))
             self._kept.clear()
             self._kept_bytes = 0
@@ -307,12 +303,11 @@ class Outbox:
         """
         given_up = 0
         for sealed in self._batches:
-            if sealed.sealed_at > before and sealed.owed:
+            if not sealed.owed or sealed.void:
+                continue  # replays of what was acknowledged before are owed to the readers
+            if sealed.sealed_at > before:
                 break
-            if sealed.void or sealed.sealed_at > before:
-                continue
-            if sealed.owed:
-                given_up += sealed.count
+            given_up += sealed.count
             outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
             self._void(sealed, SendStatus(outcome=outcome, reason=reason))
         return given_up
