@@ -13,7 +13,7 @@ from typing import Final
 
 from roq.protocol.entry import NONE
 
-HOLD_BYTES_MAX: Final = 8 * 1024 * 1024
+HOLD_BYTES_MAX: Final = 32 * 1024 * 1024
 LAST_MAX: Final = 131_072
 TRIES_MAX: Final = 5
 RETRY_SECONDS: Final = 0.05

@@ -159,18 +159,6 @@ class Reader:
         """The filters to set before the fan-out is connected."""
         return [*self._prefixes, END_TOPIC, self.presence_topic]
 
-    @property
-    def trouble(self) -> str:
-        """What this reader still waits for, in words; empty once it is confirmed."""
-        if self.confirmed:
-            return ""
-        name = self.exchange.name
-        if not self.connected:
-            return f"no connection to exchange {name} at {self.exchange.data}"
-        if not self.present:
-            return f"exchange {name} does not confirm the subscription at {self.exchange.live}"
-        return f"exchange {name} at {self.exchange.data} does not answer where to start"
-
     # --- the fan-out ------------------------------------------------------------------------------
 
     def live(self, frames: list[bytes], now: float) -> None:
@@ -209,9 +197,9 @@ class Reader:
         elif kind == EntryKind.PRESENCE:
             self._present(topic, offset, previous)
         else:
-            self._live_other(kind, topic, offset, previous, frames[2] if parts == 3 else None)
+            self._other(kind, topic, offset, previous, frames[2] if parts == 3 else None)
 
-    def _live_other(
+    def _other(
         self, kind: int, topic: bytes, offset: int, previous: int, batch: bytes | None
     ) -> None:
         large = kind in _LARGE
@@ -398,12 +386,25 @@ class Reader:
 
     # --- answers ----------------------------------------------------------------------------------
 
+    def fetched(self, frames: list[bytes], now: float) -> bool:
+        """Take a batch that a fetch brings; False if these frames are something else: `Answered`.
+
+        The other hot path, of a reader that catches up.
+        """
+        if len(frames) != 5 or frames[0] != FETCHED_ENTRY:
+            return False
+        try:
+            self._fetched_entry(frames, now)
+        except RemoteProtocolError:
+            self.malformed += 1
+        return True
+
     def _answered(self, frames: list[bytes], effects: list[Effect], now: float) -> None:
         try:
             kind = frames[0]
-            if kind == FETCHED_ENTRY and len(frames) == 5:
-                self._fetched_entry(frames, now)
-            elif kind == FETCH and len(frames) == 2:
+            if self.fetched(frames, now):
+                return
+            if kind == FETCH and len(frames) == 2:
                 self._fetched(documents.decode(frames[1], Fetched), effects, now)
             elif kind == HEADS and len(frames) == 2:
                 self._heads(documents.decode(frames[1], Heads))

@@ -149,7 +149,9 @@ class Reception:
         """What the start still waits for, in words."""
         if not self.readers:
             return "the queue's monitor has named no exchange yet"
-        return "; ".join(reader.trouble for reader in self.readers.values() if reader.trouble)
+        return "; ".join(
+            _trouble(reader) for reader in self.readers.values() if not reader.confirmed
+        )
 
     def stats(self) -> ReceptionStats:
         """The counters."""
@@ -313,6 +315,16 @@ class Reception:
                 end_offset=gap.end,
             )
         )
+
+
+def _trouble(reader: Reader) -> str:
+    """What a reader still waits for."""
+    exchange = reader.exchange
+    if not reader.connected:
+        return f"no connection to exchange {exchange.name} at {exchange.data}"
+    if not reader.present:
+        return f"exchange {exchange.name} does not confirm the subscription at {exchange.live}"
+    return f"exchange {exchange.name} at {exchange.data} does not answer where to start"
 
 
 def _figures(reader: Reader) -> list[int]:

@@ -14,9 +14,11 @@ from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 
-LIVE_MESSAGES_MAX: Final = 200
+LIVE_MESSAGES_MAX: Final = 500
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
 BURST: Final = 50
+BURST_BYTES: Final = 512 * 1024
+"""What is unpacked at once and handed over at once should still be in the processor's cache."""
 _NO_BATCH: Final = frozenset(
     {
         int(EntryKind.ANNOUNCE),
@@ -133,6 +135,7 @@ class Tap:
         more = self._live.getsockopt
         live = self.reader.live
         now = self._clock()
+        size = 0
         try:
             for _ in range(BURST):
                 frames = [recv(_NOBLOCK)]
@@ -144,6 +147,9 @@ class Tap:
                         while more(zmq.RCVMORE):
                             frames.append(recv(_NOBLOCK))
                 live(frames, now)
+                size += len(frames[-1])
+                if size > BURST_BYTES:
+                    break
         except zmq.Again:
             self._burst()
             return False
@@ -151,14 +157,18 @@ class Tap:
         return True
 
     def _data_readable(self) -> None:
+        fetched = self.reader.fetched
+        now = self._clock()
         for _ in range(BURST):
             try:
                 frames = self._data.recv_multipart(_NOBLOCK)
             except zmq.Again:
-                return
-            self._step(Answered(frames))
-            if not self._reading:
-                return
+                break
+            if not fetched(frames, now):
+                self._step(Answered(frames))
+                if not self._reading:
+                    return
+        self._burst()
 
     def _monitored(self) -> None:
         while not self._events.closed:
