@@ -1,7 +1,8 @@
 """Write the reference parts of docs/protocol.md out of the code.
 
 The table of public commands and the structs of `roq.protocol` are the law; this prints them, with
-fields, types, defaults and docstrings, between marks of the document. `--check` only says whether the document is up to date.
+fields, types, defaults and docstrings, between marks of the document. `--check` only says whether
+the document is up to date.
 """
 
 from __future__ import annotations
