@@ -123,8 +123,11 @@ class Fetches(Generic[B]):
         if piece.batch is None:
             del self._by_route[fetch.route]
             return
-        offset, index = heapq.heappop(fetch.heap)
-        self._push(fetch, index, offset + 1)
+        # Wants may overlap; a batch goes out once.
+        offset = fetch.heap[0][0]
+        while fetch.heap and fetch.heap[0][0] == offset:
+            _, index = heapq.heappop(fetch.heap)
+            self._push(fetch, index, offset + 1)
         fetch.bytes_left -= piece.size
         self._ready.append(fetch)
 

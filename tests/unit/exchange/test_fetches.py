@@ -1,0 +1,170 @@
+"""Old batches, piece by piece, fairly, and within bounds."""
+
+from exchange_driver import QUEUE
+
+from roq.exchange.fetches import GIVE_UP_SECONDS, RETRY_SECONDS, Fetches
+from roq.log.ring import ENTRY_OVERHEAD, Ring
+from roq.protocol import documents
+from roq.protocol.channel import FETCHED_ENTRY, NUMBER, Fetched, FetchRequest
+from roq.protocol.entry import read_entry
+
+
+def ring(*topics: bytes, entries: int = 1_000) -> Ring[bytes]:
+    log: Ring[bytes] = Ring(
+        QUEUE, 1, 1, capacity_bytes=entries * (10 + ENTRY_OVERHEAD), topics_max=100
+    )
+    for topic in topics:
+        log.append(topic, b"0123456789", 10)
+    return log
+
+
+def request(*wants: tuple[bytes, int, int], number: int = 1, most: int = 1 << 20) -> FetchRequest:
+    return FetchRequest(id=number, queue=QUEUE, epoch=1, wants=list(wants), max_bytes=most)
+
+
+def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
+    """Send the next piece: who gets it, and its offset or the end of the fetch."""
+    assert fetches.runnable(0.0)
+    piece = fetches.next_piece()
+    fetches.sent(piece)
+    fetches.check()
+    if piece.batch is None:
+        return piece.route, documents.decode(piece.frames[1], Fetched)
+    assert piece.frames[0] == FETCHED_ENTRY
+    return piece.route, read_entry(piece.frames[3]).offset
+
+
+def drain(fetches: Fetches[bytes]) -> tuple[list[int], Fetched]:
+    offsets: list[int] = []
+    while True:
+        _, got = take(fetches)
+        if isinstance(got, Fetched):
+            return offsets, got
+        offsets.append(got)
+
+
+def test_wanted_batches_come_in_order_of_offset_over_all_topics() -> None:
+    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"), 1)
+    fetches.start(b"r", request((b"a", 1, 6), (b"b", 0, 4)))
+    offsets, fetched = drain(fetches)
+    assert offsets == [1, 2, 5]
+    assert (fetched.id, fetched.reached, fetched.floor, fetched.done) == (1, 6, 0, True)
+    assert len(fetches) == 0
+
+
+def test_a_piece_carries_request_topic_entry_and_batch() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 1), number=9))
+    assert fetches.runnable(0.0)
+    piece = fetches.next_piece()
+    letter, number, topic, _ = piece.frames
+    assert (letter, number, topic) == (FETCHED_ENTRY, NUMBER.pack(9), b"a")
+    assert (piece.route, piece.batch, piece.size) == (b"r", b"0123456789", 10)
+
+
+def test_a_fetch_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:
+    fetches = Fetches(ring(*[b"a"] * 10), 1)
+    fetches.start(b"r", request((b"a", 0, 10), most=25))
+    offsets, fetched = drain(fetches)
+    assert offsets == [0, 1, 2]
+    assert (fetched.reached, fetched.done) == (3, False)
+    fetches.start(b"r", request((b"a", 3, 10)))
+    assert drain(fetches)[0] == list(range(3, 10))
+
+
+def test_a_limit_below_one_batch_still_brings_one() -> None:
+    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 2), most=-5))
+    assert drain(fetches)[0] == [0]
+
+
+def test_nothing_wanted_is_done_at_once() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    for wants in ((), ((b"nobody", 0, 9),), ((b"a", 1, 9),), ((b"a", 0, -3),), ((b"a", 0, 0),)):
+        fetches.start(b"r", request(*wants))
+        offsets, fetched = drain(fetches)
+        assert (offsets, fetched.done) == ([], True)
+
+
+def test_a_range_beyond_the_end_is_reached_up_to_the_end_only() -> None:
+    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 100)))
+    assert drain(fetches)[1].reached == 2
+
+
+def test_what_left_the_ring_meanwhile_is_skipped_and_the_floor_tells() -> None:
+    log = ring(*[b"a"] * 4, entries=4)
+    fetches = Fetches(log, 1)
+    fetches.start(b"r", request((b"a", 0, 100)))
+    assert take(fetches)[1] == 0
+    for _ in range(3):
+        log.append(b"a", b"0123456789", 10)
+    offsets, fetched = drain(fetches)
+    assert offsets == [3, 4, 5, 6]
+    assert fetched.floor == 3
+
+
+def test_overlapping_wants_bring_each_batch_once() -> None:
+    fetches = Fetches(ring(*[b"a"] * 4), 1)
+    fetches.start(b"r", request((b"a", 0, 3), (b"a", 1, 4), (b"a", 1, 2)))
+    assert drain(fetches)[0] == [0, 1, 2, 3]
+
+
+def test_readers_take_turns() -> None:
+    fetches = Fetches(ring(b"a", b"a"), 1)
+    for route in (b"one", b"two"):
+        fetches.start(route, request((b"a", 0, 2)))
+    assert [take(fetches)[0] for _ in range(4)] == [b"one", b"two", b"one", b"two"]
+
+
+def test_a_newer_fetch_of_a_reader_replaces_the_older() -> None:
+    fetches = Fetches(ring(b"a", b"b"), 1)
+    fetches.start(b"r", request((b"a", 0, 2), number=1))
+    fetches.start(b"r", request((b"b", 0, 2), number=2))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.id) == ([1], 2)
+    assert not fetches.runnable(0.0)
+
+
+def test_a_blocked_reader_holds_nobody_up_and_goes_on_where_it_was() -> None:
+    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches.start(b"slow", request((b"a", 0, 2)))
+    fetches.start(b"fast", request((b"a", 0, 2)))
+    assert fetches.runnable(0.0)
+    assert fetches.next_piece().route == b"slow"
+    assert fetches.blocked(0.0)
+    fetches.check()
+    assert [take(fetches)[0] for _ in range(3)] == [b"fast"] * 3
+    assert not fetches.runnable(0.0)
+    assert fetches.next_deadline() == RETRY_SECONDS
+    assert fetches.runnable(RETRY_SECONDS)
+    assert [take(fetches)[1] for _ in range(2)] == [0, 1]
+
+
+def test_a_reader_that_never_reads_is_given_up() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 2)))
+    now = 1.0
+    while True:
+        assert fetches.runnable(now)
+        fetches.next_piece()
+        if not fetches.blocked(now):
+            break
+        now += RETRY_SECONDS
+    assert now >= GIVE_UP_SECONDS
+    assert len(fetches) == 0
+    assert fetches.next_deadline() is None
+
+
+def test_a_reader_that_is_gone_is_forgotten_ready_or_blocked() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 2)))
+    fetches.cancel(b"r")
+    fetches.start(b"r", request((b"a", 0, 2)))
+    assert fetches.runnable(0.0)
+    fetches.next_piece()
+    fetches.blocked(0.0)
+    fetches.cancel(b"r")
+    fetches.cancel(b"r")
+    fetches.check()
+    assert len(fetches) == 0

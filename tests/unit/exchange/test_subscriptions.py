@@ -1,0 +1,33 @@
+"""Who listens, and how many copies of a topic go out."""
+
+from roq.exchange.subscriptions import Subscriptions
+from roq.protocol.channel import END_TOPIC, NONCE_BYTES, PRESENCE_TOPIC
+
+
+def test_a_subscriber_shows_by_its_presence_subscription() -> None:
+    subscriptions = Subscriptions()
+    presence = PRESENCE_TOPIC + b"n" * NONCE_BYTES
+    for prefix in (b"eu.", END_TOPIC, presence):
+        assert subscriptions.add(prefix)
+    assert subscriptions.subscribers == 1
+    subscriptions.remove(presence)
+    assert subscriptions.subscribers == 0
+
+
+def test_copies_are_the_subscriptions_that_match() -> None:
+    subscriptions = Subscriptions()
+    for prefix in (b"", b"eu.", b"eu.", b"eu.be", b"us"):
+        subscriptions.add(prefix)
+    assert subscriptions.copies(b"eu.nl") == 3
+    assert subscriptions.copies(b"eu.be") == 4
+    subscriptions.remove(b"eu.")
+    assert subscriptions.copies(b"eu.nl") == 2
+    for _ in range(3):
+        subscriptions.remove(b"eu.")
+    assert subscriptions.copies(b"eu.nl") == 1
+
+
+def test_what_no_reader_subscribes_to_is_told_apart() -> None:
+    subscriptions = Subscriptions()
+    assert not subscriptions.add(b"x" * 256)
+    assert subscriptions.copies(b"x" * 255) == 0
