@@ -124,11 +124,13 @@ class MonitorMachine:
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
+        if self.state is State.STOPPING:
+            # Nothing else is done any more: a deadline that nobody serves would come at once.
+            return None if self._finish_at is None else self._clock.outside(self._finish_at)
         deadlines = [
             self._version_at,
             self._kpi_at,
             self._settled_at if self.state is State.SETTLING else None,
-            self._finish_at,
             self._exchanges.next_deadline(),
             self._publishers.next_deadline(),
         ]

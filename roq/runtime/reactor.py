@@ -148,9 +148,13 @@ class Reactor:
             self._calls.popleft()()
 
     def _run_timers(self) -> None:
+        # Those that are due now, and none that they set anew: a deadline that lies in the past
+        # again and again must not starve the sockets.
         now = self.now()
+        due = []
         while self._timers and self._timers[0][0] <= now:
-            timer = heapq.heappop(self._timers)[2]
+            due.append(heapq.heappop(self._timers)[2])
+        for timer in due:
             if timer.call is not None:
                 call, timer.call = timer.call, None
                 call()

@@ -93,8 +93,9 @@ class Driver:
         until = self.now + seconds
         while True:
             deadline = self.machine.next_deadline()
-            assert deadline is not None
-            self.now = max(self.now, min(deadline, until, self.now + 0.5))
+            # None: finished, and a shell would have ended.
+            wanted = until if deadline is None else deadline
+            self.now = max(self.now, min(wanted, until, self.now + 0.5))
             for number, epoch in reporting:
                 self.report(number, epoch)
             effects += self.handle(Tick())

@@ -383,6 +383,19 @@ def test_a_monitor_that_only_goes_away_tells_no_end_of_the_queue() -> None:
     assert Finished() in driver.effects
 
 
+def test_a_monitor_that_stops_wants_no_tick_but_for_its_end() -> None:
+    driver = Driver()
+    driver.report(1, 10)
+    driver.attach("p")
+    driver.stop("stopped")
+    deadline = driver.machine.next_deadline()
+    assert deadline is not None
+    assert deadline > driver.now
+    driver.advance(10.0)
+    assert driver.effects.count(Finished()) == 1
+    assert driver.machine.next_deadline() is None
+
+
 def test_stopping_twice_changes_nothing() -> None:
     driver = Driver()
     driver.stop("stopped")

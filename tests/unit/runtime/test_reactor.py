@@ -133,3 +133,20 @@ def test_closing_twice_and_calling_after_it_is_harmless() -> None:
     reactor.close()
     reactor.stop()
     reactor.call_soon(lambda: None)
+
+
+def test_a_timer_that_is_always_due_does_not_starve_the_loop() -> None:
+    reactor = Reactor()
+    calls = 0
+
+    def again() -> None:
+        nonlocal calls
+        calls += 1
+        reactor.call_at(reactor.now() - 1.0, again)
+        if calls == 3:
+            reactor.stop()
+
+    reactor.call_soon(again)
+    reactor.run()
+    reactor.close()
+    assert calls == 3
