@@ -16,12 +16,22 @@ from benchmarks.case import Run
 from benchmarks.clients import Publisher, Subscriber, age_us, paced
 from benchmarks.cluster import RoqCluster
 from benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
+from benchmarks.processes import BenchmarkError
 
 MODULE: Final = "roq"
 _TITLES: Final = {
     "batches": "RoQ, publish_many → batches()",
     "messages": "RoQ, publish() → for message in sub",
 }
+
+
+def refuse(gap: roq.Gap) -> None:
+    """End a measurement in which something was lost: it would compare nothing with something.
+
+    Raises:
+        BenchmarkError: always.
+    """
+    raise BenchmarkError(f"lost: {gap.text}")
 
 
 class RoqPublisher:
@@ -87,7 +97,7 @@ class RoqSubscriber:
 
     def open(self, run: Run) -> None:
         """Subscribe."""
-        self._subscriber = self._cluster.subscriber(self._queue, topic=run.topic)
+        self._subscriber = self._cluster.subscriber(self._queue, topic=run.topic, on_gap=refuse)
 
     def receive(self, run: Run) -> None:
         """Look at every message."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import roq
+import roq.aio
 from benchmarks.case import Run
 from benchmarks.clients import Publisher, Subscriber, age_us, paced_async
 from benchmarks.cluster import RoqCluster
 from benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
-from roq import aio
+from benchmarks.contenders.roq import refuse
 
 MODULE: Final = "roq_aio"
 _TITLES: Final = {"batches": "RoQ asyncio, by batches", "messages": "RoQ asyncio, by message"}
@@ -21,11 +23,11 @@ class AioClient:
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._runner = asyncio.Runner()
-        self._connection: aio.Cluster | None = None
+        self._connection: roq.aio.Cluster | None = None
 
-    async def _cluster(self) -> aio.Cluster:
+    async def _cluster(self) -> roq.aio.Cluster:
         if self._connection is None:
-            self._connection = await aio.connect(self._options["cluster"], timeout=OPEN_SECONDS)
+            self._connection = await roq.aio.connect(self._options["cluster"], timeout=OPEN_SECONDS)
         return self._connection
 
 
@@ -35,7 +37,7 @@ class AioPublisher(AioClient):
     def __init__(self, options: dict[str, str], *, by_batches: bool) -> None:
         super().__init__(options)
         self._by_batches = by_batches
-        self._publisher: aio.Publisher | None = None
+        self._publisher: roq.aio.Publisher | None = None
 
     def open(self, run: Run) -> None:
         """A publisher whose link is up."""
@@ -66,7 +68,11 @@ class AioPublisher(AioClient):
                 await publisher.publish_many(part, topic)
             else:
                 for payload in part:
-                    await publisher.send(payload, topic)
+                    try:
+                        publisher.publish(payload, topic)
+                    except roq.WouldBlock:
+                        await publisher.drain()
+                        publisher.publish(payload, topic)
             left -= len(part)
         await publisher.flush(timeout=RUN_SECONDS)
 
@@ -76,7 +82,7 @@ class AioPublisher(AioClient):
             publisher.publish(payload, run.topic)
         await publisher.flush(timeout=RUN_SECONDS)
 
-    def _open_publisher(self) -> aio.Publisher:
+    def _open_publisher(self) -> roq.aio.Publisher:
         assert self._publisher is not None  # noqa: S101 - the harness opens first
         return self._publisher
 
@@ -87,7 +93,7 @@ class AioSubscriber(AioClient):
     def __init__(self, options: dict[str, str], *, by_batches: bool) -> None:
         super().__init__(options)
         self._by_batches = by_batches
-        self._subscriber: aio.Subscriber | None = None
+        self._subscriber: roq.aio.Subscriber | None = None
 
     def open(self, run: Run) -> None:
         """Subscribe."""
@@ -107,7 +113,9 @@ class AioSubscriber(AioClient):
 
     async def _open(self, run: Run) -> None:
         cluster = await self._cluster()
-        self._subscriber = await cluster.subscriber(self._options["queue"], topic=run.topic)
+        self._subscriber = await cluster.subscriber(
+            self._options["queue"], topic=run.topic, on_gap=refuse
+        )
 
     async def _batches(self, run: Run) -> None:
         received, size = 0, 0
@@ -135,7 +143,7 @@ class AioSubscriber(AioClient):
                 break
         return ages
 
-    def _open_subscriber(self) -> aio.Subscriber:
+    def _open_subscriber(self) -> roq.aio.Subscriber:
         assert self._subscriber is not None  # noqa: S101 - the harness opens first
         return self._subscriber
 
