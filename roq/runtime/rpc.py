@@ -173,7 +173,7 @@ class RpcClient:
     def _expired(self, number: int, timeout: float) -> None:
         pending = self._pending.pop(number, None)
         if pending is not None:
-            pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:g} s"))
+            pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))
 
 
 def failure_of(error: RequestError, request_id: int = 0) -> Failure:
