@@ -16,6 +16,7 @@ from roq.client.engine import Engine
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
 from roq.client.publisher import Publisher
+from roq.client.receipt import Receipt
 from roq.client.subscriber import StartOption, Subscriber
 from roq.client.views import (
     ExchangeSummary,
@@ -217,6 +218,7 @@ class Cluster:
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
+        receipt: type[Receipt] = Receipt,
     ) -> Publisher:
         """A publisher to a queue, connected to one of its exchanges; see `Publisher`."""
         publisher = Publisher(
@@ -229,6 +231,7 @@ class Cluster:
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=block,
+            receipt=receipt,
             translate=self._translate,
         )
         return self._adopt(publisher)

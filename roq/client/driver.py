@@ -69,6 +69,8 @@ class LinkDriver:
         flush: called with the lock held and the time; seals what is due and gives the time when it
             wants to be called again, or None.
         on_ready: called with the lock held each time the link has new limits.
+        give_up: called with the lock held when the publisher ends: seal what is open, to be
+            abandoned with the rest.
         translate: applied to each address before it is connected to.
 
     Attributes:
@@ -89,6 +91,7 @@ class LinkDriver:
         linger_seconds: float,
         flush: Callable[[float], float | None],
         on_ready: Callable[[LinkMachine], None],
+        give_up: Callable[[], None],
         translate: Translate | None,
     ) -> None:
         self.lock = threading.Lock()
@@ -102,6 +105,7 @@ class LinkDriver:
         self._linger_seconds = linger_seconds
         self._flush = flush
         self._on_ready = on_ready
+        self._give_up = give_up
         self._translate = translate
         self._trouble = "the configuration manager was not reached yet"
         self._stopped = False
@@ -112,7 +116,7 @@ class LinkDriver:
         self._timer_at = math.inf
         self._bells: list[int] = []
         self._waiting: list[int] = []
-        self._on_room: list[Callable[[], None]] = []
+        self._on_change: list[Callable[[], None]] = []
         self._session = MonitorSession(
             engine,
             addresses,
@@ -188,10 +192,6 @@ class LinkDriver:
             self._timer_at = at
             self._engine.call_soon(self._rearm)
 
-    def on_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, from any thread and with the lock held, when something has changed."""
-        self._on_room.append(callback)
-
     def _transmit(self, batches: Sequence[Sealed], now: float) -> None:
         connection = self._connection
         for sealed in batches:
@@ -236,7 +236,7 @@ class LinkDriver:
     def _ring(self) -> None:
         for bell in self._waiting:
             os.eventfd_write(bell, 1)
-        callbacks, self._on_room = self._on_room, []
+        callbacks, self._on_change = self._on_change, []
         for callback in callbacks:
             callback()
 
@@ -271,6 +271,24 @@ class LinkDriver:
             with self.lock:
                 self._waiting.remove(bell)
                 self._bells.append(bell)
+
+    def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
+        """As `wait_for`, but does not wait, for event loops.
+
+        Args:
+            condition: asked once, with the lock held.
+            wake: called once, from any thread and with the lock held, when the condition is worth
+                another attempt; only if the result is False.
+        """
+        with self.lock:
+            now = monotonic()
+            if self.read(now):
+                self._flush(now)
+                self._ring()
+            done = condition()
+            if not done and self.failure is None:
+                self._on_change.append(wake)
+            return done
 
     def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, int]:
         """Read what is there and ask the condition; the descriptor to wait for."""
@@ -413,7 +431,7 @@ class LinkDriver:
         """Give up what is open, say goodbye, release everything; not with the lock held."""
         with self.lock:
             self._fail(Closed(reason))
-            self._on_room.clear()
+            self._on_change.clear()
         try:
             self._session.close()
             self._engine.run_sync(self._release)
@@ -431,6 +449,7 @@ class LinkDriver:
 
     def _fail(self, error: RoQError) -> None:
         if self.failure is None:
+            self._give_up()
             self.failure = error
         if self.link is not None:
             self._perform(self.link.handle(Leave(str(error)), monotonic()), monotonic())
@@ -438,6 +457,7 @@ class LinkDriver:
     def _engine_ended(self) -> None:
         with self.lock:
             if self.failure is None:
+                self._give_up()
                 self.failure = Closed("the connection to the cluster is closed")
                 if self.link is not None:
                     self.link.handle(Leave(str(self.failure)), monotonic())

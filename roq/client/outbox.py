@@ -107,6 +107,8 @@ class Outbox:
         self.replayed_batches = 0
         self.failed_messages = 0
         self.unknown_messages = 0
+        self.last_reason = ""
+        """Why messages were given up last."""
         self._batches: deque[Sealed] = deque()
         self._sent = 0
         self._sent_bytes = 0
@@ -349,6 +351,7 @@ class Outbox:
             self.unknown_messages += sealed.count
         else:
             self.failed_messages += sealed.count
+        self.last_reason = status.reason
         sealed.receipt.settle(status)
 
     def _drop_owed(self, sealed: Sealed) -> None:

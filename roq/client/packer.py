@@ -9,10 +9,10 @@ publisher's lock and asks `keeps`, which knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from roq.client.receipt import Receipt, Waiter
+from roq.client.receipt import Receipt
 from roq.model import Limits
 
 PROBE_MESSAGES: Final = 16
@@ -25,18 +25,37 @@ class OpenBatch:
     Attributes:
         items: the payloads; may hold more than `taken` of them for a moment.
         most: messages that it may hold.
+        small: payloads up to this size may be appended without adding sizes up.
         limit: with this many items the caller looks more closely; 0 once it is closed.
         receipt: shared by all messages.
     """
 
-    __slots__ = ("big_bytes", "items", "limit", "most", "opened_at", "receipt", "taken", "topic")
+    __slots__ = (
+        "big_bytes",
+        "items",
+        "limit",
+        "most",
+        "opened_at",
+        "receipt",
+        "small",
+        "taken",
+        "topic",
+    )
 
     def __init__(
-        self, topic: str, items: list[bytes], receipt: Receipt, opened_at: float, most: int
+        self,
+        topic: str,
+        items: list[bytes],
+        receipt: Receipt,
+        opened_at: float,
+        *,
+        most: int,
+        small: int,
     ) -> None:
         self.topic = topic
         self.items = items
         self.most = most
+        self.small = small
         self.receipt = receipt
         self.opened_at = opened_at
         self.limit = 0
@@ -52,12 +71,16 @@ class Packer:
         small_bytes: payloads up to this size may be appended without adding sizes up: a batch that
             is full of them is not too large.
         most: messages in a batch.
+        batch_bytes: payloads of a batch, unless a single one is larger.
+        message_bytes: the largest payload.
     """
 
-    def __init__(self, waiter: Waiter, limits: Limits, linger_seconds: float) -> None:
+    def __init__(
+        self, new_receipt: Callable[[], Receipt], limits: Limits, linger_seconds: float
+    ) -> None:
         self.fast: dict[str, OpenBatch] = {}
         self.linger_seconds = linger_seconds
-        self._waiter = waiter
+        self._new_receipt = new_receipt
         self._opened: dict[str, OpenBatch] = {}
         self.adopt(limits)
 
@@ -65,6 +88,7 @@ class Packer:
         """Use these limits from the next batch on."""
         self.most = max(1, limits.batch_messages)
         self.batch_bytes = max(1, limits.batch_bytes)
+        self.message_bytes = limits.message_bytes
         self.small_bytes = self.batch_bytes // self.most
 
     def __len__(self) -> int:
@@ -82,7 +106,14 @@ class Packer:
         self, topic: str, items: list[bytes], now: float, receipt: Receipt | None = None
     ) -> OpenBatch:
         """Begin a batch with these items, which nobody else may hold."""
-        batch = OpenBatch(topic, items, receipt or Receipt(self._waiter), now, self.most)
+        batch = OpenBatch(
+            topic,
+            items,
+            receipt or self._new_receipt(),
+            now,
+            most=self.most,
+            small=min(self.small_bytes, self.message_bytes),
+        )
         batch.limit = self.most if len(items) >= PROBE_MESSAGES else min(PROBE_MESSAGES, self.most)
         batch.big_bytes = sum(len(item) for item in items if len(item) > self.small_bytes)
         self._opened[topic] = batch
@@ -95,6 +126,14 @@ class Packer:
         count = len(batch.items)
         return (
             count < batch.most
+            and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
+        )
+
+    def joins(self, batch: OpenBatch, payloads: list[bytes], size: int) -> bool:
+        """Whether these payloads, of this size together, may join the batch."""
+        count = len(batch.items)
+        return (
+            count + len(payloads) <= batch.most
             and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
         )
 

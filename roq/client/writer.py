@@ -1,0 +1,272 @@
+"""Between `publish()` and the link: which batch a message joins, and when a batch is sealed.
+
+All methods but those of the fast path in `Publisher.publish` need the driver's lock. Nothing waits
+here: what finds no room gives None, and the publisher decides whether to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from time import monotonic, time_ns
+from typing import cast
+
+from roq.client.driver import LinkDriver
+from roq.client.engine import Engine
+from roq.client.link import LinkMachine
+from roq.client.packer import OpenBatch, Packer
+from roq.client.receipt import Receipt
+from roq.client.session import Translate
+from roq.errors import MessageTooLarge, Unavailable
+from roq.model import Limits, PublisherId
+
+Payload = bytes | bytearray | memoryview
+
+OLD_SECONDS = 1.0
+"""Without a link, batches fill up; one that is this old is sealed, so that its time-out begins."""
+
+
+class Writer:
+    """Seals batches and hands them to the link.
+
+    Args:
+        engine, addresses, queue, publisher, delivery_seconds, translate: see `LinkDriver`.
+        linger_seconds: how long a message waits for others at most.
+        new_receipt: makes the receipt of a batch.
+
+    Attributes:
+        driver: the link with everything around it.
+        packer: the open batches.
+        messages, batches: sealed since the start.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        addresses: Sequence[str],
+        queue: str,
+        *,
+        publisher: PublisherId,
+        delivery_seconds: float,
+        linger_seconds: float,
+        translate: Translate | None,
+        new_receipt: Callable[[], Receipt],
+    ) -> None:
+        self.messages = 0
+        self.batches = 0
+        self._queue = queue
+        self._new_receipt = new_receipt
+        self.packer = Packer(new_receipt, Limits(), linger_seconds)
+        self.driver = LinkDriver(
+            engine,
+            addresses,
+            queue,
+            publisher=publisher,
+            delivery_seconds=delivery_seconds,
+            linger_seconds=linger_seconds,
+            flush=self._flush_due,
+            on_ready=lambda link: self.packer.adopt(link.limits),
+            give_up=self._give_up,
+            translate=translate,
+        )
+
+    @property
+    def link(self) -> LinkMachine:
+        """The link.
+
+        Raises:
+            Unavailable: no exchange was ever assigned.
+        """
+        link = self.driver.link
+        if link is None:
+            raise Unavailable(f"no exchange of queue {self._queue} was ever assigned")
+        return link
+
+    def has_room(self) -> bool:
+        """Whether another batch may be sealed."""
+        return self.link.outbox.has_room
+
+    # --- one message ------------------------------------------------------------------------------
+
+    def publish(self, data: bytes, topic: str) -> Receipt | None:
+        """Put one message into a batch; None if there is no room for one more batch.
+
+        Raises:
+            RoQError: this message cannot be published, or none can any more.
+        """
+        packer, now = self.packer, monotonic()
+        self.driver.check()
+        if len(data) > packer.message_bytes:
+            raise MessageTooLarge(
+                f"a message of {len(data)} bytes is above the limit of queue {self._queue} "
+                f"({packer.message_bytes} bytes): split it, or set message_bytes when creating "
+                "the queue"
+            )
+        batch = packer.get(topic)
+        if batch is not None and packer.fits(batch, len(data)) and packer.add(batch, data):
+            if packer.is_full(batch) or len(batch.items) >= batch.limit:
+                self.look_at(batch, now)
+            return batch.receipt
+        if not self._make_room(batch, now):
+            return None
+        return self._begin(topic, [data], now)
+
+    def look_at(self, batch: OpenBatch, now: float) -> None:
+        """A batch has reached its limit: it is full, or it is time to look at the clock."""
+        full = self.packer.is_full(batch)
+        if not full and not self.packer.stretch(batch, now):
+            return
+        if self.link.outbox.has_room:
+            self.driver.full_batches += 1
+            self._seal(batch, now)
+            self.driver.push(now)
+        elif full:
+            self.packer.shut(batch)
+        else:
+            batch.limit = batch.most
+
+    def _make_room(self, batch: OpenBatch | None, now: float) -> bool:
+        """Seal what stands before a new batch; False if the window does not allow it."""
+        outbox = self.link.outbox
+        if batch is None and len(self.packer) >= outbox.window_batches:
+            batch = next(iter(self.packer))
+        if batch is None:
+            return True
+        if not outbox.has_room:
+            self.packer.shut(batch)
+            return False
+        self._seal(batch, now)
+        self.driver.push(now)
+        return True
+
+    def _begin(self, topic: str, items: list[bytes], now: float) -> Receipt:
+        """Open a batch; on an idle link, or if it is full already, send it."""
+        link, packer = self.link, self.packer
+        link.topics.stream(topic)
+        batch = packer.open(topic, items, now)
+        idle = link.ready and not len(link.outbox)
+        full = packer.is_full(batch)
+        if (idle or full) and link.outbox.has_room:
+            self.driver.full_batches += full
+            self._seal(batch, now)
+            self.driver.push(now)
+        else:
+            if full:
+                packer.shut(batch)
+            self.driver.need(now + packer.linger_seconds)
+        return batch.receipt
+
+    def _seal(self, batch: OpenBatch, now: float) -> None:
+        self._seal_payloads(batch.topic, self.packer.close(batch), batch.receipt, now)
+
+    def _seal_payloads(
+        self, topic: str, payloads: list[bytes], receipt: Receipt, now: float
+    ) -> None:
+        link = self.link
+        stream = link.topics.stream(topic)
+        link.outbox.seal(stream, payloads, receipt, now, time_ns() // 1000)
+        self.messages += len(payloads)
+        self.batches += 1
+
+    # --- many messages ----------------------------------------------------------------------------
+
+    def publish_chunk(
+        self, payloads: list[Payload], position: int, topic: str
+    ) -> tuple[int, Receipt | None]:
+        """Publish the next messages that fit into one batch; how many, and their receipt or None.
+
+        Raises:
+            RoQError: as `publish`.
+        """
+        self.driver.check()
+        chunk, size = self._chunk(payloads, position)
+        if not chunk:
+            return 1, self.publish(as_bytes(payloads[position]), topic)
+        packer, now = self.packer, monotonic()
+        batch = packer.get(topic)
+        if batch is None and len(chunk) >= packer.most and self.link.outbox.has_room:
+            receipt = self._new_receipt()
+            # Packed before this returns, so bytes-like payloads need no copy.
+            self._seal_payloads(topic, cast("list[bytes]", chunk), receipt, now)
+            self.driver.full_batches += 1
+            self.driver.push(now)
+            return len(chunk), receipt
+        plain = [as_bytes(item) for item in chunk]  # kept for a while: must not change
+        if batch is not None and packer.joins(batch, plain, size):
+            batch = packer.extend(batch, plain)
+            if len(batch.items) >= batch.limit:
+                self.look_at(batch, now)
+            return len(chunk), batch.receipt
+        if not self._make_room(batch, now):
+            return 0, None
+        return len(chunk), self._begin(topic, plain, now)
+
+    def _chunk(self, payloads: list[Payload], start: int) -> tuple[list[Payload], int]:
+        """The next payloads that fit into one batch, and their size; none: the first is large."""
+        packer = self.packer
+        chunk = payloads[start : start + packer.most]
+        most = min(packer.batch_bytes, packer.message_bytes)
+        if len(as_bytes(chunk[0])) <= packer.small_bytes:
+            size = len(b"".join(chunk))  # one pass in C over both types and sizes
+            if size <= most:
+                return chunk, size
+        sizes = list(accumulate(len(as_bytes(item)) for item in chunk))
+        count = sum(1 for size in sizes if size <= most)
+        return chunk[:count], sizes[count - 1] if count else 0
+
+    # --- time, and the end ------------------------------------------------------------------------
+
+    def _flush_due(self, now: float) -> float | None:
+        """Seal what has lingered, and everything once the link is idle; when to look again."""
+        link, packer = self.driver.link, self.packer
+        if link is None or not len(packer):
+            return None
+        idle = link.ready and not len(link.outbox)
+        patience = packer.linger_seconds if link.ready else OLD_SECONDS
+        sealed = False
+        for batch in packer:
+            if not (idle or now >= batch.opened_at + patience or packer.is_full(batch)):
+                continue
+            if not link.outbox.has_room:
+                break
+            self._seal(batch, now)
+            sealed = True
+        if sealed:
+            self.driver.push(now)
+        oldest = next(iter(packer), None)
+        if oldest is None or not link.outbox.has_room:
+            return None
+        return oldest.opened_at + patience
+
+    def is_flushed(self) -> bool:
+        """Seal what is open as far as there is room; whether everything was acknowledged."""
+        link, now = self.driver.link, monotonic()
+        if link is None:
+            return True
+        if len(self.packer):
+            for batch in self.packer:
+                if not link.outbox.has_room:
+                    break
+                self._seal(batch, now)
+            self.driver.push(now)
+        return not len(self.packer) and link.outbox.owed_batches == 0
+
+    def _give_up(self) -> None:
+        for batch in self.packer:
+            self._seal(batch, monotonic())
+
+
+def as_bytes(payload: Payload) -> bytes:
+    """The payload as immutable bytes.
+
+    Raises:
+        TypeError: it is not bytes, bytearray or memoryview.
+    """
+    if type(payload) is bytes:
+        return payload
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise TypeError(
+        f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}: "
+        "encode it first"
+    )
