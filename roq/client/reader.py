@@ -38,25 +38,8 @@ from roq.client.reading import (
 from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
-from roq.protocol import documents
-from roq.protocol.channel import (
-    CONTROL,
-    END_TOPIC,
-    FETCH,
-    FETCHED_ENTRY,
-    HEADS,
-    PREFIXES_MAX,
-    PRESENCE_TOPIC,
-    REFUSED,
-    SEEK,
-    STREAMS,
-    WANTS_MAX,
-    Fetched,
-    Heads,
-    Seek,
-    Streams,
-    read_number,
-)
+from roq.protocol import channel, documents
+from roq.protocol.channel import FETCH, FETCHED_ENTRY, HEADS, SEEK, STREAMS, read_number
 from roq.protocol.entry import (
     ENTRY,
     ENTRY_BYTES,
@@ -72,6 +55,8 @@ PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
 SILENT_SECONDS: Final = 1.2
 """END comes every half second: a fan-out that says nothing for so long is broken or slow."""
+SILENT_CHECK_SECONDS: Final = 0.5
+"""Between two checks while the fan-out is silent: the data connection stands in for it."""
 CHECK_SECONDS: Final = 0.02
 """Between two checks that somebody waits for."""
 FETCH_BYTES: Final = 2 * 1024 * 1024
@@ -79,7 +64,7 @@ REFETCHES_MAX: Final = 1_024
 
 _ENTRY: Final = int(EntryKind.ENTRY)
 _unpack = ENTRY.unpack
-_CONTROL: Final = bytes([CONTROL])
+_CONTROL: Final = bytes([channel.CONTROL])
 _LARGE: Final = frozenset({int(EntryKind.ANNOUNCE), int(EntryKind.FORGOTTEN_ANNOUNCE)})
 _FORGOTTEN: Final = frozenset({int(EntryKind.FORGOTTEN), int(EntryKind.FORGOTTEN_ANNOUNCE)})
 
@@ -130,7 +115,7 @@ class Reader:
         self._queue = queue
         self._number = exchange.number
         self._epoch = exchange.epoch
-        self._prefixes = list(prefixes)[:PREFIXES_MAX]
+        self._prefixes = list(prefixes)[: channel.PREFIXES_MAX]
         self._start = start
         self._repair = repair
         self._nonce = int.from_bytes(nonce[:15], "little")
@@ -144,6 +129,7 @@ class Reader:
         self._check: Check | None = None
         self._check_wanted = True
         self._check_not_before = now
+        self._awaited = False
         self._demand = float("-inf")
         self.inquiries = Inquiries(queue)
         self._again: dict[tuple[bytes, int], None] = {}
@@ -153,11 +139,13 @@ class Reader:
     @property
     def presence_topic(self) -> bytes:
         """The private topic that is subscribed at present."""
-        return PRESENCE_TOPIC + (self._nonce << 8 | self._attempt & 0xFF).to_bytes(16, "little")
+        return channel.PRESENCE_TOPIC + (self._nonce << 8 | self._attempt & 0xFF).to_bytes(
+            16, "little"
+        )
 
     def subscriptions(self) -> list[bytes]:
         """The filters to set before the fan-out is connected."""
-        return [*self._prefixes, END_TOPIC, self.presence_topic]
+        return [*self._prefixes, channel.END_TOPIC, self.presence_topic]
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -215,7 +203,7 @@ class Reader:
             self.chain.arrived(topic, offset, NONE, batch)
 
     def _ended(self, topic: bytes, end: int, floor: int) -> None:
-        if topic != END_TOPIC:
+        if topic != channel.END_TOPIC:
             self.malformed += 1
             return
         self.floor = max(self.floor, floor)
@@ -296,9 +284,11 @@ class Reader:
             retry = self.chain.retry_at()
             if retry is not None and FETCH not in self.inquiries:
                 times.append(retry)
-            if self._check is None and (self._check_wanted or self._demand > self.verified_as_of):
-                times.append(self._check_not_before)
-            else:
+            if self._check is None:
+                wanted = self._check_wanted or self._demand > self.verified_as_of
+                silent_at = 0.0 if wanted else self._live_at + SILENT_SECONDS
+                times.append(max(silent_at, self._check_not_before))
+            elif self._awaited:
                 times.append(self._live_at + SILENT_SECONDS)
         return min(times, default=None)
 
@@ -358,20 +348,18 @@ class Reader:
                 return
             if now < self._check_not_before or not self._repair:
                 return
-            if silent:
-                self._live_at = now  # the data connection stands in: ask again as late
             self.checks += 1
             self._check_wanted = False
-            self._check_not_before = now + CHECK_SECONDS
+            self._check_not_before = now + (SILENT_CHECK_SECONDS if silent else CHECK_SECONDS)
             check = self._check = Check(now, self.chain.verified or 0)
         if not check.complete:
             self._ask(effects, HEADS, now, prefixes=self._prefixes, since=check.since)
 
     def _ask_fetch(self, effects: list[Effect], now: float) -> None:
-        again = list(self._again)[:WANTS_MAX]
+        again = list(self._again)[: channel.WANTS_MAX]
         wants = [(topic, offset, offset + 1) for topic, offset in again]
         if not again:
-            wants = self.chain.wants(WANTS_MAX, now)
+            wants = self.chain.wants(channel.WANTS_MAX, now)
         if wants:
             inquiry = self._ask(
                 effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES
@@ -405,14 +393,14 @@ class Reader:
             if self.fetched(frames, now):
                 return
             if kind == FETCH and len(frames) == 2:
-                self._fetched(documents.decode(frames[1], Fetched), effects, now)
+                self._fetch_ended(documents.decode(frames[1], channel.Fetched), effects, now)
             elif kind == HEADS and len(frames) == 2:
-                self._heads(documents.decode(frames[1], Heads))
+                self._heads(documents.decode(frames[1], channel.Heads))
             elif kind == STREAMS and len(frames) == 2:
-                self._streams(documents.decode(frames[1], Streams), effects)
+                self._streams(documents.decode(frames[1], channel.Streams), effects)
             elif kind == SEEK and len(frames) == 2:
-                self._sought(documents.decode(frames[1], Seek))
-            elif kind == REFUSED:
+                self._sought(documents.decode(frames[1], channel.Seek))
+            elif kind == channel.REFUSED:
                 self.refused += 1
             else:
                 self.malformed += 1
@@ -427,34 +415,38 @@ class Reader:
         entry = read_entry(head)
         if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
             self.foreign += 1
-        elif inquiry.again:
-            if (topic, entry.offset) in self._again:
-                del self._again[topic, entry.offset]
+        elif not inquiry.wants:
+            key = (topic, entry.offset)
+            if key in inquiry.again:
+                inquiry.again.remove(key)  # it may be wanted once more before this fetch has ended
+                self._again.pop(key, None)
                 self.chain.passed.append((topic, entry.offset, batch))
         elif entry.kind in _FORGOTTEN:
             self.chain.fetched_forgotten(topic, entry.offset, entry.previous, batch)
         else:
             self.chain.fetched(topic, entry.offset, entry.previous, batch)
 
-    def _fetched(self, answer: Fetched, effects: list[Effect], now: float) -> None:
+    def _fetch_ended(self, answer: channel.Fetched, effects: list[Effect], now: float) -> None:
         inquiry = self._close(FETCH, answer)
         if inquiry is None:
             return
         self.floor = max(self.floor, answer.floor)
         self.chain.answered(inquiry.wants, answer.reached, answer.floor, answer.done, now)
         for key in inquiry.again:
-            if key in self._again and (answer.done or answer.reached > key[1]):
-                del self._again[key]
+            if answer.done or answer.reached > key[1]:
+                self._again.pop(key, None)
                 effects.append(Gone(*key))
 
-    def _close(self, kind: bytes, answer: Fetched | Heads | Streams | Seek) -> Inquiry | None:
+    def _close(
+        self, kind: bytes, answer: channel.Fetched | channel.Heads | channel.Streams | channel.Seek
+    ) -> Inquiry | None:
         """The question that this answers, if it is one that is waited for."""
         if answer.epoch != self._epoch:
             self.foreign += 1
             return None
         return self.inquiries.close(kind, answer.id)
 
-    def _heads(self, answer: Heads) -> None:
+    def _heads(self, answer: channel.Heads) -> None:
         check = self._check
         if self._close(HEADS, answer) is None or check is None:
             return
@@ -468,12 +460,12 @@ class Reader:
         if answer.heads:
             check.since = answer.heads[-1][1] + 1
 
-    def _streams(self, answer: Streams, effects: list[Effect]) -> None:
+    def _streams(self, answer: channel.Streams, effects: list[Effect]) -> None:
         if self._close(STREAMS, answer) is not None:
             effects.append(StreamsFound(answer.streams))
             self._streams_after = answer.next or None
 
-    def _sought(self, answer: Seek) -> None:
+    def _sought(self, answer: channel.Seek) -> None:
         if self._close(SEEK, answer) is not None:
             self._seek = False
             self.floor = max(self.floor, answer.floor)
@@ -485,11 +477,14 @@ class Reader:
         if check is None or not check.complete:
             return
         silent = now - self._live_at >= SILENT_SECONDS
+        self._awaited = False
         for topic, head in list(check.missing.items()):
             if self.chain.has(topic, head):
                 del check.missing[topic]
             elif head <= self._live_position or silent or topic in self.chain.repairs:
                 self.chain.need(topic, head)
+            else:
+                self._awaited = True
         if not check.missing:
             self.chain.advance(check.end)
             self.verified_as_of = check.sent_at

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from world import World
 
 from roq.client.reading import From, Start
-from world import World
 
 seeds = st.integers(0, 1 << 32)
 

@@ -1,7 +1,7 @@
-"""A small world on a virtual clock: real exchange cores, a real reception, a network that misbehaves.
+"""A small world on a virtual clock: real exchange cores, a real reception, a bad network.
 
-Publishers are modelled (they append to a log and, when they move, replay what they are not sure of);
-everything on the reading side is the code that runs in a client.
+Publishers are modelled (they append to a log and, when they move, replay what they are not sure
+of); everything on the reading side is the code that runs in a client.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ QUEUE = b"q" * 16
 ROUTE = b"reader"
 LIVE_DELAY = 0.003
 LARGE_BYTES = 4_000
+LATEST = Start()
 
 
 @dataclass
@@ -67,7 +68,7 @@ class World:
         drop: float = 0.1,
         cuts: bool = True,
         ring_bytes: int = 16 * 1024 * 1024,
-        start: Starts = Start(),
+        start: Starts = LATEST,
         held_bytes_max: int | None = None,
         repair: bool = True,
         check_duplicates: bool = True,
@@ -249,7 +250,7 @@ class World:
     def collect(self) -> None:
         for batch in self.reception.take():
             log = self.received.setdefault((batch.publisher, batch.topic.encode()), [])
-            log.extend(zip(range(batch.sequence, 1 << 62), batch.payloads))
+            log.extend(zip(range(batch.sequence, 1 << 62), batch.payloads, strict=False))
 
     def step(self) -> None:
         """One random thing happens, then a little time passes."""

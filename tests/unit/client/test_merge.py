@@ -1,0 +1,249 @@
+from roq.client.merge import Merge
+from roq.model import PublisherId
+from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
+
+A, B = (1, 7), (2, 7)
+P = PublisherId(b"p" * 16)
+
+
+def data(first: int, count: int = 1, publisher: PublisherId = P) -> bytes:
+    payloads = [str(sequence).encode() for sequence in range(first, first + count)]
+    return pack(
+        payloads, publisher=publisher, epoch=1, link_number=1, first_sequence=first, created_us=5
+    )
+
+
+def marker(first: int, age_us: int = 0) -> bytes:
+    return pack_empty(
+        Kind.MARKER, publisher=P, epoch=1, link_number=1, first_sequence=first, created_us=age_us
+    )
+
+
+class Driver:
+    def __init__(self, **options: int) -> None:
+        self.merge = Merge(0.0, **options)  # type: ignore[arg-type]
+        self.offset = 0
+
+    def add(self, batch: bytes, source: tuple[int, int] = A, now: float = 1.0) -> None:
+        self.merge.add(source, b"t", self.offset, batch, now)
+        self.offset += 1
+        self.merge.check()
+
+    def got(self) -> list[int]:
+        found = [
+            batch.sequence + index
+            for batch in self.merge.out
+            for index, payload in enumerate(batch.payloads)
+            if payload == str(batch.sequence + index).encode()
+        ]
+        self.merge.out.clear()
+        return found
+
+
+def test_consecutive_batches_of_a_new_stream_are_delivered_from_zero() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(3))
+    assert driver.got() == [0, 1, 2, 3]
+    assert driver.merge.counts.delivered == 4
+
+
+def test_a_replay_is_dropped_and_counted() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(0, 3), B)
+    assert driver.got() == [0, 1, 2]
+    assert driver.merge.counts.duplicates == 3
+
+
+def test_a_replay_is_delivered_twice_without_the_duplicate_check() -> None:
+    driver = Driver(check_duplicates=False)
+    driver.add(data(0))
+    driver.add(data(0), B)
+    assert driver.got() == [0, 0]
+
+
+def test_what_overlaps_is_trimmed() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(1, 4), B)
+    assert driver.got() == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_above_its_turn_waits_for_the_other_exchange() -> None:
+    driver = Driver()
+    driver.add(data(2))
+    driver.add(data(1))
+    assert driver.got() == []
+    assert driver.merge.waiting
+    driver.add(data(0), B)
+    assert driver.got() == [0, 1, 2]
+    assert not driver.merge.waiting
+
+
+def test_nothing_is_lost_before_every_exchange_was_verified_after_the_arrival() -> None:
+    driver = Driver()
+    driver.add(data(2), now=4.0)
+    assert driver.merge.settle(4.5, 3.9) == 4.0
+    assert driver.merge.counts.lost == 0
+    assert driver.merge.settle(4.6, 4.0) is None
+    assert driver.got() == [2]
+    assert driver.merge.counts.lost == 2
+    assert [(gap.sequence, gap.messages) for gap in driver.merge.gaps] == [(0, 2)]
+
+
+def test_waiting_ends_after_five_seconds() -> None:
+    driver = Driver()
+    driver.add(data(1), now=4.0)
+    driver.merge.settle(8.9, float("-inf"))
+    assert driver.got() == []
+    driver.merge.settle(9.0, float("-inf"))
+    assert driver.got() == [1]
+
+
+def test_void_batches_fill_their_place() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(
+        pack_empty(Kind.VOID, publisher=P, epoch=1, link_number=2, first_sequence=1, count=4)
+    )
+    driver.add(data(5))
+    assert driver.got() == [0, 5]
+    assert (driver.merge.counts.void, driver.merge.counts.lost) == (4, 0)
+
+
+def test_a_marker_shows_that_the_tail_is_missing() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(marker(3), now=2.0)
+    assert driver.merge.settle(2.0, 1.0) == 2.0
+    driver.merge.settle(2.1, 2.0)
+    assert driver.merge.counts.lost == 2
+    driver.add(data(3))
+    assert driver.got() == [0, 3]
+
+
+def test_a_stream_that_rested_since_before_the_start_begins_at_its_marker() -> None:
+    driver = Driver()
+    driver.add(marker(100, age_us=5_000_000), now=1.0)
+    driver.add(data(100))
+    assert driver.got() == [100]
+    assert driver.merge.counts.lost == 0
+
+
+def test_a_marker_of_a_stream_that_was_alive_after_the_start_is_waited_for() -> None:
+    driver = Driver()
+    driver.add(marker(100, age_us=500_000), now=1.0)
+    driver.add(data(100))
+    assert driver.got() == []
+
+
+def test_a_latest_start_begins_at_the_maximum_over_the_exchanges() -> None:
+    driver = Driver()
+    driver.merge.start(A, [(P, b"t", 5)], latest=True)
+    driver.merge.start(B, [(P, b"t", 3)], latest=True)
+    driver.merge.tables_complete()
+    driver.add(data(3, 2))
+    driver.add(data(5), B)
+    assert driver.got() == [5]
+    assert (driver.merge.counts.before_start, driver.merge.counts.duplicates) == (2, 0)
+
+
+def test_a_start_table_does_not_tear_a_hole_into_what_is_delivered() -> None:
+    driver = Driver()
+    driver.add(data(0, 2))
+    driver.merge.start(A, [(P, b"t", 5)], latest=True)
+    driver.add(data(2, 3))
+    assert driver.got() == [0, 1, 2, 3, 4]
+
+
+def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_the_stream() -> None:
+    driver = Driver()
+    driver.merge.start(A, [(P, b"t", 50)], latest=False)
+    driver.add(data(30))
+    assert driver.got() == []
+    driver.merge.tables_complete()
+    driver.add(data(31))
+    assert driver.got() == [30, 31]
+    assert driver.merge.counts.lost == 0
+
+
+def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
+    driver = Driver()
+    driver.merge.start(A, [(P, b"t", 50)], latest=False)
+    driver.merge.start(B, [(P, b"t", 30)], latest=False)
+    driver.merge.tables_complete()
+    driver.add(data(30), now=1.0)
+    driver.add(data(29), B, now=1.1)
+    assert driver.got() == []
+    driver.merge.settle(1.2, 1.1)
+    assert driver.got() == [29, 30]
+    assert (driver.merge.counts.lost, driver.merge.counts.before_start) == (0, 29)
+
+
+def test_a_corrupt_batch_counts_as_lost_and_is_reported() -> None:
+    driver = Driver()
+    broken = bytearray(data(0, 2))
+    broken[HEADER_BYTES + 3] ^= 1
+    driver.add(bytes(broken))
+    driver.add(data(2))
+    assert driver.got() == [2]
+    counts = driver.merge.counts
+    assert (counts.corrupt, counts.lost) == (1, 2)
+    assert driver.merge.gaps[0].messages == 2
+
+
+def test_garbage_is_counted_and_reported() -> None:
+    driver = Driver()
+    driver.add(b"")
+    driver.add(b"x" * 80)
+    assert driver.merge.counts.corrupt == 2
+    assert len(driver.merge.gaps) == 2
+
+
+def test_batches_far_from_their_turn_are_put_aside_and_recalled() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    batches = [data(sequence) for sequence in range(1, 6)]
+    for batch in batches:
+        driver.add(batch)
+    assert driver.merge.counts.stubbed
+    driver.add(data(0), B)
+    recalls = list(driver.merge.recalls)
+    assert recalls
+    for recall in recalls:
+        driver.merge.add(recall.source, recall.topic, recall.offset, batches[recall.offset], 1.0)
+    assert driver.got() == [0, 1, 2, 3, 4, 5]
+    assert (driver.merge.counts.duplicates, driver.merge.held_bytes) == (0, 0)
+
+
+def test_what_was_put_aside_and_has_left_the_log_is_lost() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.add(data(0), B)
+    (recall,) = driver.merge.recalls
+    driver.merge.gone(recall.source, recall.topic, recall.offset)
+    assert driver.merge.counts.lost == 1
+    driver.add(data(2))
+    assert driver.got() == [0, 2]
+
+
+def test_what_was_put_aside_is_lost_with_its_exchange() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.merge.forget_source(A)
+    driver.add(data(0), B)
+    assert driver.got() == [0]
+    assert driver.merge.counts.lost == 1
+
+
+def test_streams_are_capped_and_a_forgotten_one_does_not_look_like_a_loss() -> None:
+    driver = Driver(streams_max=2)
+    others = [PublisherId(bytes([number]) * 16) for number in (1, 2)]
+    driver.add(data(0))
+    for publisher in others:
+        driver.add(data(0, publisher=publisher))
+    driver.add(data(1), now=2.0)
+    driver.merge.settle(3.0, 2.0)
+    assert driver.got() == [0, 0, 0, 1]
+    counts = driver.merge.counts
+    assert (counts.lost, counts.streams_forgotten) == (0, 2)

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+from roq.client.message import Batch, Gap, Message
+from roq.model import PublisherId
+from roq.testing.history import History
+
+P = PublisherId(b"p" * 16)
+
+
+def recorded() -> History:
+    history = History()
+    history.sent(P, "eu.be", b"0", b"1", b"2", b"3")
+    history.sent(P, "us", b"a")
+    history.subscribed("reader", ["eu."])
+    return history
+
+
+def receive(history: History, *sequences: int) -> None:
+    for sequence in sequences:
+        history.received_raw("reader", P, "eu.be", sequence, str(sequence).encode())
+
+
+def test_what_arrives_once_and_in_order_is_fine() -> None:
+    history = recorded()
+    history.received("reader", Batch([b"0", b"1"], "eu.be", P, 0, 0, 0))
+    history.received("reader", *Batch([b"2", b"3"], "eu.be", P, 2, 0, 0).messages())
+    verdict = history.check()
+    assert verdict.ok
+    assert (verdict.sent, verdict.received) == (4, 4)
+
+
+def test_every_kind_of_fault_is_told_apart() -> None:
+    history = recorded()
+    receive(history, 0, 2, 1, 1)
+    history.received("reader", Message(b"?", Batch([b"?"], "eu.be", P, 0, 0, 0), 0))
+    verdict = history.check()
+    assert (verdict.lost, verdict.duplicated, verdict.reordered, verdict.foreign) == (1, 1, 1, 1)
+    assert not verdict.ok
+    assert "reader 70707070 'eu.be'" in str(verdict)
+
+
+def test_a_topic_that_was_not_wanted_is_not_missed() -> None:
+    history = recorded()
+    receive(history, 0, 1, 2, 3)
+    assert [row.topic for row in history.check().rows] == ["eu.be"]
+
+
+def test_a_loss_that_was_reported_is_counted_apart() -> None:
+    history = recorded()
+    receive(history, 0, 3)
+    history.gap("reader", Gap(topic="eu.be", text="", publisher=P, sequence=1, messages=2))
+    verdict = history.check()
+    assert (verdict.lost, verdict.counted_lost) == (0, 2)
+    assert not verdict.ok
+
+
+def test_who_joined_late_misses_nothing_before_its_first_message() -> None:
+    history = recorded()
+    history.subscribed("reader", ["eu."], from_first=True)
+    receive(history, 2, 3)
+    assert history.check().ok
+
+
+def test_who_received_nothing_has_lost_everything() -> None:
+    assert recorded().check().lost == 4
+
+
+def test_histories_of_several_processes_are_merged_from_files(tmp_path: Path) -> None:
+    recorded().save(tmp_path / "publisher")
+    reader = History()
+    reader.subscribed("reader", ["eu."])
+    receive(reader, 0, 1, 2)
+    reader.gap("reader", Gap(topic="eu.be", text="", publisher=P, sequence=3, messages=1))
+    reader.save(tmp_path / "reader")
+    verdict = History().load(tmp_path / "publisher", tmp_path / "reader").check()
+    assert (verdict.sent, verdict.received, verdict.counted_lost, verdict.lost) == (4, 3, 1, 0)
+    assert recorded().messages(["eu."]) == 4
