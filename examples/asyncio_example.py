@@ -14,10 +14,9 @@ async def main() -> None:
     address = os.environ.get("ROQ_CLUSTER", "127.0.0.1:5000")
     async with roq.aio.connect(address) as cluster:
         await cluster.create_queue("ticks", exists_ok=True)
-        async with (
-            cluster.subscriber("ticks") as subscriber,
-            cluster.publisher("ticks") as publisher,
-        ):
+        subscriber = await cluster.subscriber("ticks")
+        publisher = await cluster.publisher("ticks")
+        async with subscriber, publisher:
             receipts = [publisher.publish(b"tick %d" % number) for number in range(5)]
             for receipt in receipts:
                 await receipt
