@@ -1,7 +1,7 @@
 """A cluster as a pytest fixture: `pytest_plugins = ["roq.testing.fixtures"]` in your conftest.py.
 
-    def test_something(roq_cluster):
-        with roq_cluster.connect() as cluster: …
+def test_something(roq_cluster):
+    with roq_cluster.connect() as cluster: …
 """
 
 from __future__ import annotations
