@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import IO, Final
 
 import click
@@ -106,15 +105,6 @@ def rate_text(count: int, seconds: float) -> str:
 def state_text(state: str) -> Text:
     """A state in the colour that goes with it."""
     return Text(state, style=_COLOURS.get(state, ""))
-
-
-def tail(path: Path, lines: int = 8) -> str:
-    """The last lines of a log file; empty if there is none."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.rstrip().splitlines()[-lines:])
 
 
 def _cell(value: object) -> Text:
