@@ -54,6 +54,8 @@ class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The registry."""
 
     servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
+    root: str = "/RoQ"
+    """Where this cluster is kept in the ensemble."""
     session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = 6.0
     connect_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 20.0
     """How long the first connection may take before the manager gives up (exit code 69)."""

@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _registry(config: HcmConfig, post: Post) -> Registry:
-    return ZooKeeperRegistry(config.zk.servers, post, session_seconds=config.zk.session_seconds)
+    zk = config.zk
+    return ZooKeeperRegistry(zk.servers, post, root=zk.root, session_seconds=zk.session_seconds)
 
 
 def _tell(descriptor: int, description: dict[str, object]) -> None:

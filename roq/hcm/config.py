@@ -34,6 +34,7 @@ class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where ZooKeeper is."""
 
     servers: str = "localhost:2181"
+    root: str = "/RoQ"
     session_seconds: float = 6.0
     connect_seconds: float = 20.0
 
