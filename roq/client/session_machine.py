@@ -352,7 +352,8 @@ class SessionMachine:
     def _want_attach(self, failed: tuple[tuple[int, int], ...]) -> list[Effect]:
         self._attach_wanted = True
         self._failed = failed
-        return [self._ask_attach()] if self.phase is _Phase.ACTIVE else []
+        talks = self.phase in {_Phase.JOINING, _Phase.ACTIVE}
+        return [self._ask_attach()] if talks else []
 
     def _monitor_answered(
         self, serial: int, answer: Answer | Unavailable, now: float

@@ -1,0 +1,331 @@
+"""How a client finds its queue's monitor, loses it, and finds it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.client.session_machine import (
+    ALIVE_SECONDS,
+    SILENCE_SECONDS,
+    AskManager,
+    AskMonitor,
+    AttachWanted,
+    Close,
+    DropMonitor,
+    Effect,
+    ManagerAnswered,
+    MonitorAnswered,
+    OpenMonitor,
+    Pushed,
+    ReportAssigned,
+    ReportState,
+    ReportTopology,
+    SessionMachine,
+    SessionState,
+    Start,
+    TellMonitor,
+)
+from roq.errors import InvalidRequest, Unavailable
+from roq.machine import Tick
+from roq.model import ExchangeInfo, Limits
+from roq.protocol.control import (
+    FAILED,
+    NOT_LEADER,
+    Alive,
+    Assigned,
+    Attach,
+    Failure,
+    Join,
+    Leave,
+    Located,
+    Topology,
+    Version,
+)
+
+QUEUE_ID = b"q" * 16
+EXCHANGE = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
+LOCATED = Located(
+    QName="orders", queue_id=QUEUE_ID, monitor="tcp://m:1", statistics="", limits=Limits()
+)
+
+
+def machine(role: str = "publisher", managers: tuple[str, ...] = ("tcp://a:1", "tcp://b:1")):
+    return SessionMachine(
+        queue="orders", client=b"c" * 16, role=role, managers=managers, jitter=lambda: 0.0
+    )
+
+
+def topology(version: int = 1, epoch: int = 1, state: str = "running") -> Topology:
+    return Topology(
+        queue_id=QUEUE_ID, epoch=epoch, version=version, exchanges=[EXCHANGE], state=state
+    )
+
+
+def assigned(epoch: int = 1) -> Assigned:
+    return Assigned(exchange=EXCHANGE, epoch=epoch, limits=Limits())
+
+
+def refused(code: str, result: int = FAILED, endpoint: str = "") -> Failure:
+    return Failure(RESULT=result, COMMENT=f"it is {code}", CODE=code, ENDPOINT=endpoint)
+
+
+def asked(effects: list[Effect]) -> AskMonitor:
+    return next(effect for effect in effects if isinstance(effect, AskMonitor))
+
+
+def states(effects: list[Effect]) -> list[SessionState]:
+    return [effect.state for effect in effects if isinstance(effect, ReportState)]
+
+
+def active_subscriber() -> SessionMachine:
+    session = machine("subscriber")
+    session.handle(Start(), 0.0)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+    assert isinstance(ask.message, Join)
+    effects = session.handle(MonitorAnswered(ask.serial, topology()), 0.0)
+    assert states(effects) == [SessionState.ACTIVE]
+    assert ReportTopology(topology()) in effects
+    return session
+
+
+def active_publisher() -> SessionMachine:
+    session = machine()
+    session.handle(Start(), 0.0)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+    assert isinstance(ask.message, Attach)
+    effects = session.handle(MonitorAnswered(ask.serial, assigned()), 0.0)
+    assert ReportAssigned(assigned()) in effects
+    return session
+
+
+def test_a_role_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        machine("reader")
+
+
+def test_it_asks_the_manager_then_opens_the_monitor() -> None:
+    session = machine()
+    assert session.handle(Start(), 0.0) == [AskManager("tcp://a:1")]
+    effects = session.handle(ManagerAnswered(LOCATED), 0.0)
+    assert effects[0] == OpenMonitor("tcp://m:1")
+    assert session.queue_id == QUEUE_ID
+    assert session.limits == Limits()
+
+
+def test_a_second_start_changes_nothing() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    assert session.handle(Start(), 0.0) == []
+
+
+def test_a_follower_sends_it_to_the_leader_but_not_in_circles() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    answer = ManagerAnswered(refused("not_leader", NOT_LEADER, "tcp://leader:1"))
+    for _ in range(3):
+        assert session.handle(answer, 0.0) == [AskManager("tcp://leader:1")]
+    assert states(session.handle(answer, 0.0)) == [SessionState.UNAVAILABLE]
+
+
+def test_a_silent_manager_is_followed_by_the_next_one_after_a_while() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    effects = session.handle(ManagerAnswered(Unavailable("silence")), 1.0)
+    assert states(effects) == [SessionState.UNAVAILABLE]
+    wake = session.next_deadline()
+    assert wake is not None
+    assert session.handle(Tick(), wake - 0.001) == []
+    assert session.handle(Tick(), wake) == [AskManager("tcp://b:1")]
+
+
+def test_waiting_grows_and_is_bounded_for_ever() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    waits = []
+    now = 0.0
+    for _ in range(20):
+        session.handle(ManagerAnswered(Unavailable("silence")), now)
+        wake = session.next_deadline()
+        assert wake is not None
+        waits.append(wake - now)
+        now = wake
+        session.handle(Tick(), now)
+        session.check()
+    assert waits == pytest.approx(sorted(waits))
+    assert waits[0] < 0.1
+    assert waits[-1] <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [("queue_not_found", SessionState.REMOVED), ("queue_stopped", SessionState.STOPPED)],
+)
+def test_a_queue_that_is_gone_or_stopped_is_told_and_asked_for_again(
+    code: str, state: SessionState
+) -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    assert states(session.handle(ManagerAnswered(refused(code)), 0.0)) == [state]
+    assert session.next_deadline() is not None
+
+
+def test_another_queue_of_the_same_name_is_not_taken_for_the_old_one() -> None:
+    session = active_subscriber()
+    session.handle(Tick(), SILENCE_SECONDS)
+    other = Located(
+        QName="orders", queue_id=b"x" * 16, monitor="tcp://m:1", statistics="", limits=Limits()
+    )
+    assert states(session.handle(ManagerAnswered(other), 4.0)) == [SessionState.REMOVED]
+    assert session.queue_id == QUEUE_ID
+
+
+def test_it_says_that_it_is_alive_every_two_seconds() -> None:
+    session = active_subscriber()
+    session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 1.9)
+    effects = session.handle(Tick(), ALIVE_SECONDS)
+    assert len(effects) == 1
+    assert isinstance(effects[0], TellMonitor)
+    assert isinstance(effects[0].message, Alive)
+    assert effects[0].message.version == 1
+    assert session.handle(Tick(), ALIVE_SECONDS + 0.1) == []
+
+
+def test_silence_sends_it_back_to_the_manager() -> None:
+    session = active_subscriber()
+    effects = session.handle(Tick(), SILENCE_SECONDS)
+    assert effects[0] == DropMonitor()
+    assert states(effects) == [SessionState.CONNECTING]
+    assert AskManager("tcp://a:1") in effects
+
+
+def test_a_jump_of_the_version_makes_a_subscriber_join_again() -> None:
+    session = active_subscriber()
+    effects = session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=2)), 1.0)
+    assert isinstance(asked(effects).message, Join)
+    effects = session.handle(MonitorAnswered(asked(effects).serial, topology(2)), 1.0)
+    assert effects == [ReportTopology(topology(2))]
+
+
+def test_the_same_topology_is_told_once_and_an_older_one_never() -> None:
+    session = active_subscriber()
+    assert session.handle(Pushed(topology(1)), 1.0) == []
+    assert session.handle(Pushed(topology(3)), 1.0) == [ReportTopology(topology(3))]
+    assert session.handle(Pushed(topology(2)), 1.0) == []
+    assert session.handle(Pushed(topology(1, epoch=2)), 1.0) == [
+        ReportTopology(topology(1, epoch=2))
+    ]
+
+
+def test_a_topology_of_another_queue_is_ignored() -> None:
+    session = active_subscriber()
+    foreign = Topology(queue_id=b"x" * 16, epoch=9, version=9, exchanges=[])
+    assert session.handle(Pushed(foreign), 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "state"), [("stopped", SessionState.STOPPED), ("removed", SessionState.REMOVED)]
+)
+def test_the_monitors_last_word_is_told(word: str, state: SessionState) -> None:
+    session = active_subscriber()
+    effects = session.handle(Pushed(topology(2, state=word)), 1.0)
+    assert DropMonitor() in effects
+    assert states(effects) == [state]
+
+
+def test_a_publisher_with_a_link_does_not_ask_a_new_monitor_for_an_exchange() -> None:
+    session = active_publisher()
+    session.handle(Tick(), SILENCE_SECONDS)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 4.0))
+    assert isinstance(ask.message, Alive)
+    effects = session.handle(MonitorAnswered(ask.serial, topology(5)), 4.0)
+    assert states(effects) == [SessionState.ACTIVE]
+
+
+def test_a_publisher_that_a_new_monitor_does_not_know_asks_it_for_an_exchange() -> None:
+    session = active_publisher()
+    session.handle(Tick(), SILENCE_SECONDS)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 4.0))
+    session.handle(MonitorAnswered(ask.serial, refused("failed")), 4.0)
+    session.handle(Tick(), 10.0)
+    assert isinstance(asked(session.handle(ManagerAnswered(LOCATED), 10.0)).message, Attach)
+
+
+def test_a_failed_exchange_is_reported_and_another_one_asked_for() -> None:
+    session = active_publisher()
+    ask = asked(session.handle(AttachWanted(((1, 7),)), 1.0))
+    assert isinstance(ask.message, Attach)
+    assert ask.message.failed == [(1, 7)]
+    effects = session.handle(MonitorAnswered(ask.serial, assigned(2)), 1.0)
+    assert effects == [ReportAssigned(assigned(2))]
+
+
+def test_an_answer_to_an_older_question_does_not_count() -> None:
+    session = active_publisher()
+    first = asked(session.handle(AttachWanted(((1, 7),)), 1.0))
+    second = asked(session.handle(AttachWanted(((1, 8),)), 1.0))
+    assert session.handle(MonitorAnswered(first.serial, assigned(2)), 1.0) == []
+    assert session.handle(MonitorAnswered(first.serial, refused("failed")), 1.0) == []
+    effects = session.handle(MonitorAnswered(second.serial, assigned(3)), 1.0)
+    assert effects == [ReportAssigned(assigned(3))]
+
+
+def test_an_exchange_that_is_wanted_while_a_new_monitor_is_greeted_is_asked_for() -> None:
+    session = active_publisher()
+    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(ManagerAnswered(LOCATED), 4.0)
+    assert isinstance(asked(session.handle(AttachWanted(((1, 7),)), 4.0)).message, Attach)
+
+
+def test_a_monitor_without_an_exchange_is_asked_again_as_long_as_it_lives() -> None:
+    session = active_publisher()
+    ask = asked(session.handle(AttachWanted(), 1.0))
+    effects = session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 4.0)
+    assert isinstance(asked(effects).message, Attach)
+    assert session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 4.0) == []
+
+
+def test_wanting_an_exchange_without_a_monitor_is_remembered() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    assert session.handle(AttachWanted(((1, 7),)), 0.0) == []
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+    assert isinstance(ask.message, Attach)
+    assert ask.message.failed == [(1, 7)]
+
+
+def test_a_monitor_that_does_not_answer_is_looked_for_again() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+    effects = session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 3.0)
+    assert states(effects) == [SessionState.UNAVAILABLE]
+
+
+def test_a_monitor_that_does_not_know_a_subscriber_hears_its_join_again() -> None:
+    session = active_subscriber()
+    assert isinstance(asked(session.handle(Pushed(refused("failed")), 1.0)).message, Join)
+
+
+def test_closing_says_goodbye_and_ends_everything() -> None:
+    session = active_subscriber()
+    effects = session.handle(Close(), 1.0)
+    assert isinstance(effects[0], TellMonitor)
+    assert isinstance(effects[0].message, Leave)
+    assert isinstance(effects[1], DropMonitor)
+    assert effects[1].linger_ms > 0
+    assert session.handle(Start(), 2.0) == []
+    assert session.next_deadline() is None
+
+
+def test_closing_before_a_monitor_was_found_says_nothing() -> None:
+    session = machine()
+    session.handle(Start(), 0.0)
+    assert session.handle(Close(), 0.0) == [DropMonitor()]
+
+
+def test_answers_that_come_too_late_are_ignored() -> None:
+    session = active_subscriber()
+    assert session.handle(ManagerAnswered(LOCATED), 1.0) == []
+    session.handle(Tick(), SILENCE_SECONDS)
+    assert session.handle(MonitorAnswered(1, topology(9)), 4.0) == []
+    assert session.handle(Pushed(topology(9)), 4.0) == []

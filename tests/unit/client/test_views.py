@@ -1,0 +1,59 @@
+"""Management documents as Python values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from roq.client.views import (
+    ExchangeSummary,
+    HostSummary,
+    ProcessSummary,
+    QueueDescription,
+    QueueSummary,
+    ScalingRules,
+    rules_document,
+    rules_of,
+)
+from roq.model import Limits
+from roq.protocol import public_answers as wire
+from roq.protocol.documents import convert
+
+
+def test_each_view_has_the_fields_of_its_row_on_the_wire() -> None:
+    pairs = [
+        (QueueSummary, wire.QueueRow),
+        (HostSummary, wire.HostRow),
+        (ProcessSummary, wire.ChildRow),
+        (ExchangeSummary, wire.ExchangeRow),
+        (QueueDescription, wire.QueueDescription),
+    ]
+    for view, row in pairs:
+        named = [field.encode_name for field in msgspec.structs.fields(view)]
+        assert named == [field.encode_name for field in msgspec.structs.fields(row)]
+
+
+def test_a_description_is_read_from_its_document() -> None:
+    document = {
+        "RESULT": 0, "COMMENT": "SUCCESS", "Name": "orders", "Host": "h", "State": "running",
+        "Running": True, "Durability": "none", "Monitor": "tcp://h:1", "Statistics": "tcp://h:2",
+        "Created": 86_400.0, "QueueId": "ab", "Limits": msgspec.to_builtins(Limits(topics=5)),
+        "Exchanges": [], "Rules": {},
+    }  # fmt: skip
+    description = convert(document, QueueDescription)
+    assert description.queue_id == "ab"
+    assert description.limits == Limits(topics=5)
+    assert description.created_at == datetime(1970, 1, 2, tzinfo=UTC)
+
+
+def test_rules_survive_the_way_there_and_back() -> None:
+    rules = ScalingRules(
+        name="busy", host_cpu_percent=80, host_memory_mb=100, exchange_bytes_per_minute=5,
+        queue_bytes_per_minute_per_exchange=6, queue_publishers_per_exchange=7,
+    )  # fmt: skip
+    assert rules_of(rules_document(rules)) == rules
+
+
+def test_absent_rules_are_not_looked_at() -> None:
+    assert rules_of({"AUTOSCALING_NAME": "few"}) == ScalingRules(name="few")
