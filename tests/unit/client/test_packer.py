@@ -93,6 +93,19 @@ def test_what_is_appended_after_closing_is_given_back_to_its_appender() -> None:
     assert batch.items == [b"a"]
 
 
+def test_closing_ends_the_fast_path_before_it_copies() -> None:
+    class Watched(list[bytes]):
+        def __getitem__(self, index):
+            limits.append(batch.limit)
+            return super().__getitem__(index)
+
+    limits: list[int] = []
+    pack = packer()
+    batch = pack.open("t", Watched([b"a"]), 0.0)
+    assert pack.close(batch) == [b"a"]
+    assert limits == [0], "or an append during the copy would be neither in it nor noticed"
+
+
 def test_what_is_appended_beyond_a_full_batch_is_given_back() -> None:
     pack = packer(Limits(batch_messages=2))
     batch = pack.open("t", [b"a", b"b"], 0.0)
