@@ -35,7 +35,6 @@ class FakeControl:
     Attributes:
         exchanges: what is assigned (the first one that has not failed) and told as topology.
         refusal: answer Locate with this error.
-        pushing: whether Version is pushed (a monitor that does not push is silent).
     """
 
     def __init__(self, queue: str = "orders", limits: Limits | None = None) -> None:
@@ -47,6 +46,7 @@ class FakeControl:
         self.attaches: list[Attach] = []
         self.alive: list[Alive] = []
         self.left: list[Leave] = []
+        self.silent = False
         self._moves = 0
         self._engine = Engine("fake-control")
         self._engine.start()
@@ -90,6 +90,8 @@ class FakeControl:
         assert self._mon is not None
         request: Control = documents.decode(data, MonitorRequest)
         answer: Control | None = None
+        if self.silent:
+            return
         if isinstance(request, Attach):
             self.attaches.append(request)
             good = [x for x in self.exchanges if (x.number, x.epoch) not in request.failed]
@@ -114,6 +116,10 @@ class FakeControl:
             id=number, queue_id=self.queue_id, epoch=1, version=len(self.exchanges),
             exchanges=list(self.exchanges),
         )  # fmt: skip
+
+    def silence(self) -> None:
+        """The monitor answers nobody any more."""
+        self.silent = True
 
     def stop_queue(self) -> None:
         self.refusal = QueueStopped(f"queue {self.queue} is stopped: start it first")
@@ -154,6 +160,18 @@ class ThreadExchange:
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         self._closed = False
+
+    def freeze(self) -> threading.Event:
+        """Hang it until the event is set."""
+        released, hung = threading.Event(), threading.Event()
+
+        def hang() -> None:
+            hung.set()
+            released.wait(30)
+
+        self.server.reactor.call_soon(hang)
+        assert hung.wait(10)
+        return released
 
     def kill(self) -> None:
         """End it without a word, as far as a thread can."""

@@ -1,0 +1,431 @@
+"""A publisher against real exchanges, over real sockets."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_control import FakeControl, ThreadExchange
+from log_reader import messages
+from tcp_relay import TcpRelay
+
+from roq.client.engine import Engine
+from roq.client.publisher import Publisher
+from roq.client.receipt import Outcome
+from roq.errors import (
+    Closed,
+    DeliveryError,
+    InvalidName,
+    InvalidRequest,
+    MessageTooLarge,
+    QueueNotFound,
+    QueueStopped,
+    RoQError,
+    Unavailable,
+    WouldBlock,
+)
+from roq.model import Limits
+
+pytestmark = pytest.mark.integration
+
+LIMITS = Limits(message_bytes=100_000, window_batches=8, batch_messages=50, batch_bytes=8_192)
+
+
+class Scene:
+    """One queue with a real exchange, and publishers that are closed in the end."""
+
+    def __init__(self) -> None:
+        self.control = FakeControl(limits=LIMITS)
+        self.exchanges: list[ThreadExchange] = []
+        self.relays: list[TcpRelay] = []
+        self.engine = Engine()
+        self.engine.start()
+        self.publishers: list[Publisher] = []
+
+    def exchange(self, number: int = 1, counter: int = 1) -> ThreadExchange:
+        exchange = ThreadExchange(self.control, number, counter)
+        self.exchanges.append(exchange)
+        self.control.exchanges.append(exchange.info)
+        return exchange
+
+    def publisher(self, queue: str = "orders", **options: object) -> Publisher:
+        publisher = Publisher(
+            self.engine,
+            [self.control.address],
+            queue,
+            publisher_id=os.urandom(16),
+            **{"connect_timeout": 10.0, **options},  # type: ignore[arg-type]
+        )
+        self.publishers.append(publisher)
+        return publisher
+
+    def relay(self, exchange: ThreadExchange) -> tuple[TcpRelay, Callable[[str], str]]:
+        host, _, port = exchange.info.data.removeprefix("tcp://").rpartition(":")
+        relay = TcpRelay((host, int(port)))
+        self.relays.append(relay)
+        return (
+            relay,
+            lambda address: f"tcp://{relay.address}" if address == exchange.info.data else address,
+        )
+
+    def log(self) -> dict[tuple[str, int], bytes | None]:
+        return messages(self.exchanges)
+
+    def close(self) -> None:
+        for publisher in self.publishers:
+            publisher.abort()
+        self.engine.close()
+        for exchange in self.exchanges:
+            exchange.kill()
+        for relay in self.relays:
+            relay.close()
+        self.control.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 15
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what
+        pause.wait(0.01)
+
+
+def fill(publisher: Publisher, size: int = 0) -> int:
+    """Publish until it is refused; how many were taken, as the error's note says."""
+    taken = 0
+    try:
+        while True:
+            publisher.publish(b"%d" % taken + bytes(size))
+            taken += 1
+    except RoQError as error:
+        error.taken = taken  # type: ignore[attr-defined]
+        raise
+
+
+def expected(topic: str, payloads: list[bytes]) -> dict[tuple[str, int], bytes]:
+    return {(topic, number): payload for number, payload in enumerate(payloads)}
+
+
+def test_everything_published_stands_in_the_log_in_order(scene: Scene) -> None:
+    scene.exchange()
+    payloads = [b"%d" % number for number in range(2_000)]
+    with scene.publisher() as publisher:
+        for payload in payloads:
+            publisher.publish(payload, "eu.be")
+        publisher.publish_many(payloads, "eu.nl")
+    assert scene.log() == expected("eu.be", payloads) | expected("eu.nl", payloads)
+    stats = publisher.stats()
+    assert (stats.messages, stats.acked_messages) == (4_000, 4_000)
+    assert stats.unacked_batches == stats.failed_messages == stats.unknown_messages == 0
+
+
+def test_a_message_on_an_idle_link_leaves_at_once(scene: Scene) -> None:
+    scene.exchange()
+    publisher = scene.publisher(linger=1_000.0)
+    status = publisher.publish(b"now").wait(10)
+    assert (status.outcome, status.exchange) == (Outcome.ACCEPTED, "x1")
+
+
+def test_messages_behind_a_busy_link_leave_without_a_flush(scene: Scene) -> None:
+    scene.exchange()
+    publisher = scene.publisher()
+    receipts = [publisher.publish(b"x", f"topic {number}") for number in range(20)]
+    assert all(receipt.wait(10).ok for receipt in receipts)
+
+
+def test_messages_of_a_batch_share_their_receipt(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    released = exchange.freeze()
+    publisher.publish(b"first, alone")
+    receipts = {id(publisher.publish(b"x")) for _ in range(20)}
+    assert len(receipts) == 1
+    released.set()
+    publisher.flush()
+
+
+def test_bytes_like_payloads_are_taken_as_they_were(scene: Scene) -> None:
+    scene.exchange()
+    changing = bytearray(b"before")
+    with scene.publisher() as publisher:
+        publisher.publish(b"", "a")
+        publisher.publish(memoryview(b"view"), "a")
+        publisher.publish(changing, "a")
+        publisher.publish_many([changing, memoryview(b"12"), b""], "b")
+        publisher.publish_many((b"%d" % n for n in range(3)), "c")
+        assert publisher.publish_many([], "c") == []
+        changing[:] = b"after!"
+    assert scene.log() == expected("a", [b"", b"view", b"before"]) | expected(
+        "b", [b"before", b"12", b""]
+    ) | expected("c", [b"0", b"1", b"2"])
+
+
+def test_what_cannot_be_sent_is_refused_and_uses_no_sequence(scene: Scene) -> None:
+    scene.exchange()
+    with scene.publisher() as publisher:
+        publisher.publish(b"0")
+        with pytest.raises(TypeError, match="str"):
+            publisher.publish("text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            publisher.publish_many([b"1", 7])  # type: ignore[list-item]
+        with pytest.raises(TypeError):
+            publisher.publish_many(["text"])  # type: ignore[list-item]
+        with pytest.raises(MessageTooLarge, match="100000"):
+            publisher.publish(bytes(LIMITS.message_bytes + 1))
+        with pytest.raises(MessageTooLarge):
+            publisher.publish_many([bytes(LIMITS.message_bytes + 1)])
+        with pytest.raises(InvalidName):
+            publisher.publish(b"x", "t" * 300)
+        publisher.publish(bytes(LIMITS.message_bytes))
+    assert scene.log() == expected("", [b"0", bytes(LIMITS.message_bytes)])
+
+
+def test_sizes_of_all_kinds_mix(scene: Scene) -> None:
+    scene.exchange()
+    sizes = [0, 1, 162, 163, 164, 165, 5_000, 8_191, 8_192, 8_193, 20_000, 3] * 12
+    payloads = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    with scene.publisher() as publisher:
+        for payload in payloads:
+            publisher.publish(payload, "one")
+        publisher.publish_many(payloads, "many")
+        for start in range(0, len(payloads), 7):
+            publisher.publish_many(payloads[start : start + 7], "few")
+    log = scene.log()
+    for topic in ("one", "many", "few"):
+        assert {k: v for k, v in log.items() if k[0] == topic} == expected(topic, payloads)
+
+
+def test_a_full_window_blocks_until_the_exchange_goes_on(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    released = exchange.freeze()
+    threading.Timer(0.3, released.set).start()
+    payloads = [b"%d" % number for number in range(2_000)]
+    for payload in payloads:
+        publisher.publish(payload)
+    publisher.close()
+    assert publisher.stats().window_waits > 0
+    assert scene.log() == expected("", payloads)
+
+
+def test_a_full_window_says_why_when_the_time_is_over(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher(timeout=0.1)
+    released = exchange.freeze()
+    reason = r"took nothing for 0\.1 s .*does not acknowledge"
+    with pytest.raises(Unavailable, match=reason) as caught:
+        fill(publisher)
+    published = caught.value.taken  # type: ignore[attr-defined]
+    with pytest.raises(Unavailable, match="not acknowledged within"):
+        publisher.flush(0.05)
+    released.set()
+    publisher.flush(10)
+    assert scene.log() == expected("", [b"%d" % number for number in range(published)])
+
+
+def test_a_publisher_that_does_not_want_to_wait_is_told_so(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher(block=False)
+    released = exchange.freeze()
+    with pytest.raises(WouldBlock) as caught:
+        fill(publisher)
+    published = caught.value.taken  # type: ignore[attr-defined]
+    released.set()
+    publisher.flush(10)
+    publisher.publish(b"%d" % published)
+    publisher.flush(10)
+    assert scene.log() == expected("", [b"%d" % number for number in range(published + 1)])
+
+
+@pytest.mark.faults
+def test_connections_that_break_lose_nothing(scene: Scene) -> None:
+    exchange = scene.exchange()
+    relay, translate = scene.relay(exchange)
+    publisher = scene.publisher(translate=translate)
+    payloads = [b"%d" % number for number in range(3_000)]
+    for number, payload in enumerate(payloads):
+        publisher.publish(payload)
+        if number % 600 == 599:
+            relay.cut()
+            relay.mend()
+    publisher.close()
+    assert scene.log() == expected("", payloads)
+    assert publisher.stats().connections > 1
+
+
+@pytest.mark.faults
+def test_another_exchange_takes_over_with_all_that_the_dead_one_had_acknowledged(
+    scene: Scene,
+) -> None:
+    first = scene.exchange(1)
+    publisher = scene.publisher()
+    payloads = [b"%d" % number for number in range(1_000)]
+    for payload in payloads[:600]:
+        publisher.publish(payload)
+    publisher.flush(10)
+    scene.exchange(2)
+    first.kill()
+    for payload in payloads[600:]:
+        publisher.publish(payload)
+    publisher.close()
+    assert messages(scene.exchanges[1:]) == expected("", payloads)
+    assert publisher.stats().moves == 2
+    assert publisher.stats().exchange == "x2"
+
+
+def test_waiting_for_a_receipt_works_from_several_threads(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    released = exchange.freeze()
+    receipt = publisher.publish(b"x")
+    assert receipt.wait(0.01).outcome is Outcome.PENDING
+    outcomes: list[Outcome] = []
+    threads = [
+        threading.Thread(target=lambda: outcomes.append(receipt.wait(10).outcome)) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    released.set()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [Outcome.ACCEPTED] * 5
+
+
+def test_threads_share_a_publisher(scene: Scene) -> None:
+    scene.exchange()
+    each = 2_000
+    with scene.publisher() as publisher:
+
+        def publish(name: int) -> None:
+            for number in range(each):
+                publisher.publish(b"%d %d" % (name, number), "shared")
+
+        threads = [threading.Thread(target=publish, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    log = [payload for _, payload in sorted(scene.log().items()) if payload is not None]
+    assert len(log) == 4 * each
+    for name in range(4):
+        own = [int(p.split()[1]) for p in log if p.startswith(b"%d " % name)]
+        assert own == list(range(each))
+
+
+def test_a_queue_that_does_not_exist_is_an_error_at_once(scene: Scene) -> None:
+    with pytest.raises(QueueNotFound, match="other"):
+        scene.publisher("other")
+    with pytest.raises(InvalidName):
+        scene.publisher("a/b")
+    with pytest.raises(InvalidRequest):
+        scene.publisher(delivery_timeout=0)
+
+
+def test_a_stopped_queue_is_waited_for(scene: Scene) -> None:
+    scene.exchange()
+    scene.control.stop_queue()
+    with pytest.raises(QueueStopped, match="stopped"):
+        scene.publisher(connect_timeout=0.2)
+
+    def start() -> None:
+        scene.control.refusal = None
+
+    threading.Timer(0.2, start).start()
+    assert scene.publisher().publish(b"x").wait(10).ok
+
+
+def test_no_exchange_in_time_says_what_was_tried(scene: Scene) -> None:
+    with pytest.raises(Unavailable, match="no exchange of queue orders"):
+        scene.publisher(connect_timeout=0.2)
+
+
+@pytest.mark.faults
+def test_a_queue_that_is_removed_ends_its_publishers(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    scene.control.refusal = QueueNotFound("queue orders was removed")
+    scene.control.silence()
+    exchange.kill()
+    receipt = publisher.publish(b"x")
+    with pytest.raises(QueueNotFound):
+        fill(publisher, 1_000)
+    assert receipt.wait(10).outcome in {Outcome.FAILED, Outcome.UNKNOWN}
+    with pytest.raises(DeliveryError):
+        publisher.close()
+
+
+@pytest.mark.faults
+def test_what_cannot_be_delivered_is_raised_when_the_block_ends(scene: Scene) -> None:
+    exchange = scene.exchange()
+
+    def publish_into_the_void() -> None:
+        with scene.publisher(timeout=0.3) as publisher:
+            exchange.kill()
+            scene.control.exchanges.clear()
+            for _ in range(3):
+                publisher.publish(b"x")
+
+    with pytest.raises(DeliveryError, match="3 messages") as caught:
+        publish_into_the_void()
+    assert caught.value.messages == 3
+
+
+@pytest.mark.faults
+def test_what_is_not_acknowledged_in_time_is_given_up_and_reported_once(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher(delivery_timeout=0.3)
+    released = exchange.freeze()
+    receipt = publisher.publish(b"lost?")
+    assert receipt.wait(10).outcome is Outcome.UNKNOWN
+    with pytest.raises(DeliveryError, match="1 messages"):
+        publisher.flush(0.05)
+    released.set()
+    publisher.flush(15)
+    assert publisher.stats().unknown_messages == 1
+
+
+def test_an_error_in_the_block_is_not_hidden(scene: Scene) -> None:
+    scene.exchange()
+
+    def fail() -> None:
+        with scene.publisher() as publisher:
+            publisher.publish(b"x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert scene.log() == expected("", [b"x"])
+
+
+def test_a_closed_publisher_refuses_and_has_said_goodbye(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    publisher.publish(b"x")
+    publisher.close()
+    publisher.close()
+    with pytest.raises(Closed):
+        publisher.publish(b"x")
+    with pytest.raises(Closed):
+        publisher.publish_many([b"x"])
+    core = exchange.server.core
+    until(lambda: not core.present(), "the exchange still counts it")
+    until(lambda: bool(scene.control.left), "the monitor was not told")
+
+
+def test_closing_the_connection_ends_publishers_that_are_left_open(scene: Scene) -> None:
+    scene.exchange()
+    publisher = scene.publisher()
+    scene.engine.close()
+    with pytest.raises(Closed):
+        publisher.publish(b"x")
+    publisher.abort()
