@@ -179,6 +179,7 @@ class ExchangeServer:
         self.reactor.run()
         self._perform(self.core.handle(Stop(), self.reactor.now()))
         self._settle()
+        self._log_abuse()
         log.info("stopped", extra={"event": "stopped"})
 
     def stop(self, reason: str = "") -> None:
@@ -416,17 +417,16 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._perform(self.core.handle(Tick(), now))
         self._settle()
-        self._log_abuse(now)
+        if now - self._abuse_at >= ABUSE_SECONDS:
+            self._abuse_at = now
+            self._log_abuse()
         self.reactor.call_at(self.core.next_deadline(), self._tick)
 
-    def _log_abuse(self, now: float) -> None:
-        """At most one line in a while, whatever the peers do."""
-        if now - self._abuse_at < ABUSE_SECONDS:
-            return
+    def _log_abuse(self) -> None:
+        """One line, however much the peers did since the last one."""
         abuse = self.core.counters.abuse()
         risen = {name: n - self._abuse[name] for name, n in abuse.items() if n > self._abuse[name]}
         if risen:
-            self._abuse_at = now
             self._abuse = abuse
             text = ", ".join(f"{count} {name}" for name, count in risen.items())
             log.warning("peers misbehave: %s", text, extra={"event": "abuse"})

@@ -23,8 +23,10 @@ from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
 from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty
 from roq.protocol.channel import (
+    ACK,
     CHANNEL_VERSION,
     CONTROL,
+    NUMBER,
     READY,
     STREAMS_PER_HELLO_MAX,
     Bye,
@@ -110,12 +112,14 @@ class Publishers(Generic[B]):
         if link is None or link.publisher != bye.publisher:
             self._counters.malformed += 1
             return [refusal(route, "malformed", "Bye without the Hello of this publisher")]
+        # What it sent just before is acknowledged here: afterwards there is no connection to do so.
+        last_ack = Send(route, (ACK, NUMBER.pack(link.expected - 1)))
         self.disconnect(link)
         link.seen = now
         if link.epoch < bye.epoch <= _U63:
             link.begin(bye.epoch)
             link.left = True
-        return []
+        return [last_ack]
 
     def disconnect(self, link: Link) -> None:
         """Its connection is gone; the publisher may come back within the time of a link."""

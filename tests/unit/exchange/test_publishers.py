@@ -89,6 +89,14 @@ def test_a_bye_ends_the_connection_but_not_the_memory_of_the_link() -> None:
     assert ready.expected == 2
 
 
+def test_what_was_sent_just_before_a_bye_is_acknowledged() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    bye(publisher, epoch=2)
+    assert publisher.acked() == 1
+
+
 def test_a_bye_for_somebody_else_is_not_obeyed() -> None:
     publisher, other = Publisher(exchange()), Publisher(exchange(), name="other")
     publisher.hello()

@@ -1,0 +1,282 @@
+"""A real exchange process among good, bad and slow peers."""
+
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec, until
+
+from roq.model import Limits
+from roq.protocol import batch, channel, control, documents
+from roq.protocol.channel import FetchRequest, Hello, Refused, Reset
+from roq.protocol.control import ChildAck, ChildReport, ExchangeAck, ExchangeReport
+from roq.protocol.entry import EntryKind
+from roq.runtime import sockets
+
+pytestmark = pytest.mark.integration
+SMALL = Limits(message_bytes=1024 * 1024, ring_bytes=8 * 1024 * 1024)
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    those = Peers()
+    yield those
+    those.close()
+
+
+@pytest.fixture
+def exchange(tmp_path: Path) -> Iterator[Process]:
+    with running(tmp_path, limits=SMALL) as process:
+        yield process
+
+
+def noise(rng: random.Random) -> list[bytes]:
+    """A message that resembles a real one more or less."""
+    first = rng.choice(
+        [b"t", b"", b"\xff", channel.HELLO, channel.FETCH, channel.HEADS, channel.BYE, b"\xffQ",
+         rng.randbytes(rng.randrange(300))]
+    )  # fmt: skip
+    good = batch.pack(
+        [b"x"], publisher=batch.PublisherId(b"e" * 16), epoch=1, link_number=1, first_sequence=0,
+        created_us=0,
+    )  # fmt: skip
+    hello = documents.encode(
+        Hello(version=rng.randrange(3), queue=QUEUE, publisher=b"e" * 16, epoch=1, attempt=1)
+    )
+    bodies = [good, good[: rng.randrange(80)], hello, hello[:-3], b"", rng.randbytes(100)]
+    return [first, *(rng.choice(bodies) for _ in range(rng.choice([0, 1, 1, 1, 2, 3, 9])))]
+
+
+def test_noise_on_both_sockets_disturbs_neither_publisher_nor_reader(
+    exchange: Process, peers: Peers
+) -> None:
+    rng = random.Random(7)
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    evil = peers.dealer(exchange.data)
+    listener = peers.socket(zmq.XSUB)
+    listener.connect(exchange.live)
+    for number in range(600):
+        evil.send_multipart(noise(rng))
+        listener.send_multipart([rng.randbytes(rng.randrange(400)) for _ in range(1 + number % 3)])
+        if number % 10 == 0:
+            publisher.send(b"%d" % number)
+    publisher.settle()
+    assert [reader.payload() for _ in range(60)] == [b"%d" % n for n in range(0, 600, 10)]
+    answers = [evil.recv_multipart() for _ in range(100)]
+    assert {frames[0] for frames in answers} >= {channel.REFUSED, channel.RESET}
+    assert exchange.stop() == 0
+    assert "peers misbehave" in exchange.log
+
+
+def test_bytes_that_are_not_zeromq_and_frames_too_large_end_their_connection_only(
+    exchange: Process, peers: Peers
+) -> None:
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    for endpoint in (exchange.data, exchange.live):
+        host, port = endpoint.removeprefix("tcp://").split(":")
+        with socket.create_connection((host, int(port))) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+    huge = peers.dealer(exchange.data)
+    huge.send_multipart([b"t", b"x" * (4 * 1024 * 1024)], zmq.NOBLOCK)
+    publisher.send(b"still here")
+    publisher.settle()
+    assert reader.payload() == b"still here"
+
+
+def test_other_versions_queues_and_strangers_are_told_why(exchange: Process, peers: Peers) -> None:
+    dealer = peers.dealer(exchange.data)
+    for fields, code in (({"version": 2}, "version"), ({"queue": b"z" * 16}, "foreign_queue")):
+        hello = {"version": 1, "queue": QUEUE, "publisher": b"p" * 16, "epoch": 1, "attempt": 1}
+        dealer.send_multipart([channel.HELLO, documents.encode_raw({**hello, **fields})])
+        letter, document = dealer.recv_multipart()
+        assert letter == channel.REFUSED
+        assert documents.decode(document, Refused).code == code
+    data = batch.pack(
+        [b"x"], publisher=batch.PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0,
+        created_us=0,
+    )  # fmt: skip
+    dealer.send_multipart([b"t", data])
+    letter, document = dealer.recv_multipart()
+    assert (letter, documents.decode(document, Reset).expected) == (channel.RESET, 0)
+
+
+def test_batches_of_all_sizes_arrive_live_or_announced_and_can_be_fetched(
+    exchange: Process, peers: Peers
+) -> None:
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    payloads = [bytes([n]) * size for n, size in enumerate((0, 100, 8_100, 20_000, 600_000, 10))]
+    for payload in payloads:
+        publisher.send(payload)
+    publisher.settle()
+    entries = [reader.entry() for _ in payloads]
+    kinds = [entry.kind for _, entry, _ in entries]
+    assert kinds == [EntryKind.ANNOUNCE if len(p) > 500_000 else EntryKind.ENTRY for p in payloads]
+    assert [entry.previous for _, entry, _ in entries][1:] == [0, 1, 2, 3, 4]
+    assert reader.fetch((b"t", 0, 100)) == payloads
+
+
+def test_a_reader_that_never_reads_its_fetches_blocks_nobody(
+    exchange: Process, peers: Peers
+) -> None:
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    for number in range(1_500):
+        publisher.send(b"%d" % number)
+    publisher.settle()
+    dead = peers.dealer(exchange.data)
+    request = FetchRequest(
+        id=1, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 1_500)], max_bytes=4 * 1024 * 1024
+    )
+    for _ in range(20):
+        dead.send_multipart([channel.FETCH, documents.encode(request)])
+    for round_ in range(3):
+        publisher.send(b"more")
+        publisher.settle()
+        assert len(reader.fetch((b"t", 0, 1_500))) == 1_500, round_
+
+
+def test_a_publisher_that_never_reads_its_acks_blocks_nobody(
+    exchange: Process, peers: Peers
+) -> None:
+    deaf = peers.publisher(exchange, "deaf", waiting_most=1)
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    for number in range(3_000):
+        deaf.send(b"x", b"deaf")
+        if number % 100 == 0:
+            publisher.send(b"%d" % number)
+            publisher.settle()
+    assert [reader.payload() for _ in range(30)] == [b"%d" % n for n in range(0, 3_000, 100)]
+    deaf.settle()
+
+
+def test_a_stop_by_signal_is_clean_and_ends_with_0(exchange: Process, peers: Peers) -> None:
+    publisher = peers.publisher(exchange)
+    publisher.send(b"last")
+    publisher.settle()
+    assert exchange.stop() == 0
+    assert "stopped" in exchange.log
+
+
+def test_a_range_without_a_free_port_ends_with_69(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        described = spec(ports=(port, port + 1), manager="tcp://127.0.0.1:1")
+        process = Process(tmp_path, described)
+        try:
+            assert process.wait() == 69
+            assert f"no free port on 127.0.0.1 from {port}" in process.log
+        finally:
+            process.close()
+
+
+class Parents:
+    """A host manager and a monitor, as an exchange sees them."""
+
+    def __init__(self, peers: Peers) -> None:
+        self.manager = peers.socket(zmq.ROUTER)
+        self.monitor = peers.socket(zmq.ROUTER)
+        self.action = "keep"
+        self.code = ""
+        self.named_monitor = ""
+        self.children: list[ChildReport] = []
+        self.reports: list[ExchangeReport] = []
+        self.manager_at = self._bind(self.manager)
+        self.monitor_at = self._bind(self.monitor)
+
+    def serve(self) -> None:
+        """Answer for a moment."""
+        for sock in (self.manager, self.monitor):
+            if not sock.poll(20):
+                continue
+            peer, data = sock.recv_multipart()
+            request: ChildReport | ExchangeReport = documents.decode(
+                data,
+                ChildReport | ExchangeReport,  # type: ignore[arg-type]
+            )
+            answer: control.Control
+            if isinstance(request, ChildReport):
+                self.children.append(request)
+                answer = ChildAck(id=request.id, action=self.action, monitor=self.named_monitor)
+            else:
+                self.reports.append(request)
+                answer = ExchangeAck(id=request.id, code=self.code)
+            sock.send_multipart([peer, documents.encode(answer)])
+
+    def serves_until(self, process: Process, what: str) -> None:
+        """Answer until the process has ended."""
+
+        def ended() -> bool:
+            self.serve()
+            return process.process.poll() is not None
+
+        until(ended, what)
+
+    def _bind(self, sock: zmq.Socket[bytes]) -> str:
+        return f"tcp://127.0.0.1:{sockets.bind(sock, '127.0.0.1')}"
+
+
+def test_an_exchange_reports_to_its_host_manager_and_to_the_monitor_that_this_one_names(
+    tmp_path: Path, peers: Peers
+) -> None:
+    parents = Parents(peers)
+    with running(tmp_path, manager=parents.manager_at, kpi_seconds=0.1) as process:
+
+        def reported() -> bool:
+            parents.serve()
+            return len(parents.reports) > 2
+
+        parents.named_monitor = parents.monitor_at
+        until(reported, "three reports to the monitor")
+        child, report = parents.children[0].child, parents.reports[-1]
+        assert (child.role, child.state, child.number) == ("exchange", "running", 1)
+        assert (report.exchange.data, report.exchange.live) == (child.data, child.live)
+        process.data, process.live = child.data, child.live
+        publisher = peers.publisher(process)
+        publisher.send(b"x" * 100)
+        publisher.settle()
+        seen = len(parents.reports)
+        until(lambda: parents.serve() or len(parents.reports) > seen + 1, "reports after a batch")
+        load, top = parents.reports[-1].load, parents.reports[-1].top
+        assert (load.messages_in, load.publishers, load.end_offset) == (1, 1, 1)
+        assert 0 < load.memory_bytes < 100_000_000
+        assert [of.publisher for of in top] == [publisher.id]
+        parents.action = "stop"
+        parents.serves_until(process, "the end that was asked for")
+        assert process.wait() == 0
+        assert parents.reports[-1].stopping
+
+
+def test_an_exchange_that_was_taken_over_ends(tmp_path: Path, peers: Peers) -> None:
+    parents = Parents(peers)
+    parents.code = "stale_epoch"
+    with running(
+        tmp_path, manager=parents.manager_at, monitor=parents.monitor_at, kpi_seconds=0.1
+    ) as process:
+        parents.serves_until(process, "the end of an exchange that was taken over")
+        assert process.wait() == 0
+
+
+def test_an_orphan_ends(tmp_path: Path) -> None:
+    with running(tmp_path, manager="tcp://127.0.0.1:1", orphan_seconds=0.5) as process:
+        assert process.wait() == 0
+        assert "no word from the host manager" in process.log
+
+
+def test_a_publisher_that_is_gone_is_noticed(tmp_path: Path, peers: Peers) -> None:
+    parents = Parents(peers)
+    with running(
+        tmp_path, manager=parents.manager_at, monitor=parents.monitor_at, kpi_seconds=0.1
+    ) as process:
+        until(lambda: parents.serve() or bool(parents.children), "the first report")
+        process.data = parents.children[0].child.data
+        publisher = peers.publisher(process)
+
+        def publishers(count: int) -> bool:
+            parents.serve()
+            return bool(parents.reports) and parents.reports[-1].load.publishers == count
+
+        until(lambda: publishers(1), "one publisher")
+        publisher.socket.close(0)
+        until(lambda: publishers(0), "no publisher")
