@@ -122,8 +122,9 @@ class Publisher:
         )  # fmt: skip
         self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
         ((letter, document),) = self.exchange.answers(self.route)
-        kind = Ready if letter == channel.READY else Refused
-        return documents.decode(document, kind)
+        if letter == channel.READY:
+            return documents.decode(document, Ready)
+        return documents.decode(document, Refused)
 
     def batch(self, topic: bytes, count: int = 1, number: int | None = None) -> bytes:
         """The next batch of a topic; with `number` one that is out of turn."""

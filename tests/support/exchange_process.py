@@ -186,7 +186,7 @@ class Reader:
         """The payloads of the wanted batches."""
         request = channel.FetchRequest(id=3, queue=QUEUE, epoch=EPOCH, wants=list(wants))
         self.data.send_multipart([channel.FETCH, documents.encode(request)])
-        found = []
+        found: list[bytes] = []
         while True:
             frames = self.data.recv_multipart()
             if frames[0] == channel.FETCH:

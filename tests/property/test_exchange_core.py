@@ -282,13 +282,14 @@ def test_a_fetch_brings_exactly_what_was_wanted_and_is_there(
     while True:
         request = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=remaining, max_bytes=most)
         assert core.fetches.start(b"r", request)
-        while True:
+        fetched = None
+        while fetched is None:
             assert core.fetches.runnable(0.0)
             piece = core.fetches.next_piece()
             core.fetches.sent(piece)
             if piece.batch is None:
                 fetched = documents.decode(piece.frames[1], channel.Fetched)
-                break
+                continue
             got.append(channel.NUMBER.unpack_from(piece.frames[3], 32)[0])
         if fetched.done:
             break

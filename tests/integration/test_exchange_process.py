@@ -9,7 +9,7 @@ import pytest
 import zmq
 from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec, until
 
-from roq.model import Limits
+from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, control, documents
 from roq.protocol.channel import FetchRequest, Hello, Refused, Reset
 from roq.protocol.control import ChildAck, ChildReport, ExchangeAck, ExchangeReport
@@ -40,7 +40,7 @@ def noise(rng: random.Random) -> list[bytes]:
          rng.randbytes(rng.randrange(300))]
     )  # fmt: skip
     good = batch.pack(
-        [b"x"], publisher=batch.PublisherId(b"e" * 16), epoch=1, link_number=1, first_sequence=0,
+        [b"x"], publisher=PublisherId(b"e" * 16), epoch=1, link_number=1, first_sequence=0,
         created_us=0,
     )  # fmt: skip
     hello = documents.encode(
@@ -95,7 +95,7 @@ def test_other_versions_queues_and_strangers_are_told_why(exchange: Process, pee
         assert letter == channel.REFUSED
         assert documents.decode(document, Refused).code == code
     data = batch.pack(
-        [b"x"], publisher=batch.PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0,
+        [b"x"], publisher=PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0,
         created_us=0,
     )  # fmt: skip
     dealer.send_multipart([b"t", data])
@@ -185,8 +185,8 @@ class Parents:
         self.manager_at = self._bind(self.manager)
         self.monitor_at = self._bind(self.monitor)
 
-    def serve(self) -> None:
-        """Answer for a moment."""
+    def serve(self) -> bool:
+        """Answer for a moment. Never true, so that a condition can begin with it."""
         for sock in (self.manager, self.monitor):
             if not sock.poll(20):
                 continue
@@ -203,6 +203,7 @@ class Parents:
                 self.reports.append(request)
                 answer = ExchangeAck(id=request.id, code=self.code)
             sock.send_multipart([peer, documents.encode(answer)])
+        return False
 
     def serves_until(self, process: Process, what: str) -> None:
         """Answer until the process has ended."""
