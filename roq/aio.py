@@ -19,7 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -36,7 +45,7 @@ from roq.client.message import Batch, Gap, Message
 from roq.client.publisher import PublisherStats
 from roq.client.receipt import SendStatus
 from roq.client.reception import ReceptionStats
-from roq.client.subscriber import StartOption
+from roq.client.subscriber import StartOption, remaining
 from roq.client.views import (
     ExchangeSummary,
     HostSummary,
@@ -176,7 +185,8 @@ class Subscriber:
     def __init__(self, subscriber: sync_subscriber.Subscriber) -> None:
         self._sync = subscriber
         self._bell = Bell()
-        self._pending: list[Message] = []
+        self._batches: deque[Batch] = deque()
+        self._rest: Iterator[Message] = iter(())
         subscriber._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
 
     @property
@@ -191,32 +201,34 @@ class Subscriber:
             Closed: this subscriber is closed.
             QueueNotFound: the queue was removed, and everything that had come is read.
         """
-        while not self._pending:
-            batches = await self._take(1, deadline_in(timeout))
-            if not batches:
+        deadline = deadline_in(timeout)
+        while True:
+            message = next(self._rest, None)
+            if message is not None:
+                return message
+            batch = await self._next(deadline)
+            if batch is None:
                 return None
-            self._pending = list(batches[0].messages())
-            self._pending.reverse()
-        return self._pending.pop()
+            self._rest = batch.messages()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """All messages from now on; ends when the subscriber is closed."""
-        while self._pending:
-            yield self._pending.pop()
         with suppress(Closed):
             while True:
-                for batch in await self._take(TAKE_BATCHES, math.inf):
-                    for message in batch.messages():
-                        yield message
-                await asyncio.sleep(0)  # others want to run, however much arrives
+                for message in self._rest:  # kept here, so that a `break` loses nothing
+                    yield message
+                batch = await self._next(math.inf)
+                if batch is not None:
+                    self._rest = batch.messages()
 
     async def batches(self) -> AsyncIterator[Batch]:
         """All messages from now on, by batches; ends when the subscriber is closed."""
+        batch = remaining(self._rest)
         with suppress(Closed):
             while True:
-                for batch in await self._take(TAKE_BATCHES, math.inf):
+                if batch is not None:
                     yield batch
-                await asyncio.sleep(0)
+                batch = await self._next(math.inf)
 
     async def stats(self) -> ReceptionStats:
         """What has happened so far."""
@@ -226,18 +238,21 @@ class Subscriber:
         """Stop receiving; idempotent."""
         await asyncio.to_thread(self._sync.close)
 
-    async def _take(self, most: int, deadline: float) -> list[Batch]:
-        """Batches; none when the deadline has passed."""
+    async def _next(self, deadline: float) -> Batch | None:
+        """The next batch; None when the deadline has passed."""
+        if not self._batches:
+            await self._fill(deadline)
+        return self._batches.popleft() if self._batches else None
+
+    async def _fill(self, deadline: float) -> None:
         bell, take = self._bell, self._sync._take  # noqa: SLF001 - made for this
         while True:
-            batches = take(most)
-            if batches:
-                return batches
             bell.arm()
-            batches = take(most)
-            if batches or monotonic() >= deadline:
+            self._batches.extend(take(TAKE_BATCHES))
+            if self._batches or monotonic() >= deadline:
                 bell.disarm()
-                return batches
+                await asyncio.sleep(0)  # others want to run, however much arrives
+                return
             await bell.wait(deadline)
 
     async def __aenter__(self) -> Self:

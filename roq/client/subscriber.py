@@ -135,17 +135,9 @@ class Subscriber:
 
     def batches(self) -> Iterator[Batch]:
         """All messages from now on, by batches; ends when the subscriber is closed."""
-        rest = list(self._rest)
-        if rest:
-            batch = rest[0].batch
-            yield Batch(
-                [message.payload for message in rest],
-                batch.topic,
-                batch.publisher,
-                rest[0].sequence,
-                batch.created_us,
-                batch.size,
-            )
+        rest = remaining(self._rest)
+        if rest is not None:
+            yield rest
         batches = self._batches
         while True:
             while batches:
@@ -195,9 +187,12 @@ class Subscriber:
         Raises:
             RoQError: as `receive`, once everything that had come is taken.
         """
-        while len(self._batches) < most:
-            if not self._fill(0):
-                break
+        try:
+            while len(self._batches) < most and self._fill(0):
+                continue
+        except RoQError:
+            if not self._batches:
+                raise
         return [self._batches.popleft() for _ in range(min(most, len(self._batches)))]
 
     # --- the user's side --------------------------------------------------------------------------
@@ -283,6 +278,22 @@ class Subscriber:
     def _engine_ended(self) -> None:
         self._feed.close()
         self._fail(Closed("the connection to the cluster is closed"))
+
+
+def remaining(rest: Iterator[Message]) -> Batch | None:
+    """What is left of a batch whose messages were being read one by one; None: nothing."""
+    messages = list(rest)
+    if not messages:
+        return None
+    batch = messages[0].batch
+    return Batch(
+        [message.payload for message in messages],
+        batch.topic,
+        batch.publisher,
+        messages[0].sequence,
+        batch.created_us,
+        batch.size,
+    )
 
 
 def _prefixes(topic: str | Sequence[str]) -> list[bytes]:
