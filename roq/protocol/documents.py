@@ -79,4 +79,7 @@ def _plain(value: object, depth: int) -> object:
         return {key: _plain(inner, depth - 1) for key, inner in value.items()}
     if isinstance(value, list):
         return [_plain(inner, depth - 1) for inner in value]
-    return value
+    # Kinds of BSON string and binary are subclasses, and one (code) cannot be hashed.
+    if isinstance(value, str):
+        return str(value)
+    return bytes(value) if isinstance(value, bytes) else value

@@ -67,3 +67,17 @@ def test_a_union_is_told_apart_by_its_command() -> None:
     failure = Failure(id=4, RESULT=1101, COMMENT="no")
     for message in (topology, failure):
         assert documents.decode(documents.encode(message), Answer) == message
+
+
+@pytest.mark.parametrize("scope", [None, {"a": 1}])
+def test_javascript_code_in_a_document_is_text_and_upsets_nobody(
+    scope: dict[str, object] | None,
+) -> None:
+    data = bson.encode({"CMD": 5, "name": bson.Code("x", scope), "more": {"c": bson.Code("y")}})
+    assert documents.decode(data, Order) == Order(5, "x")
+    assert type(documents.decode_raw(data)["name"]) is str
+
+
+def test_binary_of_any_subtype_is_bytes() -> None:
+    decoded = documents.decode_raw(bson.encode({"b": bson.Binary(b"x" * 16, 5)}))
+    assert decoded == {"b": b"x" * 16}
