@@ -48,10 +48,10 @@ COPY_BELOW_BYTES: Final = 8 * 1024
 """Smaller batches are copied out of the buffer in which they arrived, or they would pin it."""
 ANNOUNCE_ABOVE_BYTES: Final = 256 * 1024
 """Larger batches are announced on the live socket and fetched by those who want them."""
-FETCH_SECONDS: Final = 0.001
-FETCH_SHARE: Final = 0.25
-"""Of the time that a full burst took: a fifth of the turn."""
-FETCH_SECONDS_MIN: Final = 0.0001
+READERS_SECONDS: Final = 0.001
+"""What readers may take of one turn."""
+READERS_SHARE: Final = 0.25
+"""And of the time that a full burst took, when there are more: a fifth of the turn."""
 DATA_SNDHWM: Final = 256
 LIVE_BYTES_MAX: Final = 4 * 1024
 """Largest message that a subscriber may send: prefixes have 255 bytes at most."""
@@ -122,9 +122,11 @@ class ExchangeServer:
         self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
         self._burst_seconds = 0.0
-        self._fetching = False
-        """Whether `_serve_fetches` is about to be called."""
-        self._fetch_timer = Timer(0.0, self._serve_fetches)
+        self._serving = False
+        """Whether `_serve_readers` is about to be called."""
+        self._retry_timer = Timer(0.0, self._serve_readers)
+        self._credit = 0.0
+        """Seconds that readers may take now."""
         self._stopping_since = 0.0
         self._last_read = 0.0
         self._abuse = self.core.counters.abuse()
@@ -243,8 +245,8 @@ class ExchangeServer:
         self._settle()
         if self._last_burst == BURST:
             self._burst_seconds = time.monotonic() - now
-        if self._fetches and not self._fetching:
-            self._fetch_soon()
+        if not self._serving and (self.core.requests or self._fetches):
+            self._serve_soon()
 
     def _read_burst(self, expected: int) -> int:
         """Read up to `BURST` messages; gives how many there were.
@@ -357,32 +359,47 @@ class ExchangeServer:
             else:
                 self.core.counters.bad_subscriptions += 1
 
-    # --- fetches ----------------------------------------------------------------------------------
+    # --- readers ----------------------------------------------------------------------------------
 
-    def _fetch_soon(self) -> None:
-        self._fetching = True
-        self.reactor.call_soon(self._serve_fetches)
+    def _serve_soon(self) -> None:
+        self._serving = True
+        self.reactor.call_soon(self._serve_readers)
 
-    def _serve_fetches(self) -> None:
-        """Send old batches for a moment; publishers who wait get four fifths of the time."""
-        now = self.reactor.now()
-        budget = FETCH_SECONDS
+    def _serve_readers(self) -> None:
+        """Answer readers for a moment; publishers who wait get four fifths of the time.
+
+        Whoever took longer than was there is paid for by the turns to come.
+        """
         if self._burst_seconds:
-            budget = max(min(budget, self._burst_seconds * FETCH_SHARE), FETCH_SECONDS_MIN)
+            self._credit = min(self._credit + self._burst_seconds * READERS_SHARE, READERS_SECONDS)
             self._burst_seconds = 0.0
-        until = now + budget
-        fetches = self._fetches
-        while now < until and fetches.runnable(now):
-            self._send_piece(now)
-            now = self.reactor.now()
-        self._fetching = False
-        if fetches.runnable(now):
-            self._fetch_soon()
+        else:
+            self._credit = READERS_SECONDS
+        now = time.monotonic()
+        busy = True
+        while busy and self._credit > 0:
+            busy = self._serve_one(now)
+            started, now = now, time.monotonic()
+            self._credit -= now - started
+        self._serving = False
+        self._retry_timer.cancel()
+        if self.core.requests or self._fetches.runnable(now):
+            self._serve_soon()
             return
-        self._fetch_timer.cancel()
-        retry_at = fetches.next_deadline()
+        retry_at = self._fetches.next_deadline()
         if retry_at is not None:
-            self._fetch_timer = self.reactor.call_at(retry_at, self._serve_fetches)
+            self._retry_timer = self.reactor.call_at(retry_at, self._serve_readers)
+
+    def _serve_one(self, now: float) -> bool:
+        """One answer and one piece of a fetch; whether there was either."""
+        busy = False
+        if self.core.requests:
+            self._perform(self.core.answer_next(now))
+            busy = True
+        if self._fetches.runnable(now):
+            self._send_piece(now)
+            busy = True
+        return busy
 
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches

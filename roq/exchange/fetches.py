@@ -27,7 +27,7 @@ B = TypeVar("B")
 
 FETCHES_MAX: Final = 1_024
 """Readers that may be fetching at once."""
-RETRY_SECONDS: Final = 0.01
+RETRY_SECONDS: Final = 0.005
 GIVE_UP_SECONDS: Final = 10.0
 
 

@@ -1,8 +1,9 @@
 """The exchange core: takes batches into the log, and decides every answer. Pure.
 
 The shell calls `begin` once per turn, `append` for each batch, `take_acks` and `take_answers` for
-what that has earned; everything else is an event (`events.py`) through `handle`. Old batches for
-readers come piece by piece out of `fetches`.
+what that has earned; everything else is an event (`events.py`) through `handle`. Readers wait:
+their `requests` are answered one by one by `answer_next`, old batches come piece by piece out of
+`fetches`, as the shell finds time beside the publishers.
 
 What is held here: per link no batch is lost, doubled or out of order; the log shows each stream's
 position before its first batch; nothing that a peer sends raises, and every request is answered.
@@ -29,6 +30,7 @@ from roq.exchange.intake import PROBE_PARTS, PROBE_SECONDS, Intake
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal
+from roq.exchange.requests import Request, Requests
 from roq.exchange.streams import StreamTable
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.ring import Ring
@@ -69,6 +71,7 @@ class ExchangeCore(Generic[B]):
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)
+        self.requests = Requests()
         self._readers = Readers(queue, epoch, self.ring, self.streams, self.fetches, self.counters)
         ready = Ready(
             exchange=number, exchange_epoch=epoch, expected=1,
@@ -117,6 +120,12 @@ class ExchangeCore(Generic[B]):
             case Tick():
                 return self._tick()
 
+    def answer_next(self, now: float) -> list[Effect]:
+        """Answer the reader whose turn it is; only when `requests` is not empty."""
+        self._now = now
+        request = self.requests.take()
+        return self._readers.handle(request.route, request.letter, request.document)
+
     def next_deadline(self) -> float:
         """When a Tick is due."""
         return self._next_end
@@ -140,6 +149,7 @@ class ExchangeCore(Generic[B]):
         self.links.check()
         self.streams.check()
         self.fetches.check()
+        self.requests.check()
         self.intake.check()
 
     def _received(self, route: bytes, frames: tuple[bytes, ...]) -> list[Effect]:
@@ -151,15 +161,22 @@ class ExchangeCore(Generic[B]):
             if letter == BYE:
                 return self._publishers.bye(route, frames[1], self._now)
             if self._readers.serves(letter):
-                return self._readers.handle(route, letter, frames[1])
+                return self._queue(Request(route, letter, frames[1]))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
+
+    def _queue(self, request: Request) -> list[Effect]:
+        if self.requests.add(request):
+            return []
+        self.counters.refused_requests += 1
+        return [refusal(request.route, "full", "too many requests wait here; try again")]
 
     def _unreachable(self, route: bytes) -> list[Effect]:
         link = self.links.routes.get(route)
         if link is not None:
             self._publishers.disconnect(link)
         self.fetches.cancel(route)
+        self.requests.drop(route)
         return []
 
     def _subscribed(self, prefix: bytes) -> list[Effect]:

@@ -243,6 +243,7 @@ def test_no_garbage_raises_goes_unanswered_or_disturbs_a_good_publisher(
         if kind == "control":
             assert isinstance(second, bytes)
             there.tell(Received(b"evil", (first, second)))
+            there.serve()
             while there.core.fetches.runnable(there.now):
                 piece = there.core.fetches.next_piece()
                 there.sent.append((piece.route, piece.frames))

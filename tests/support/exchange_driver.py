@@ -61,6 +61,11 @@ class Exchange:
                 self.sent.append((link.route, (channel.ACK, number)))
         self.perform(list(self.core.take_answers()))
 
+    def serve(self) -> None:
+        """Answer all readers."""
+        while self.core.requests:
+            self.perform(self.core.answer_next(self.now))
+
     def answers(self, route: bytes) -> list[tuple[bytes, ...]]:
         """What this connection was sent since the last call."""
         self.settle()
@@ -71,6 +76,7 @@ class Exchange:
     def ask(self, letter: bytes, request: msgspec.Struct, route: bytes = b"reader") -> bytes:
         """The document that answers a reader's request; the letter must be the same."""
         self.tell(Received(route, (letter, documents.encode(request))))
+        self.serve()
         ((answer, document),) = self.answers(route)
         assert answer == letter, documents.decode(document, Refused)
         return document

@@ -35,6 +35,7 @@ def filled(*topics: bytes, **limits: int) -> Exchange:
 
 def refusal(there: Exchange, letter: bytes, request: msgspec.Struct) -> str:
     there.tell(Received(b"reader", (letter, documents.encode(request))))
+    there.serve()
     ((answer, document),) = there.answers(b"reader")
     assert answer == channel.REFUSED
     return documents.decode(document, Refused).code
@@ -119,7 +120,7 @@ def test_only_so_many_readers_fetch_at_once() -> None:
     there = filled(b"t")
     request = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 1)])
     for number in range(FETCHES_MAX):
-        there.core.handle(Received(b"%d" % number, (FETCH, documents.encode(request))), 0.0)
+        assert there.core.fetches.start(b"%d" % number, request)
     assert refusal(there, FETCH, request) == "full"
 
 
@@ -128,6 +129,7 @@ def test_only_so_many_readers_fetch_at_once() -> None:
 def test_a_request_that_cannot_be_read_is_refused(letter: bytes, document: bytes) -> None:
     there = filled(b"t")
     there.tell(Received(b"reader", (letter, document)))
+    there.serve()
     ((answer, body),) = there.answers(b"reader")
     assert answer == channel.REFUSED
     assert documents.decode(body, Refused).code == "malformed"
