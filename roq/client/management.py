@@ -77,7 +77,7 @@ class Management:
             if future.done():
                 return
             if isinstance(answer, ClusterInfo):
-                self._learn(answer)
+                self._learn(address, answer)
                 future.set_result(answer)
             elif reactor.now() + AGAIN_SECONDS >= deadline:
                 future.set_exception(Unavailable(self._nobody(answer)))
@@ -93,7 +93,9 @@ class Management:
         reason = answer.COMMENT if isinstance(answer, Failure) else str(answer)
         return f"no configuration manager answers at {shown}: {reason}. Is the cluster up?"
 
-    def _learn(self, info: ClusterInfo) -> None:
+    def _learn(self, good: str, info: ClusterInfo) -> None:
+        self.addresses.remove(good)
+        self.addresses.insert(0, good)  # the next request does not wait for a dead one first
         for address in info.managers:
             if address not in self.addresses:
                 self.addresses.append(address)

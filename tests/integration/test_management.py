@@ -1,0 +1,132 @@
+"""Management commands find their way to the leader, or say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from roq.client.engine import Engine
+from roq.client.management import Management, wait_result
+from roq.errors import NotLeader, QueueNotFound, RemoteProtocolError, RequestError, Unavailable
+from roq.model import endpoint_of
+from roq.protocol import documents
+from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Control
+from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import done, failed
+from roq.runtime import sockets
+from roq.runtime.rpc import Peer, RpcServer
+
+pytestmark = pytest.mark.integration
+
+Answer = Callable[[RawDocument], bytes | None]
+
+
+class Manager:
+    """A configuration manager that answers what the test says."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.asked: list[RawDocument] = []
+        self.answer: Answer = lambda _: documents.encode_raw(done())
+        self.others: list[str] = []
+        self._engine = engine
+        self._servers: list[RpcServer] = []
+        self.client = engine.run_sync(lambda: self._serve(self._client_asked))
+        self.management = engine.run_sync(lambda: self._serve(self._management_asked))
+
+    def _serve(self, handle: Callable[[RpcServer, Peer, bytes], None]) -> str:
+        socket = sockets.router(self._engine.context)
+        port = sockets.bind_port(socket, "127.0.0.1", 0)
+        server = RpcServer(
+            self._engine.reactor, socket, lambda peer, data: handle(server, peer, data)
+        )
+        self._servers.append(server)
+        return endpoint_of("127.0.0.1", port)
+
+    def _client_asked(self, server: RpcServer, peer: Peer, data: bytes) -> None:
+        request: Control = documents.decode(data, ClusterInfoRequest)
+        answer = ClusterInfo(
+            id=request.id, cluster="c", leader=True, client=self.client,
+            management=self.management, broadcast="", managers=[self.client, *self.others],
+        )  # fmt: skip
+        server.send(peer, documents.encode(answer))
+
+    def _management_asked(self, server: RpcServer, peer: Peer, data: bytes) -> None:
+        request = documents.decode_raw(data)
+        self.asked.append(request)
+        answer = self.answer(request)
+        if answer is not None:
+            server.send(peer, answer)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    engine.start()
+    yield engine
+    engine.close()
+
+
+def refuse(error: RequestError) -> Answer:
+    return lambda _: documents.encode_raw(failed(error))
+
+
+def ask(engine: Engine, manager: Manager, seconds: float = 5.0) -> RawDocument:
+    management = Management(engine, [manager.client], None)
+    return wait_result(management.ask({"CMD": 2101}, seconds), seconds)
+
+
+def test_a_command_is_answered(engine: Engine) -> None:
+    manager = Manager(engine)
+    assert ask(engine, manager)["COMMENT"] == "SUCCESS"
+    assert manager.asked == [{"CMD": 2101}]
+
+
+def test_a_follower_names_the_leader_and_the_leader_is_asked(engine: Engine) -> None:
+    follower, leader = Manager(engine), Manager(engine)
+    follower.answer = refuse(NotLeader("no", leader.management))
+    assert ask(engine, follower)["RESULT"] == 0
+    assert len(follower.asked) == len(leader.asked) == 1
+
+
+def test_two_followers_that_name_each_other_are_not_asked_for_ever(engine: Engine) -> None:
+    one, two = Manager(engine), Manager(engine)
+    one.answer = refuse(NotLeader("no", two.management))
+    two.answer = refuse(NotLeader("no", one.management))
+    with pytest.raises(NotLeader):
+        ask(engine, one, 0.5)
+    assert len(one.asked) < 50
+
+
+def test_between_two_leaders_the_command_waits_for_the_next_one(engine: Engine) -> None:
+    manager = Manager(engine)
+    answers = iter([failed(NotLeader("none", "")), failed(NotLeader("none", "")), done()])
+    manager.answer = lambda _: documents.encode_raw(next(answers))
+    assert ask(engine, manager)["RESULT"] == 0
+
+
+def test_a_refusal_is_raised_as_its_own_error(engine: Engine) -> None:
+    manager = Manager(engine)
+    manager.answer = refuse(QueueNotFound("queue a does not exist"))
+    with pytest.raises(QueueNotFound, match="queue a does not exist"):
+        ask(engine, manager)
+
+
+def test_silence_and_garbage_are_told_apart(engine: Engine) -> None:
+    manager = Manager(engine)
+    manager.answer = lambda _: None
+    with pytest.raises(Unavailable, match="may still be carried out"):
+        ask(engine, manager, 0.2)
+    manager.answer = lambda _: b"\x00garbage"
+    with pytest.raises(RemoteProtocolError):
+        ask(engine, manager)
+
+
+def test_other_managers_are_learnt_and_dead_ones_passed_over(engine: Engine) -> None:
+    manager = Manager(engine)
+    manager.others = ["tcp://127.0.0.1:2"]
+    management = Management(engine, ["tcp://127.0.0.1:1", manager.client], None)
+    info = wait_result(management.info(10.0), 10.0)
+    assert info.management == manager.management
+    assert management.addresses == [manager.client, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
+    assert wait_result(management.ask({"CMD": 2101}, 10.0), 10.0)["RESULT"] == 0
