@@ -21,6 +21,8 @@ from benchmarks.results import Idle, ProcessCost
 
 UP_SECONDS: Final = 60.0
 READY: Final = "ready "
+RING_BYTES: Final = 256 * 1024 * 1024
+"""More than one measurement sends, so that a subscriber slower than the publisher loses nothing."""
 PORTS: Final = (0, 3, 5)
 """Distances of the ports that `roq up` listens on from its base."""
 ROLES: Final = {
@@ -61,7 +63,9 @@ class RoqCluster:
         try:
             with roq.connect(self._client) as cluster:
                 for batch in (plan.FULL_BATCH, plan.SMALL_BATCH):
-                    cluster.create_queue(_queue(batch), limits={"batch_messages": batch})
+                    cluster.create_queue(
+                        _queue(batch), limits={"batch_messages": batch, "ring_bytes": RING_BYTES}
+                    )
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
 

@@ -105,23 +105,27 @@ def _environment(results: Results) -> RenderableType:
     return text
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
     return table
+
+
+def _titled(title: str, table: Table) -> RenderableType:
+    return Group(Text(f"\n{title}", style="bold"), table)
 
 
 def _throughput(results: Results) -> RenderableType:
     cases = [Case(size=size, batch=plan.FULL_BATCH) for size in plan.SIZES]
     cases.insert(2, plan.main_case(plan.SMALL_BATCH))
     heads = [f"{size_text(case.size)}\n{case.per_batch} per batch" for case in cases]
-    table = _table("Throughput, 1 subscriber: messages/s and MB/s", "", *heads)
+    table = _table("", *heads)
     for key, title in results.titles.items():
         row = [_find(results, key, case) for case in cases]
         if any(row):
             table.add_row(title, *(_rate_cell(figure) for figure in row))
-    return table
+    return _titled("Throughput, 1 subscriber: messages/s and MB/s", table)
 
 
 def _rate_cell(figure: Figure | None) -> Text:
@@ -134,7 +138,6 @@ def _rate_cell(figure: Figure | None) -> Text:
 
 def _costs(results: Results, case: Case, title: str) -> RenderableType:
     table = _table(
-        title,
         "",
         "messages/s",
         *(f"{name}\nCPU s per M" for name in ROLES.values()),
@@ -149,41 +152,32 @@ def _costs(results: Results, case: Case, title: str) -> RenderableType:
                 *(f"{figure.cpu_us.get(role, 0.0):.2f}" for role in ROLES),
                 *(f"{figure.rss.get(role, 0) / _MEGA:.0f}" for role in ROLES),
             )
-    return table
+    return _titled(title, table)
 
 
 def _latency(results: Results) -> RenderableType:
-    table = _table(
-        f"Latency from publish to the receiver's hands, 100 B, {plan.LATENCY_RATE} messages/s, µs",
-        "",
-        "p50",
-        "p99",
-        "p99.9",
-    )
+    table = _table("", "p50", "p99", "p99.9")
     for key, title in results.titles.items():
         figure = _find(results, key, plan.latency_case())
         if figure is not None:
             table.add_row(title, *(f"{value:,.0f}" for value in figure.latency_us.values()))
-    return table
+    title = f"Latency from publish to the receiver's hands, 100 B, {plan.LATENCY_RATE}/s, µs"
+    return _titled(title, table)
 
 
 def _idle(results: Results) -> RenderableType:
     idle = results.idle
     if idle is None:
         return Text("no RoQ cluster, so no idle cost", style="yellow")
-    table = _table(
-        f"Idle cluster, over {idle.measured_seconds:g} s; `roq up` took {idle.up_seconds:.1f} s",
-        "process",
-        "CPU %",
-        "RSS MB",
-    )
+    table = _table("process", "CPU %", "RSS MB")
     for name, cost in idle.processes.items():
         table.add_row(name, f"{cost.cpu_percent:.2f}", f"{cost.rss / _MEGA:.0f}")
-    return table
+    seconds, up = idle.measured_seconds, idle.up_seconds
+    return _titled(f"Idle cluster, over {seconds:g} s; `roq up` took {up:.1f} s", table)
 
 
 def _verdicts(results: Results) -> RenderableType:
-    table = _table("Targets", "", "goal", "measured", "range", "")
+    table = _table("", "goal", "measured", "range", "")
     for verdict in results.verdicts:
         sign = "≥" if verdict.at_least else "≤"
         spread = (
@@ -198,7 +192,7 @@ def _verdicts(results: Results) -> RenderableType:
             spread,
             verdict_text(verdict),
         )
-    return table
+    return _titled("Targets", table)
 
 
 def _trouble(results: Results) -> RenderableType:

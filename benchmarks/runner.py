@@ -17,8 +17,9 @@ from benchmarks.processes import BenchmarkError
 
 FIRST_BYTES: Final = 4 * 1024 * 1024
 FIRST_MESSAGES: Final = 20_000
-BYTES_MAX: Final = 512 * 1024 * 1024
-"""Payload bytes per measurement at most: peers without back-pressure keep them in memory."""
+BYTES_MAX: Final = 192 * 1024 * 1024
+"""Payload bytes per measurement at most: NATS and Redis keep what a subscriber has not read in
+memory, RoQ in a ring of limited size, and nothing may be lost in a measurement."""
 FAILURES_MAX: Final = 2
 """A contender that fails so often in one case is not measured there any more."""
 
