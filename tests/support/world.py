@@ -233,6 +233,8 @@ class World:
         while host.asks and host.asks[0][0] <= self.now:
             frames = host.asks.popleft()[1]
             self.publish_effects(host, host.core.handle(Received(ROUTE, tuple(frames)), self.now))
+        while host.core.requests:
+            self.publish_effects(host, host.core.answer_next(self.now))
         while host.core.fetches.runnable(self.now):
             piece = host.core.fetches.next_piece()
             host.core.fetches.sent(piece)
