@@ -67,10 +67,8 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 def _plain(value: object, depth: int) -> object:
     """Integral numbers of any BSON type as int; everything below as well."""
-    if isinstance(value, bool):
-        return value
     if isinstance(value, int):
-        return int(value)
+        return value if isinstance(value, bool) else int(value)
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
     if depth == 0:
