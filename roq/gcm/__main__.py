@@ -56,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ready-fd", type=int, help="descriptor that gets one JSON line with the addresses"
     )
     options = parser.parse_args(arguments)
-    logs.configure("info", "text", process="gcm")
+    logs.hold()
     try:
         config = load(options.config, os.environ)
     except ConfigError as error:
+        logs.configure("info", "text", process="gcm")
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
         return EXIT_CONFIG
     return run(config, None if options.ready_fd is None else partial(_tell, options.ready_fd))

@@ -29,6 +29,7 @@ from roq.machine import Tick
 from roq.model import endpoint_of
 from roq.protocol.control import Answer
 from roq.runtime import sockets
+from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
@@ -77,6 +78,7 @@ class Gcm:
         self._stopping = False
         self._ready = False
         self._clients: dict[str, tuple[RpcClient, float]] = {}
+        self._limited = RateLimited(log)
         self._reactor = Reactor()
         self._context = sockets.new_context()
         try:
@@ -86,7 +88,7 @@ class Gcm:
             self._context.destroy(0)
             self._reactor.close()
             raise
-        self._listeners = Listeners(self._context)
+        self._listeners = Listeners()
         self.machine = GcmMachine(
             Settings(
                 manager=self.manager,
@@ -270,6 +272,8 @@ class Gcm:
                     self._reactor.call_soon(partial(self._feed, gone))
             case events.ForgetListener():
                 self._listeners.forget(effect.address)
+            case events.Note(provoked=True):
+                self._limited.warning(effect.event, self._reactor.now(), "%s", effect.text)
             case events.Note():
                 log.info("%s", effect.text, extra={"event": effect.event})
 

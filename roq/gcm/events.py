@@ -217,6 +217,8 @@ class Note:
     event: str
     """The word for programs."""
     text: str
+    provoked: bool = False
+    """Whether anybody can bring it about at will, so that there must not be too many lines."""
 
 
 Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener | Note

@@ -18,10 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class Listeners:
-    """The sockets, by address."""
+    """The sockets, by address.
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        self._context = context
+    They have a ZeroMQ context, that is an I/O thread, of their own: it waits while it looks a name
+    up, and the addresses are whatever anybody has registered.
+    """
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._sockets: dict[str, zmq.Socket[bytes]] = {}
 
     def push(self, address: str, data: bytes) -> bool:
@@ -49,8 +53,13 @@ class Listeners:
         """Close all."""
         for address in list(self._sockets):
             self.forget(address)
+        if self._context is not None:
+            self._context.term()
+            self._context = None
 
     def _connect(self, address: str) -> zmq.Socket[bytes] | None:
+        if self._context is None:
+            self._context = sockets.new_context()
         socket = self._context.socket(zmq.PUSH)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.IPV6, 1)

@@ -229,7 +229,7 @@ class GcmMachine:
     def _client_frame(self, event: ClientFrame, now: float) -> list[Effect]:
         request = public.parse_client(event.data)
         if isinstance(request, Bad):
-            return [Reply(event.peer, request.answer())]
+            return [Reply(event.peer, request.answer()), _malformed(request)]
         try:
             if isinstance(request, ClusterInfoRequest):
                 return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
@@ -342,7 +342,7 @@ class GcmMachine:
     def _management_frame(self, event: ManagementFrame, now: float) -> list[Effect]:
         request = public.parse_management(event.data)
         if isinstance(request, Bad):
-            return [Reply(event.peer, request.answer())]
+            return [Reply(event.peer, request.answer()), _malformed(request)]
         try:
             if not self._leads:
                 raise self._not_leader("management")
@@ -472,13 +472,17 @@ _DEEDS: Final = {
 }
 
 
+def _malformed(request: Bad) -> Note:
+    return Note("malformed_request", f"refused a request: {request.error}", provoked=True)
+
+
 def _noted(name: str, number: object, saga: Saga) -> Saga:
     """The saga, and a line in the log about how it went."""
     deed = _DEEDS.get(number, "changed") if isinstance(number, int) else "changed"
     try:
         answer = yield from saga
     except RequestError as error:
-        yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}"),))
+        yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}", provoked=True),))
         raise
     more = "".join(f" {key.lower()}={answer[key]}" for key in ("Host", "Exchange") if key in answer)
     yield Emit((Note("queue_changed", f"queue {name} {deed}{more}"),))

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from roq.coordination.port import Post, Registry
 from roq.coordination.zookeeper import ZooKeeperRegistry
@@ -17,6 +18,8 @@ from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import EXIT_CONFIG, HostManager, Readiness
 from roq.runtime import logs
 
+EXIT_CRASHED: Final = 70
+
 log = logging.getLogger(__name__)
 
 
@@ -24,8 +27,8 @@ def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
     """Run a host manager in the main thread until SIGTERM or SIGINT.
 
     Returns:
-        0 stopped, 69 ZooKeeper could not be reached, 78 a port is in use, an address or the data
-        folder is wrong, or another process manages this host.
+        0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use, an address or
+        the data folder is wrong, or another process manages this host.
     """
     logs.configure(config.log.level, config.log.format, process="host")
     try:
@@ -36,6 +39,9 @@ def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
     try:
         manager.watch_signals()
         return manager.run()
+    except Exception:
+        log.exception("crashed", extra={"event": "crashed"})
+        return EXIT_CRASHED
     finally:
         manager.close()
 
@@ -48,10 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ready-fd", type=int, help="descriptor that gets one JSON line once the GCM knows us"
     )
     options = parser.parse_args(arguments)
-    logs.configure("info", "text", process="host")
+    logs.hold()
     try:
         config = load(options.config, os.environ)
     except ConfigError as error:
+        logs.configure("info", "text", process="host")
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
         return EXIT_CONFIG
     return run(config, None if options.ready_fd is None else partial(_tell, options.ready_fd))

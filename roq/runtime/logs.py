@@ -18,6 +18,9 @@ _PLAIN: Final = frozenset(
     (*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName")
 )
 _KEYS_MAX: Final = 1_000
+_ESCAPES: Final = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")
+} | {ord("\n"): "\n  "}
 
 
 def configure(level: str, format: str, *, process: str) -> None:  # noqa: A002 - the setting's name
@@ -31,9 +34,20 @@ def configure(level: str, format: str, *, process: str) -> None:  # noqa: A002 -
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(process) if format == "json" else _Text(process))
     root = logging.getLogger()
+    held = [record for each in root.handlers if isinstance(each, _Held) for record in each.records]
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    for record in held:
+        if root.isEnabledFor(record.levelno):
+            root.handle(record)
+
+
+def hold() -> None:
+    """Keep records back until `configure`: its arguments are only being read."""
+    root = logging.getLogger()
+    root.handlers[:] = [_Held()]
+    root.setLevel(logging.INFO)
 
 
 class RateLimited:
@@ -61,6 +75,15 @@ def _extra(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _PLAIN}
 
 
+class _Held(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
 class _Text(logging.Formatter):
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -72,7 +95,10 @@ class _Text(logging.Formatter):
         fields = "".join(
             f" {key}={value}" for key, value in _extra(record).items() if key != "event"
         )
-        line = f"{stamp} {record.levelname:<7} {self._process}: {record.getMessage()}{fields}"
+        # What peers say is quoted in messages: it must not look like another line, or move the
+        # cursor.
+        message = f"{record.getMessage()}{fields}".translate(_ESCAPES)
+        line = f"{stamp} {record.levelname:<7} {self._process}: {message}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

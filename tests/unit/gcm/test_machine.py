@@ -80,6 +80,22 @@ def test_garbage_is_answered(script: Script, port: int, data: bytes) -> None:
     assert answer["COMMENT"]
 
 
+def test_what_anybody_can_provoke_is_marked_so_that_its_log_lines_are_limited(
+    script: Script,
+) -> None:
+    asker = object()
+    garbage = script.machine.handle(events.ClientFrame(asker, b"garbage"), script.now)
+    unknown = script.machine.handle(
+        events.ManagementFrame(asker, bson.encode({"CMD": 2005, "QName": "q"}), b"u" * 16, 1.0),
+        script.now,
+    )
+    notes = [each for each in (*garbage, *unknown) if isinstance(each, events.Note)]
+    assert [(note.event, note.provoked) for note in notes] == [
+        ("malformed_request", True),
+        ("queue_refused", True),
+    ]
+
+
 # --- queue life -----------------------------------------------------------------------------------
 
 

@@ -35,6 +35,24 @@ def test_json_is_one_document_a_line_with_the_event(capsys: pytest.CaptureFixtur
     assert (document["level"], document["process"]) == ("warning", "gcm")
 
 
+def test_what_a_peer_said_cannot_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "text", process="gcm")
+    logging.getLogger("roq.x").info("refused %s", "a\x1b[2J\r\n2026 INFO gcm: forged")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("refused a\\x1b[2J\\x0d")
+    assert lines[1:] == ["  2026 INFO gcm: forged"]
+
+
+def test_records_before_the_settings_are_known_come_out_as_these_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.hold()
+    logging.getLogger("roq.x").info("settings read")
+    assert capsys.readouterr().err == ""
+    logs.configure("info", "json", process="gcm")
+    assert json.loads(capsys.readouterr().err)["message"] == "settings read"
+
+
 def test_an_exception_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json", process="p")
     try:
