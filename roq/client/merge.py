@@ -1,16 +1,16 @@
 """One order out of several logs: per (publisher, topic), by sequence: pure.
 
 Below the expected sequence is a duplicate (a replay after a move); above it waits. A missing
-sequence is lost only when every exchange of the topology was verified as of a time after the batch
-above it had arrived: whatever is missing was published before, so it would have been found. Or when
-five seconds of active time have passed. Memory is bounded: of what waits too far from its turn only
-the place in the log is kept, and it is fetched again when its turn comes.
+sequence is lost only when every other exchange of the topology was verified as of a time after the
+batch above it had arrived: whatever is missing was published before, so it would have been found.
+Or when five seconds of active time have passed. Memory is bounded: of what waits too far from its
+turn only the place in the log is kept, and it is fetched again when its turn comes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -228,21 +228,28 @@ class Merge:
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def settle(self, now: float, verified_as_of: float) -> float | None:
+    def settle(self, now: float, verified: Mapping[Source, float]) -> float | None:
         """Declare lost what will not come any more.
+
+        An exchange that has brought a batch above the hole has shown by its chain of offsets that
+        it does not have what is missing: only the others are looked at.
 
         Args:
             now: active time: it must not jump when the process was stopped.
-            verified_as_of: the lowest of all exchanges of the topology; infinity if there is none.
+            verified: as of when each exchange of the topology was verified.
 
         Returns:
             As of when the exchanges should be verified, None if nothing is missing.
         """
         wanted: float | None = None
+        if not self._tables_complete:
+            return None
         for key, stream in list(self._waiting.items()):
             while stream.held and stream.held[0].first > stream.expected:
                 since = min(held.arrived for held in stream.held)
-                if verified_as_of < since and now - since < LOSS_SECONDS:
+                brought = {held.source for held in stream.held}
+                known = all(at >= since for source, at in verified.items() if source not in brought)
+                if not known and now - since < LOSS_SECONDS:
                     wanted = since if wanted is None else max(wanted, since)
                     break
                 self._skip(stream, stream.held[0].first)

@@ -227,10 +227,9 @@ class Reception:
         """Find out whether what is missing will still come."""
         if not self.merge.waiting:
             return
-        verified = min(
-            (reader.verified_as_of for reader in self.readers.values()), default=float("inf")
+        wanted = self.merge.settle(
+            now, {source: reader.verified_as_of for source, reader in self.readers.items()}
         )
-        wanted = self.merge.settle(now, verified)
         self._collect()
         if wanted is not None:
             for source, reader in list(self.readers.items()):

@@ -14,7 +14,7 @@ from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 
-LIVE_MESSAGES_MAX: Final = 500
+LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
 BURST: Final = 50
 BURST_BYTES: Final = 512 * 1024

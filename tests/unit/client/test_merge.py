@@ -22,7 +22,12 @@ def marker(first: int, age_us: int = 0) -> bytes:
 class Driver:
     def __init__(self, **options: int) -> None:
         self.merge = Merge(0.0, **options)  # type: ignore[arg-type]
+        self.merge.tables_complete()
         self.offset = 0
+
+    def settle(self, now: float, as_of: float) -> float | None:
+        """Both exchanges were verified as of this time."""
+        return self.merge.settle(now, {A: as_of, B: as_of})
 
     def add(self, batch: bytes, source: tuple[int, int] = A, now: float = 1.0) -> None:
         self.merge.add(source, b"t", self.offset, batch, now)
@@ -84,20 +89,28 @@ def test_a_batch_above_its_turn_waits_for_the_other_exchange() -> None:
 def test_nothing_is_lost_before_every_exchange_was_verified_after_the_arrival() -> None:
     driver = Driver()
     driver.add(data(2), now=4.0)
-    assert driver.merge.settle(4.5, 3.9) == 4.0
+    assert driver.settle(4.5, 3.9) == 4.0
     assert driver.merge.counts.lost == 0
-    assert driver.merge.settle(4.6, 4.0) is None
+    assert driver.settle(4.6, 4.0) is None
     assert driver.got() == [2]
     assert driver.merge.counts.lost == 2
     assert [(gap.sequence, gap.messages) for gap in driver.merge.gaps] == [(0, 2)]
 
 
+def test_the_exchange_that_brought_the_batch_above_need_not_be_asked() -> None:
+    driver = Driver()
+    driver.add(data(2), A, now=4.0)
+    assert driver.merge.settle(4.1, {A: 0.0}) is None
+    assert driver.got() == [2]
+    assert driver.merge.counts.lost == 2
+
+
 def test_waiting_ends_after_five_seconds() -> None:
     driver = Driver()
     driver.add(data(1), now=4.0)
-    driver.merge.settle(8.9, float("-inf"))
+    driver.settle(8.9, float("-inf"))
     assert driver.got() == []
-    driver.merge.settle(9.0, float("-inf"))
+    driver.settle(9.0, float("-inf"))
     assert driver.got() == [1]
 
 
@@ -116,8 +129,8 @@ def test_a_marker_shows_that_the_tail_is_missing() -> None:
     driver = Driver()
     driver.add(data(0))
     driver.add(marker(3), now=2.0)
-    assert driver.merge.settle(2.0, 1.0) == 2.0
-    driver.merge.settle(2.1, 2.0)
+    assert driver.settle(2.0, 1.0) == 2.0
+    driver.settle(2.1, 2.0)
     assert driver.merge.counts.lost == 2
     driver.add(data(3))
     assert driver.got() == [0, 3]
@@ -159,8 +172,10 @@ def test_a_start_table_does_not_tear_a_hole_into_what_is_delivered() -> None:
 
 def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_the_stream() -> None:
     driver = Driver()
+    driver.merge = Merge(0.0)
     driver.merge.start(A, [(P, b"t", 50)], latest=False)
     driver.add(data(30))
+    assert driver.settle(9.0, 9.0) is None
     assert driver.got() == []
     driver.merge.tables_complete()
     driver.add(data(31))
@@ -176,7 +191,7 @@ def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
     driver.add(data(30), now=1.0)
     driver.add(data(29), B, now=1.1)
     assert driver.got() == []
-    driver.merge.settle(1.2, 1.1)
+    driver.settle(1.2, 1.1)
     assert driver.got() == [29, 30]
     assert (driver.merge.counts.lost, driver.merge.counts.before_start) == (0, 29)
 
@@ -243,7 +258,7 @@ def test_streams_are_capped_and_a_forgotten_one_does_not_look_like_a_loss() -> N
     for publisher in others:
         driver.add(data(0, publisher=publisher))
     driver.add(data(1), now=2.0)
-    driver.merge.settle(3.0, 2.0)
+    driver.settle(3.0, 2.0)
     assert driver.got() == [0, 0, 0, 1]
     counts = driver.merge.counts
     assert (counts.lost, counts.streams_forgotten) == (0, 2)
