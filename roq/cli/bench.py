@@ -13,7 +13,7 @@ from roq.cli.output import console, note, print_json
 RESULTS: Final = Path("benchmarks/results")
 
 
-@click.command()
+@click.command(short_help="Measure RoQ on this machine, beside its peers if wanted.")
 @click.option(
     "--compare",
     is_flag=True,

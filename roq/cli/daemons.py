@@ -27,7 +27,7 @@ def daemon_options(function: F) -> F:
     return config(ready(function))
 
 
-@click.command()
+@click.command(short_help="Run a configuration manager.")
 @daemon_options
 def gcm(config: Path | None, ready_fd: int | None) -> None:
     """Run a configuration manager: queues, hosts, management interface, broadcast.

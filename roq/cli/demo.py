@@ -41,7 +41,7 @@ class Screen(Protocol):
         ...
 
 
-@click.command()
+@click.command(short_help="Send Python's standard library through a cluster.")
 @click.option(
     "--hosts",
     type=click.IntRange(1, 16),

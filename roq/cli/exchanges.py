@@ -20,7 +20,7 @@ def exchange() -> None:
     """
 
 
-@exchange.command()
+@exchange.command(short_help="Start one more exchange for QUEUE.")
 @click.argument("queue")
 @click.option("--host", default="", help="Where it runs; the least loaded live host if not given.")
 @click.option(

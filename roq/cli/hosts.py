@@ -11,7 +11,7 @@ from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.output import bytes_text, print_json, print_table, state_text
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
 @daemon_options
 @click.pass_context
 def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:

@@ -40,7 +40,7 @@ class _Published:
     seconds: float = 0.0
 
 
-@click.command()
+@click.command(short_help="Publish lines as messages.")
 @click.argument("queue")
 @click.argument("file", type=_FILE, default="-")
 @click.option("--topic", default="", help="Topic of every message.")
@@ -76,7 +76,7 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
         print_json({"queue": queue, "topic": topic, **_document(published)})
 
 
-@click.command()
+@click.command(short_help="Print messages as lines.")
 @click.argument("queue")
 @click.option("--topic", default="", help="Only topics that begin with this.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")

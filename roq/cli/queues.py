@@ -129,7 +129,7 @@ def list_(target: Target) -> None:
     )
 
 
-@queue.command()
+@queue.command(short_help="Show everything about the queue NAME.")
 @click.argument("name")
 @cluster_command
 def show(target: Target, name: str) -> None:

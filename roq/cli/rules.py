@@ -15,6 +15,9 @@ _LIMIT = click.IntRange(min=0)
 def rules() -> None:
     """Set and show the scaling rules of a queue.
 
+    They are kept with the queue and pushed to programs that registered for them; nothing in this
+    version acts on them by itself.
+
     \b
     Example:
       roq rules set orders --host-cpu 80 --exchange-throughput 75000000
@@ -76,7 +79,12 @@ def set_(
                 queue_publishers_per_exchange=queue_publishers,
             ),
         )
-    done(f"queue {queue} has the rules {name}", as_json=target.as_json, queue=queue, rules=name)
+    done(
+        f"queue {queue} has new scaling rules, named {name}",
+        as_json=target.as_json,
+        queue=queue,
+        rules=name,
+    )
 
 
 @rules.command()

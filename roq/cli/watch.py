@@ -12,7 +12,7 @@ from roq.cli.interrupts import ends_quietly
 from roq.client.watch import ClusterState
 
 
-@click.command()
+@click.command(short_help="Follow queues and hosts at each change.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
 @cluster_command
 def watch(target: Target, count: int | None) -> None:
