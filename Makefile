@@ -30,7 +30,7 @@ lint: setup ## Style and layout of the code
 	$(BIN)/ruff format --check .
 
 types: setup ## mypy --strict
-	$(BIN)/mypy roq
+	$(BIN)/mypy roq benchmarks scripts examples
 
 contracts: setup ## Imports point one way
 	$(BIN)/lint-imports

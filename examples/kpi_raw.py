@@ -23,7 +23,7 @@ with zmq.Context() as context, context.socket(zmq.REQ) as ask, context.socket(zm
         raise SystemExit(located["COMMENT"])
     listen.subscribe(b"")
     listen.connect(located["Stat_Monitor_host"])
-    seen = set()
+    seen: set[int] = set()
     while not seen >= {EXCHANGE, QUEUE}:
         frames = [bson.decode(frame) for frame in listen.recv_multipart()]
         if frames[0]["CMD"] in {EXCHANGE, QUEUE}:
