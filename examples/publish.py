@@ -12,5 +12,5 @@ with roq.connect(os.environ.get("ROQ_CLUSTER", "127.0.0.1:5000")) as cluster:
     cluster.create_queue("orders", exists_ok=True)
     with cluster.publisher("orders") as publisher:
         receipts = [publisher.publish(b"order %d" % number, topic="eu.be") for number in range(10)]
-        status = receipts[-1].wait(timeout=10)
-        print(f"the last one is {status.outcome.value} by exchange {status.exchange}")
+        status = receipts[-1].result(timeout=10)
+        print(f"the last one is acknowledged by exchange {status.exchange}")
