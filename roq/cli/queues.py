@@ -177,6 +177,9 @@ def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
         ],
         f"Queue {queue_name} has no exchange: `roq exchange add {queue_name}` starts one.",
     )
+    for row in rows:
+        if row.reason:
+            click.echo(f"{row.name}: {row.reason}")
 
 
 def _print_description(description: QueueDescription) -> None:
@@ -193,10 +196,7 @@ def _print_description(description: QueueDescription) -> None:
             ("Monitor", description.monitor),
             ("Statistics", description.statistics),
             ("Id", description.queue_id),
-            *(
-                (name, bytes_text(value) if name.endswith("_bytes") else value)
-                for name, value in limits.items()
-            ),
+            *((name, _limit_text(name, value)) for name, value in limits.items()),
         ]
     )
     if description.rules:
@@ -211,3 +211,9 @@ def age_text(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def _limit_text(name: str, value: int) -> str | int:
+    if name == "throughput_bytes":
+        return f"{bytes_text(value)} a minute"
+    return bytes_text(value) if name.endswith("_bytes") else value

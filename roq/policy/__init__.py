@@ -1,1 +1,1 @@
-"""policy."""
+"""Decisions: which exchange gets a publisher, which host a process. Pure."""
