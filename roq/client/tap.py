@@ -17,7 +17,7 @@ from roq.runtime.reactor import Reactor
 LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
 BURST: Final = 50
-BURST_BYTES: Final = 512 * 1024
+BURST_BYTES: Final = 1024 * 1024
 """What is unpacked at once and handed over at once should still be in the processor's cache."""
 _NO_BATCH: Final = frozenset(
     {

@@ -19,7 +19,7 @@ def confirmed(world: World) -> World:
     return world
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds)
 def test_everything_arrives_once_and_in_order(seed: int) -> None:
     world = confirmed(World(seed))
@@ -31,7 +31,7 @@ def test_everything_arrives_once_and_in_order(seed: int) -> None:
     assert (stats.counts.lost, stats.gaps, stats.held_bytes) == (0, 0, 0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_only_what_was_asked_for_arrives(seed: int) -> None:
     world = confirmed(World(seed, prefixes=(b"b.",)))
@@ -41,7 +41,7 @@ def test_only_what_was_asked_for_arrives(seed: int) -> None:
     assert world.payloads() == world.wanted()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_a_reader_from_the_earliest_gets_what_was_there_before_it(seed: int) -> None:
     world = World(seed, start=Start(From.EARLIEST), drop=0.0, cuts=False)
@@ -56,7 +56,7 @@ def test_a_reader_from_the_earliest_gets_what_was_there_before_it(seed: int) -> 
     assert world.reception.stats().counts.lost == 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_a_reader_of_the_latest_gets_exactly_what_follows(seed: int) -> None:
     world = World(seed, drop=0.0, cuts=False)
@@ -77,7 +77,7 @@ def test_a_reader_of_the_latest_gets_exactly_what_follows(seed: int) -> None:
     assert world.reception.stats().counts.lost == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_little_memory_for_waiting_batches_changes_nothing(seed: int) -> None:
     world = confirmed(World(seed, held_bytes_max=1_500, drop=0.3))
@@ -88,7 +88,7 @@ def test_little_memory_for_waiting_batches_changes_nothing(seed: int) -> None:
     assert world.reception.stats().counts.lost == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_what_has_left_a_small_ring_is_counted_and_nothing_hangs(seed: int) -> None:
     world = confirmed(World(seed, ring_bytes=3_000, drop=0.4))
