@@ -47,6 +47,7 @@ class Connection:
 
     Attributes:
         fd: readable when something may have arrived; edge-triggered, so ask `pending` after use.
+        watched: whether the I/O thread looks after the descriptor.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Connection:
         self._engine = engine
         self._on_readable = on_readable
         self._on_lost = on_lost
-        self._watched = False
+        self.watched = False
         socket = self._socket = sockets.dealer(engine.context)
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
@@ -80,9 +81,9 @@ class Connection:
 
     def watch(self, *, wanted: bool) -> None:
         """Let the I/O thread look after the descriptor, or not. I/O thread only."""
-        if wanted is self._watched:
+        if wanted is self.watched:
             return
-        self._watched = wanted
+        self.watched = wanted
         if wanted:
             self._engine.reactor.add(self.fd, lambda: self._on_readable(self))
         else:

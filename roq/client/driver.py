@@ -3,7 +3,7 @@
 One lock guards the machine and the connection's socket. The caller's thread sends and reads what
 has arrived by then; the I/O thread does everything else and takes the lock only for events. While
 the caller keeps filling batches it reads the acknowledgements itself, so the I/O thread stops
-watching the descriptor and only looks in once per linger: the two would fight for the interpreter
+watching the descriptor and only looks in now and then: the two would fight for the interpreter
 otherwise.
 """
 
@@ -46,6 +46,10 @@ from roq.protocol.control import Assigned, Topology
 from roq.runtime.reactor import Timer
 
 LOOK_SECONDS: Final = 0.25
+BUSY_LOOK_SECONDS: Final = 0.003
+"""How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
+READ_EVERY: Final = 8
+"""Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
 GOODBYE_MS: Final = 200
 READ_MAX: Final = 1_000
@@ -65,7 +69,6 @@ class LinkDriver:
         queue: name of the queue.
         publisher: id of the publisher.
         delivery_seconds: see `LinkMachine`.
-        linger_seconds: how often the I/O thread looks in under load.
         flush: called with the lock held and the time; seals what is due and gives the time when it
             wants to be called again, or None.
         on_ready: called with the lock held each time the link has new limits.
@@ -88,7 +91,6 @@ class LinkDriver:
         *,
         publisher: PublisherId,
         delivery_seconds: float,
-        linger_seconds: float,
         flush: Callable[[float], float | None],
         on_ready: Callable[[LinkMachine], None],
         give_up: Callable[[], None],
@@ -99,10 +101,10 @@ class LinkDriver:
         self.failure: RoQError | None = None
         self.full_batches = 0
         self._full_seen = 0
+        self._unread = 0
         self._engine = engine
         self._publisher = publisher
         self._delivery_seconds = delivery_seconds
-        self._linger_seconds = linger_seconds
         self._flush = flush
         self._on_ready = on_ready
         self._give_up = give_up
@@ -168,8 +170,12 @@ class LinkDriver:
         batches = self.link.transmit(now)
         if batches:
             self._transmit(batches, now)
-        if self.read(now) and self._waiting:
-            self._ring()
+        self._unread += 1
+        # To send may swallow the wake-up of whoever watches the descriptor: who does is told now.
+        if self._unread >= READ_EVERY or self._waiting or self._is_watched():
+            self._unread = 0
+            if self.read(now) and self._waiting:
+                self._ring()
         self.need(now + LOOK_SECONDS)
 
     def read(self, now: float) -> bool:
@@ -191,6 +197,9 @@ class LinkDriver:
         if at < self._timer_at:
             self._timer_at = at
             self._engine.call_soon(self._rearm)
+
+    def _is_watched(self) -> bool:
+        return self._connection is None or self._connection.watched
 
     def _transmit(self, batches: Sequence[Sealed], now: float) -> None:
         connection = self._connection
@@ -271,6 +280,8 @@ class LinkDriver:
             with self.lock:
                 self._waiting.remove(bell)
                 self._bells.append(bell)
+                if not self._is_watched():
+                    self.need(monotonic() + BUSY_LOOK_SECONDS)
 
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
         """As `wait_for`, but does not wait, for event loops.
@@ -288,6 +299,8 @@ class LinkDriver:
             done = condition()
             if not done and self.failure is None:
                 self._on_change.append(wake)
+                if not self._is_watched():
+                    self.need(now)  # nobody but the I/O thread reads from here on
             return done
 
     def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, int]:
@@ -388,7 +401,9 @@ class LinkDriver:
     def _settle(self, now: float) -> None:
         """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
         due = self._flush(now)
-        busy = self.full_batches != self._full_seen
+        # Who waits in `wait_for` reads as well; who waits in an event loop does not.
+        filling = self.full_batches != self._full_seen and not self._on_change
+        busy = filling or bool(self._waiting)
         self._full_seen = self.full_batches
         if self._connection is not None:
             self._connection.watch(wanted=not busy)
@@ -396,8 +411,8 @@ class LinkDriver:
                 due = self._flush(now)
         self._ring()
         times = [due] if due is not None else []
-        if busy:
-            times.append(now + self._linger_seconds)
+        if filling:
+            times.append(now + BUSY_LOOK_SECONDS)
         if self.link is not None:
             if len(self.link.outbox):
                 times.append(now + LOOK_SECONDS)

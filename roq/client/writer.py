@@ -63,7 +63,6 @@ class Writer:
             queue,
             publisher=publisher,
             delivery_seconds=delivery_seconds,
-            linger_seconds=linger_seconds,
             flush=self._flush_due,
             on_ready=lambda link: self.packer.adopt(link.limits),
             give_up=self._give_up,
