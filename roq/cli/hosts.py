@@ -60,3 +60,7 @@ def list_(target: Target) -> None:
         ],
         "No host yet: `roq host --config config/hcm.toml` starts a host manager.",
     )
+    for row in rows:
+        for child in row.children:
+            if child.reason:
+                click.echo(f"{child.child} on {row.host} is {child.state}: {child.reason}")

@@ -177,9 +177,6 @@ def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
         ],
         f"Queue {queue_name} has no exchange: `roq exchange add {queue_name}` starts one.",
     )
-    for row in rows:
-        if row.reason:
-            click.echo(f"{row.name}: {row.reason}")
 
 
 def _print_description(description: QueueDescription) -> None:
