@@ -132,6 +132,11 @@ def child_epoch(host_epoch: int, counter: int) -> int:
     return host_epoch << _CHILD_BITS | counter
 
 
+def host_epoch(child: int) -> int:
+    """The epoch of the host manager that started a child of this epoch."""
+    return child >> _CHILD_BITS
+
+
 def publisher_epoch(monitor_epoch: int, counter: int) -> int:
     """The epoch of a publisher: the epoch of the monitor that assigned it, then its own count."""
     if not 0 <= counter < 1 << _MOVE_BITS:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
+from roq.model import host_epoch
 from roq.policy.placement import HostLoad
 from roq.protocol.control import ChildInfo, HostReport
 from roq.protocol.public import check_address, check_host
@@ -72,6 +73,29 @@ class Hosts:
         host = self._hosts.get(name)
         return host if host is not None and host.state is LIVE else None
 
+    def lost(self, name: str, child: ChildInfo | None) -> bool:
+        """Whether what should run on this host does not, and will not by itself.
+
+        A host that is not live is given the benefit of the doubt: its children outlive its manager.
+
+        Args:
+            name: the host.
+            child: what is known of the child; None if nobody has ever reported it.
+        """
+        host = self.live(name)
+        if host is None:
+            return False
+        if child is None or child.state == "failed":
+            return True
+        # A manager forgets no child, but a later one may not know those of the one before.
+        return host_epoch(child.epoch) < host.report.epoch and not any(
+            each.child == child.child and each.queue_id == child.queue_id for each in host.children
+        )
+
+    def awaited(self) -> list[str]:
+        """Hosts that stand in the registry and have not reported to this leader (yet)."""
+        return sorted(name for name in self._present if name not in self._hosts)
+
     def demand(self, name: str) -> Host:
         """The live host of this name.
 
@@ -79,6 +103,8 @@ class Hosts:
             HostNotFound: it is not registered, or does not report.
         """
         host = self._hosts.get(name)
+        if host is None and name in self._present:
+            raise HostNotFound(f"host {name} has not reported to this leader yet; try again")
         if host is None:
             raise HostNotFound(f"host {name} is not registered; `roq host list` shows the hosts")
         if host.state is not LIVE:
@@ -136,7 +162,8 @@ class Hosts:
 
     def loads(self, exchanges: dict[str, int], monitors: dict[str, int]) -> list[HostLoad]:
         """The snapshot for placement, with what has been given to each host."""
-        return [
+        awaited = [HostLoad(host=name, state="not heard of yet") for name in self.awaited()]
+        return awaited + [
             HostLoad(
                 host=host.name,
                 state=host.state,

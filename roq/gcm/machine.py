@@ -378,10 +378,11 @@ class GcmMachine:
             case public.ListHosts():
                 return views.list_hosts(self.hosts, self.queues), []
             case public.ListExchanges():
-                return views.list_exchanges(self.queues.demand(request.QName)), []
+                return views.list_exchanges(self.queues.demand(request.QName), self.hosts), []
             case public.DescribeQueue():
                 queue = self.queues.demand(request.QName)
-                return views.describe_queue(queue, self.rules.fields(queue.name)), []
+                rules = self.rules.fields(queue.name)
+                return views.describe_queue(queue, self.hosts, rules), []
             case _:
                 raise InvalidRequest(public.INVALID_COMMAND)
 

@@ -110,9 +110,13 @@ class Sagas:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self, name: str) -> Saga:
-        """Start a stopped queue, or one whose start, stop or creation was not completed."""
+        """Start a stopped queue, or one whose start, stop or creation was not completed.
+
+        Of a running queue, what failed for good or was lost with its host manager starts again.
+        """
         queue = self._queues.demand(name)
         if queue.running:
+            yield from self._restore(queue)
             return done()
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
@@ -126,6 +130,20 @@ class Sagas:
             problem = yield from self._undo_start(queue)
             raise _with_problem(error, problem) from None
         return done()
+
+    def _restore(self, queue: Queue) -> Generator[Step, Outcome, None]:
+        record = queue.record
+        if self._hosts.lost(record.host, queue.children.get(MONITOR)):
+            yield from self._start_monitor(queue, restarted=True)
+        missing = tuple(
+            exchange
+            for exchange in record.exchanges
+            if self._hosts.lost(exchange.host, queue.children.get(exchange.number))
+        )
+        yield from self._start_exchanges(queue, missing)
+        told = queue.with_addresses()
+        if told != record:
+            yield from self._save(told)
 
     def _undo_start(self, queue: Queue) -> Generator[Step, Outcome, str]:
         try:
@@ -292,6 +310,12 @@ class Sagas:
         self._queues.drop(name)
 
     def _start(self, queue: Queue) -> Generator[Step, Outcome, None]:
+        yield from self._start_monitor(queue)
+        yield from self._start_exchanges(queue, queue.record.exchanges)
+
+    def _start_monitor(
+        self, queue: Queue, *, restarted: bool = False
+    ) -> Generator[Step, Outcome, None]:
         record = queue.record
         host = self._hosts.demand(record.host)
         message = StartMonitor(
@@ -299,10 +323,10 @@ class Sagas:
             queue_id=record.queue_id,
             leader_epoch=self.leader_epoch,
             limits=record.limits,
+            restarted=restarted,
         )
         answers = yield Calls((Call(host.name, host.report.control, message, START_SECONDS),))
         self._started(queue, host.name, answers[0])
-        yield from self._start_exchanges(queue, record.exchanges)
 
     def _start_exchanges(
         self, queue: Queue, exchanges: tuple[ExchangeRecord, ...]

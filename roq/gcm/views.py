@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from roq.gcm.hosts import AWAY, Host, Hosts
+from roq.gcm.hosts import AWAY, LIVE, Host, Hosts
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
 from roq.model import exchange_name
@@ -39,12 +39,12 @@ def list_hosts(hosts: Hosts, queues: Queues) -> RawDocument:
     )
 
 
-def list_exchanges(queue: Queue) -> RawDocument:
+def list_exchanges(queue: Queue, hosts: Hosts) -> RawDocument:
     """The answer to 2103."""
-    return done(Exchanges=_plain(exchange_rows(queue)))
+    return done(Exchanges=_plain(exchange_rows(queue, hosts)))
 
 
-def describe_queue(queue: Queue, rules: RawDocument) -> RawDocument:
+def describe_queue(queue: Queue, hosts: Hosts, rules: RawDocument) -> RawDocument:
     """The answer to 2104."""
     record = queue.record
     description = QueueDescription(
@@ -58,16 +58,16 @@ def describe_queue(queue: Queue, rules: RawDocument) -> RawDocument:
         Created=record.created,
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
-        Exchanges=exchange_rows(queue),
+        Exchanges=exchange_rows(queue, hosts),
         Rules=rules,
     )
     fields: RawDocument = msgspec.to_builtins(description)
     return {**done(), **fields}
 
 
-def exchange_rows(queue: Queue) -> list[ExchangeRow]:
+def exchange_rows(queue: Queue, hosts: Hosts) -> list[ExchangeRow]:
     """The exchanges of a queue, as defined and as they run."""
-    return [_exchange_row(queue, exchange) for exchange in queue.record.exchanges]
+    return [_exchange_row(queue, exchange, hosts) for exchange in queue.record.exchanges]
 
 
 def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
@@ -77,7 +77,8 @@ def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
 
 def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
     """The hosts that everybody is told of."""
-    return tuple(host.name for host in hosts if host.state is not AWAY)
+    heard = (host.name for host in hosts if host.state is not AWAY)
+    return tuple(sorted((*heard, *hosts.awaited())))
 
 
 def _queue_row(queue: Queue) -> QueueRow:
@@ -120,10 +121,15 @@ def _child_row(child: ChildInfo) -> ChildRow:
     )
 
 
-def _exchange_row(queue: Queue, exchange: ExchangeRecord) -> ExchangeRow:
+def _exchange_row(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> ExchangeRow:
     child = queue.children.get(exchange.number)
     if child is not None:
         state, epoch, pid = child.state, child.epoch, child.pid
+        host = hosts.get(exchange.host)
+        if host is not None and host.state is not LIVE:
+            state = f"host {host.state}"
+        elif state != "failed" and hosts.lost(exchange.host, child):
+            state = "missing"
     else:
         # Nobody has reported it (yet): this leader has just begun, or the queue does not run.
         state = "unknown" if queue.running else queue.record.state.value

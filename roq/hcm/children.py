@@ -55,6 +55,7 @@ class Child:
         monitor: of an exchange: where its monitor is.
         history: its crashes.
         alive: its process exists, or is just being made.
+        restarted: of a monitor: exchanges of its queue may run already.
         ran: it has run once, so it is started again after a crash.
         killed: it was sent SIGKILL.
         deadline: when something is due: the first report, the next start, or SIGKILL.
@@ -71,6 +72,7 @@ class Child:
     limits: Limits
     history: CrashHistory
     monitor: str = ""
+    restarted: bool = False
     state: State = State.STARTING
     epoch: int = 0
     alive: bool = False

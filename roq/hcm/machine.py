@@ -236,6 +236,7 @@ class HostMachine:
             limits=message.limits,
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
+            restarted=isinstance(message, StartMonitor) and message.restarted,
         )
         self._children.add(child)
         child.waiters.append(waiter)
@@ -382,8 +383,7 @@ class HostMachine:
             return []
         self._leader.changed(now)
         child.state = State.STOPPING
-        child.stop_reason = reason
-        child.reason = reason
+        child.stop_reason = child.reason = reason
         text = f"{child.name} is being stopped"
         effects = failures(child.take_waiters(), text, UNAVAILABLE)
         if not child.alive:

@@ -50,5 +50,5 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> MonitorSpec
         limits=child.limits,
         statistics_ports=settings.statistics_ports,
         # Exchanges may be there already, and must not be taken for gone.
-        restarted=child.ran,
+        restarted=child.ran or child.restarted,
     )

@@ -23,7 +23,7 @@ class HostLoad:
 
     host: str
     state: str
-    """`live`, `silent` or `away`."""
+    """`live`, or why it can take nothing: `silent`, `away`, `not heard of yet`."""
     exchanges: int = 0
     monitors: int = 0
     exchange_max: int = 0

@@ -156,6 +156,8 @@ class StartMonitor(Control, frozen=True, kw_only=True, tag=3100):
     queue_id: bytes
     leader_epoch: int
     limits: Limits
+    restarted: bool = False
+    """Exchanges of the queue may run already, and must not be taken for gone."""
 
 
 class StartExchange(Control, frozen=True, kw_only=True, tag=3101):

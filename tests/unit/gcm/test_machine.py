@@ -263,6 +263,18 @@ def test_the_answer_to_a_report_names_cluster_and_monitors(script: Script) -> No
     assert (ack.cluster, ack.monitors) == (CLUSTER, {"orders": "tcp://h1:6001"})
 
 
+def test_hosts_that_stand_in_the_registry_are_told_before_they_report_to_a_new_leader() -> None:
+    script = Script(leads=False)
+    script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
+    script.elect()
+    assert script.broadcasts[-1].hosts == ("h1", "h2")
+    comment = script.ask(2010, QName="q")["COMMENT"]
+    assert "h1 is not heard of yet, h2 is not heard of yet" in comment
+    assert "not heard of yet" in script.ask(2003, QName="q", Host="h1")["COMMENT"]
+    script.report(PaperHost("h1"))
+    assert script.broadcasts[-1].hosts == ("h1", "h2")
+
+
 def test_a_silent_host_is_not_chosen_and_later_away(script: Script) -> None:
     script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
     for _ in range(4):

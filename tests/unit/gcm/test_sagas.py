@@ -1,5 +1,6 @@
 """Changes of queues that fail half-way: undone, or left so that they can be repeated."""
 
+import msgspec
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
@@ -202,3 +203,48 @@ def test_answers_after_leadership_was_lost_change_nothing(script: Script) -> Non
     script.feed(events.Following(OTHER))
     script.settle()
     assert len(script.answers[peer]) == 1
+
+
+# --- what was lost --------------------------------------------------------------------------------
+
+
+def test_start_of_a_running_queue_restores_what_a_restarted_host_manager_does_not_know(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2")
+    for host in script.hosts.values():
+        script.report(host)
+    host = script.hosts["h1"]
+    host.children.clear()
+    host.epoch += 1
+    script.report(host)
+    states = [row["State"] for row in script.ask(2103, QName="q")["Exchanges"]]
+    assert states == ["missing", "running"]
+    asked = len(script.hosts["h2"].asked)
+    assert script.ask(2005, QName="q")["RESULT"] == 0
+    assert sorted(host.children) == [("q", 0), ("q", 1)]
+    monitor = next(each for each in reversed(host.asked) if isinstance(each, StartMonitor))
+    assert monitor.restarted
+    assert len(script.hosts["h2"].asked) == asked
+    states = [row["State"] for row in script.ask(2103, QName="q")["Exchanges"]]
+    assert states == ["running", "running"]
+    assert script.ask(2000, port=5000, QName="q")["Monitor_host"] == host.children["q", 0].control
+
+
+def test_start_of_a_running_queue_asks_again_for_what_failed_for_good(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    host = script.hosts["h1"]
+    key = ("q", 1)
+    host.children[key] = msgspec.structs.replace(host.children[key], state="failed", pid=0)
+    script.report(host)
+    before = len(host.asked)
+    script.ask(2005, QName="q")
+    assert [type(each) for each in host.asked[before:]] == [StartExchange]
+
+
+def test_start_of_a_complete_queue_asks_nobody(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    before = len(script.hosts["h1"].asked)
+    assert script.ask(2005, QName="q")["RESULT"] == 0
+    assert len(script.hosts["h1"].asked) == before
