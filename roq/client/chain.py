@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.protocol.entry import NONE
+from roq.protocol.entry import NONE, EntryKind
 
 HOLD_BYTES_MAX: Final = 32 * 1024 * 1024
 LAST_MAX: Final = 131_072
@@ -168,6 +168,26 @@ class Chain:
                 return
             self.gaps.append(LogGap(topic, repair.start, min(floor, offset), certain=False))
         self.fetched(topic, offset, NONE, batch)
+
+    def fetched_late(
+        self, topic: bytes, offset: int, previous: int, kind: int, batch: bytes
+    ) -> None:
+        """Take a batch of a fetch that was given up: on a slow network it may be the only one."""
+        repair = self.repairs.get(topic)
+        follows = previous == NONE or (repair is not None and previous < repair.start)
+        if (
+            kind != EntryKind.ENTRY
+            or not follows
+            or repair is None
+            or not repair.start <= offset < repair.to
+        ):
+            self.duplicates += 1
+            return
+        repair.start = offset + 1
+        repair.tries = repair.idle = 0
+        self._pass(topic, offset, batch)
+        if repair.start >= repair.to:
+            self._release(topic, repair)
 
     def answered(self, wants: list[Want], reached: int, floor: int, done: bool, now: float) -> None:
         """A fetch is complete: everything wanted below `reached` was sent or is below `floor`."""

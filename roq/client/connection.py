@@ -42,6 +42,7 @@ class Connection:
         engine: whose reactor watches.
         endpoint: address of the exchange.
         window_batches: how many batches may wait in the socket.
+        message_bytes: the largest message.
         on_readable: called in the I/O thread when something may have arrived.
         on_lost: called in the I/O thread with the reason, once, when the connection has ended.
 
@@ -56,6 +57,7 @@ class Connection:
         endpoint: str,
         *,
         window_batches: int,
+        message_bytes: int,
         on_readable: Callable[[Connection], None],
         on_lost: Callable[[Connection, str], None],
     ) -> None:
@@ -66,6 +68,7 @@ class Connection:
         self.watched = False
         socket = self._socket = sockets.dealer(engine.context)
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        sockets.expect_large(socket, message_bytes, sends=True, receives=False)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
         socket.setsockopt(zmq.RCVHWM, 10_000)
         # The methods of the base class: the subclass only adds Python to each call.

@@ -326,6 +326,7 @@ class LinkDriver:
                     self._engine,
                     endpoint,
                     window_batches=link.outbox.window_batches,
+                    message_bytes=link.limits.message_bytes,
                     on_readable=self._readable,
                     on_lost=self._lost,
                 )

@@ -27,6 +27,8 @@ from roq.protocol.channel import (
 
 PATIENCE_SECONDS: Final = 1.0
 PATIENCE_SECONDS_MAX: Final = 8.0
+FETCH_PATIENCE_SECONDS: Final = 20.0
+"""A large batch is on its way for long, and one that is asked for twice is sent twice."""
 _REQUESTS: Final[dict[bytes, type[msgspec.Struct]]] = {
     HEADS: HeadsRequest,
     STREAMS: StreamsRequest,
@@ -87,17 +89,18 @@ class Inquiries:
         """A new question, and the effect that sends it."""
         self._numbers += 1
         request = _REQUESTS[kind](id=self._numbers, queue=self._queue, **fields)
-        inquiry = Inquiry(kind, self._numbers, now + self._patience)
+        inquiry = Inquiry(kind, self._numbers, now + self._patience_for(kind))
         self._under_way[kind] = inquiry
         return inquiry, Ask([kind, documents.encode(request)])
 
     def find(self, kind: bytes, number: int, now: float) -> Inquiry | None:
         """The question that this is part of an answer to; None if it was given up."""
         inquiry = self._under_way.get(kind)
-        if inquiry is None or inquiry.number != number:
+        if inquiry is None:
             return None
-        inquiry.deadline = now + self._patience
-        return inquiry
+        # Also part of an older answer shows that the exchange is sending.
+        inquiry.deadline = now + self._patience_for(kind)
+        return inquiry if inquiry.number == number else None
 
     def close(self, kind: bytes, number: int) -> Inquiry | None:
         """The question that this is the end of an answer to; None if it was given up."""
@@ -127,6 +130,14 @@ class Inquiries:
         """Nobody has looked for answers for a while: begin to wait anew."""
         for inquiry in self._under_way.values():
             inquiry.deadline = now + self._patience
+
+    def hurry(self, now: float) -> None:
+        """Something was refused: ask again soon."""
+        for inquiry in self._under_way.values():
+            inquiry.deadline = min(inquiry.deadline, now + self._patience)
+
+    def _patience_for(self, kind: bytes) -> float:
+        return max(self._patience, FETCH_PATIENCE_SECONDS if kind == FETCH else 0.0)
 
     def deadlines(self) -> list[float]:
         """When the questions under way are given up."""

@@ -210,7 +210,7 @@ class LinkMachine:
         if oldest is not None:
             times.append(oldest.sealed_at + self.delivery_seconds)
         if self.phase is LinkPhase.READY and self.outbox.under_way:
-            times.append(self._progress_at + ACK_SECONDS)
+            times.append(self._ack_by())
         return min(times, default=None)
 
     def check(self) -> None:
@@ -410,14 +410,15 @@ class LinkMachine:
             return [self._ask()]
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
             return self._fail(f"no answer: {self.reason}", now, lost=True)
-        if (
-            self.phase is LinkPhase.READY
-            and self.outbox.under_way
-            and now >= self._progress_at + ACK_SECONDS
-        ):
+        if self.phase is LinkPhase.READY and self.outbox.under_way and now >= self._ack_by():
             self._in_doubt = True
             return self._open(now)
         return []
+
+    def _ack_by(self) -> float:
+        """An acknowledgement has to come by then, also over a slow network."""
+        transfer = channel.transfer_seconds(self.outbox.bytes_under_way)
+        return self._progress_at + ACK_SECONDS + transfer
 
     def _leave(self, reason: str) -> list[Effect]:
         bye: tuple[bytes, ...] = ()

@@ -132,6 +132,11 @@ class Outbox:
         return self._sent
 
     @property
+    def bytes_under_way(self) -> int:
+        """Their size."""
+        return self._sent_bytes
+
+    @property
     def has_room(self) -> bool:
         """Whether another batch may be sealed."""
         return self.owed_batches < self.window_batches and self.owed_bytes < self.window_bytes

@@ -402,6 +402,7 @@ class Reader:
                 self._sought(documents.decode(frames[1], channel.Seek))
             elif kind == channel.REFUSED:
                 self.refused += 1
+                self.inquiries.hurry(now)
             else:
                 self.malformed += 1
         except RemoteProtocolError:
@@ -410,11 +411,15 @@ class Reader:
     def _fetched_entry(self, frames: list[bytes], now: float) -> None:
         _, number, topic, head, batch = frames
         inquiry = self.inquiries.find(FETCH, read_number(number), now)
-        if inquiry is None:
-            return
         entry = read_entry(head)
         if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
             self.foreign += 1
+        elif inquiry is None:
+            if (topic, entry.offset) in self._again:
+                del self._again[topic, entry.offset]
+                self.chain.passed.append((topic, entry.offset, batch))
+                return
+            self.chain.fetched_late(topic, entry.offset, entry.previous, entry.kind, batch)
         elif not inquiry.wants:
             key = (topic, entry.offset)
             if key in inquiry.again:

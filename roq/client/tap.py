@@ -66,6 +66,8 @@ class Tap:
         for topic in reader.subscriptions():
             self._live.setsockopt(zmq.SUBSCRIBE, topic)
         self._data = sockets.dealer(context, maximum_bytes=-1)
+        # The exchange's heartbeats suffice, and it knows how long a large batch may silence them.
+        self._data.setsockopt(zmq.HEARTBEAT_IVL, 0)
         self._events = self._data.get_monitor_socket(_EVENTS)
         self._live.connect(live)
         self._data.connect(data)

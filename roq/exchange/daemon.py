@@ -213,6 +213,7 @@ class ExchangeServer:
         spec = self._spec
         self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
         self._data.setsockopt(zmq.RCVHWM, max(64, spec.limits.window_batches))
+        sockets.expect_large(self._data, batch_bytes_max(spec.limits), sends=True, receives=True)
         self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
         self._live.setsockopt(zmq.XPUB_VERBOSER, 1)
         port = sockets.bind(self._data, spec.bind, spec.ports, spec.avoid_ports)

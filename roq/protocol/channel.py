@@ -62,6 +62,13 @@ WANTS_MAX: Final = 256
 FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
 PAGE_MAX: Final = 1_000
 STREAMS_PER_HELLO_MAX: Final = 65_536
+SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024 * 1024
+"""A network that is slower than this may not get the largest messages through."""
+
+
+def transfer_seconds(message_bytes: int) -> float:
+    """How long so many bytes may be on their way, without a sign of life, before one worries."""
+    return message_bytes / SLOWEST_BYTES_PER_SECOND
 
 
 def read_number(frame: bytes) -> int:

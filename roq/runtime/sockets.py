@@ -15,12 +15,14 @@ import zmq
 
 from roq.errors import ConfigError, Unavailable
 from roq.model import endpoint_of
+from roq.protocol.channel import transfer_seconds
 
 CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
 MAX_SOCKETS: Final = 16_384
 HEARTBEAT_MS: Final = 500
 HEARTBEAT_TIMEOUT_MS: Final = 2_000
 _RANDOM_PORT_TRIES: Final = 20
+_TTL_MS_MAX: Final = 6_553_500
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -58,6 +60,26 @@ def subscriber(
 ) -> zmq.Socket[bytes]:
     """A SUB."""
     return _new(context, zmq.SUB, maximum_bytes)
+
+
+def expect_large(
+    socket: zmq.Socket[bytes], message_bytes: int, *, sends: bool, receives: bool
+) -> None:
+    """Let a connection live while a message of this size is on its way; before bind or connect.
+
+    A heartbeat waits behind the message that is being sent, and a message counts as a sign of life
+    only when its last byte has come.
+
+    Args:
+        message_bytes: the largest message.
+        sends: it goes out here: the peer is told to be patient.
+        receives: it comes in here.
+    """
+    patience = HEARTBEAT_TIMEOUT_MS + int(1_000 * transfer_seconds(message_bytes))
+    if sends:
+        socket.setsockopt(zmq.HEARTBEAT_TTL, min(patience, _TTL_MS_MAX))
+    if receives:
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, patience)
 
 
 def send_to(socket: zmq.Socket[bytes], frames: list[bytes]) -> bool:

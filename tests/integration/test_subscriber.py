@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 from fake_control import FakeControl
 from queue_processes import QueueProcesses
+from tcp_relay import TcpRelay
 
 from roq.client.engine import Engine
 from roq.client.publisher import Publisher
 from roq.client.subscriber import Subscriber
 from roq.errors import Closed, InvalidRequest, QueueNotFound, Unavailable
 from roq.model import ExchangeInfo, Limits
+from roq.testing.faults import parse_endpoint
 from roq.testing.history import History, Verdict
 
 pytestmark = pytest.mark.integration
@@ -129,6 +131,40 @@ def test_large_messages_arrive_by_fetch(engine: Engine, queue: QueueProcesses) -
         for payload in (b"before", large, b"after"):
             publisher.publish(payload, topic="large")
         assert receive(sub, 3) == [b"before", large, b"after"]
+
+
+def test_a_message_that_takes_longer_than_a_heartbeat_arrives(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    with contextlib.ExitStack() as stack:
+        relays: dict[str, str] = {}
+
+        def slowly(address: str) -> str:
+            if address == queue.control.address:
+                return address
+            if address not in relays:
+                relay = TcpRelay(parse_endpoint(address), bytes_per_second=3_000_000)
+                stack.callback(relay.close)
+                relays[address] = f"tcp://{relay.address}"
+            return relays[address]
+
+        with (
+            subscribe(engine, queue, translate=slowly) as subscriber,
+            Publisher(
+                engine, [queue.control.address], queue.control.queue,
+                publisher_id=os.urandom(16), translate=slowly,
+            ) as publisher,
+        ):  # fmt: skip
+            for payload in (b"before", bytes(10_000_000), b"after"):
+                publisher.publish(payload, topic="slow")
+            publisher.flush(30)
+            assert publisher.stats().connections == 1
+            sizes = []
+            while len(sizes) < 3:
+                message = subscriber.receive(timeout=30)
+                assert message is not None
+                sizes.append(len(message.payload))
+            assert sizes == [6, 10_000_000, 5]
 
 
 def test_an_exchange_that_comes_later_is_read_from_its_beginning(

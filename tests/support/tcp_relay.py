@@ -11,10 +11,16 @@ class TcpRelay:
     """Listens on a free port of loopback and passes on to `target`.
 
     While cut, it closes what is connected and every new connection at once.
+
+    Args:
+        target: address and port.
+        bytes_per_second: how much it passes on; None: whatever comes.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], bytes_per_second: float | None = None) -> None:
         self._target = target
+        self._rate = bytes_per_second
+        self._pause = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
@@ -84,6 +90,8 @@ class TcpRelay:
             data = source.recv(_CHUNK_BYTES)
             if data:
                 pairs[source].sendall(data)
+                if self._rate is not None:
+                    self._pause.wait(len(data) / self._rate)
         except OSError:
             data = b""
         if not data:

@@ -71,11 +71,11 @@ class Script:
     def ack(self, number: int) -> list[Effect]:
         return self.feed(Received([channel.ACK, channel.NUMBER.pack(number)]))
 
-    def publish(self, topic: str = "t") -> list[int]:
+    def publish(self, topic: str = "t", payload: bytes = b"x") -> list[int]:
         receipt = Receipt(NoWaiter())
         self.receipts.append(receipt)
         stream = self.link.topics.stream(topic)
-        self.link.outbox.seal(stream, [b"x"], receipt, self.now, 1)
+        self.link.outbox.seal(stream, [payload], receipt, self.now, 1)
         sent = [sealed.link_number for sealed in self.link.transmit(self.now)]
         self.link.check()
         return sent
@@ -168,8 +168,29 @@ def test_no_answer_to_a_hello_is_a_failure() -> None:
 
 def test_no_acknowledgement_for_long_opens_a_new_connection(ready: Script) -> None:
     ready.publish()
-    ready.now += ACK_SECONDS
+    ready.now += ACK_SECONDS + 0.1
     assert opened(ready.feed(Tick())).attempt == 2
+
+
+def test_a_large_batch_has_the_time_that_a_slow_network_takes(ready: Script) -> None:
+    ready.publish(payload=bytes(4 * channel.SLOWEST_BYTES_PER_SECOND))
+    ready.now += ACK_SECONDS + 3.9
+    assert ready.feed(Tick()) == []
+    ready.now += 0.2
+    assert opened(ready.feed(Tick())).attempt == 2
+
+
+def test_what_a_dead_exchange_had_acknowledged_is_kept_until_another_is_found(
+    ready: Script,
+) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.feed(ConnectionLost("killed"))
+    for _ in range(20):
+        ready.now += 1.0
+        ready.feed(Tick())
+    ready.assign(X2, epoch=2)
+    assert sent(ready.accept(exchange=X2)) == [1]
 
 
 def test_an_idle_link_is_left_alone(ready: Script) -> None:

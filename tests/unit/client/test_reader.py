@@ -3,6 +3,7 @@
 import msgspec
 
 from roq.client.chain import LogGap
+from roq.client.inquiry import FETCH_PATIENCE_SECONDS, PATIENCE_SECONDS
 from roq.client.reader import CHECK_SECONDS, PRESENCE_SECONDS, SILENT_SECONDS, Reader
 from roq.client.reading import (
     Answered,
@@ -32,12 +33,14 @@ from roq.protocol.channel import (
     FETCHED_ENTRY,
     HEADS,
     NUMBER,
+    REFUSED,
     SEEK,
     STREAMS,
     Fetched,
     FetchRequest,
     Heads,
     HeadsRequest,
+    Refused,
     Seek,
     SeekRequest,
     Streams,
@@ -297,7 +300,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again_with_more_patience() ->
     driver.batch(8, 7)
     (first,) = driver.asked(FETCH)
     assert isinstance(first, FetchRequest)
-    driver.now += 1.0
+    driver.now += FETCH_PATIENCE_SECONDS
     driver.do(Tick())
     (second,) = driver.asked(FETCH)
     assert isinstance(second, FetchRequest)
@@ -307,6 +310,60 @@ def test_an_answer_that_does_not_come_is_asked_for_again_with_more_patience() ->
     driver.now += 1.5
     driver.do(Tick())
     assert driver.asked(FETCH) == []
+
+
+def fetched(driver: Driver, number: int, offset: int, previous: int) -> None:
+    frame = pack_entry(EntryKind.ENTRY, 3, QUEUE, 9, offset, previous, 0)
+    driver.do(Answered([FETCHED_ENTRY, NUMBER.pack(number), b"t", frame, b"batch"]))
+
+
+def test_a_batch_that_comes_after_it_was_given_up_is_taken() -> None:
+    driver = confirmed()
+    driver.batch(8, 7)
+    (first,) = driver.asked(FETCH)
+    assert isinstance(first, FetchRequest)
+    driver.now += FETCH_PATIENCE_SECONDS
+    driver.do(Tick())
+    (second,) = driver.asked(FETCH)
+    assert isinstance(second, FetchRequest)
+    fetched(driver, first.id, 7, NONE)
+    assert driver.passed() == [7, 8]
+    fetched(driver, second.id, 7, NONE)
+    driver.answer(FETCH, Fetched(id=second.id, epoch=9, reached=8, floor=0, done=True))
+    assert driver.passed() == []
+    assert driver.reader.chain.gaps == []
+
+
+def test_a_late_batch_with_a_hole_before_it_is_fetched_anew() -> None:
+    driver = confirmed()
+    driver.batch(9, 8)
+    (first,) = driver.asked(FETCH)
+    assert isinstance(first, FetchRequest)
+    driver.now += FETCH_PATIENCE_SECONDS
+    driver.do(Tick())
+    fetched(driver, first.id, 8, 7)
+    assert driver.passed() == []
+
+
+def test_a_late_batch_that_is_wanted_again_is_taken() -> None:
+    driver = confirmed()
+    driver.do(Refetch(b"t", 3))
+    (first,) = driver.asked(FETCH)
+    assert isinstance(first, FetchRequest)
+    driver.now += FETCH_PATIENCE_SECONDS
+    driver.do(Tick())
+    fetched(driver, first.id, 3, 2)
+    assert driver.passed() == [3]
+
+
+def test_a_refusal_is_followed_by_another_question_soon() -> None:
+    driver = confirmed()
+    driver.batch(8, 7)
+    assert len(driver.asked(FETCH)) == 1
+    driver.do(Answered([REFUSED, documents.encode(Refused(code="full", text="later"))]))
+    driver.now += PATIENCE_SECONDS
+    driver.do(Tick())
+    assert len(driver.asked(FETCH)) == 1
 
 
 def test_a_paused_reader_asks_nothing_and_expires_nothing() -> None:
