@@ -23,6 +23,7 @@ from roq.hcm.events import (
     Effect,
     Event,
     Finished,
+    Forget,
     Kill,
     LeaderAnswered,
     Note,
@@ -243,6 +244,8 @@ class HostManager:
                 self._processes.kill(child)
             case Discard(child, with_log):
                 self._processes.discard(child, with_log=with_log)
+            case Forget(queue):
+                self._processes.forget(queue)
             case ReportToLeader(endpoint, report):
                 self._report(endpoint, _with_load(report))
             case Announce(cluster):

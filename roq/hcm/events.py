@@ -123,6 +123,13 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """A queue is removed: remove the logs of children that it had before it was stopped."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportToLeader:
     """Send the report, completed with the load of this host, to the manager at `endpoint`."""
 
@@ -152,5 +159,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Terminate | Kill | Discard | ReportToLeader | Announce | Note | Finished
+    Reply | Spawn | Terminate | Kill | Discard | Forget | ReportToLeader | Announce | Note
+    | Finished
 )  # fmt: skip

@@ -21,6 +21,7 @@ from roq.errors import (
 from roq.hcm.answers import ending, failure, failures
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
+    EVERYTHING,
     EXCHANGE,
     MONITOR,
     Child,
@@ -40,6 +41,7 @@ from roq.hcm.events import (
     Event,
     Exited,
     Finished,
+    Forget,
     Kill,
     LeaderAnswered,
     Note,
@@ -170,8 +172,7 @@ class HostMachine:
 
     def _registered(self, epoch: int, now: float) -> list[Effect]:
         if epoch > self._host_epoch:
-            self._host_epoch = epoch
-            self._counter = 0
+            self._host_epoch, self._counter = epoch, 0
         self._leader.start(now)
         return []
 
@@ -271,7 +272,8 @@ class HostMachine:
         if len(self._stops) >= STOPS_MAX:
             raise NoCapacity(f"{STOPS_MAX} requests to stop something are under way already")
         chosen = self._children.select(message.queue, message.queue_id, message.number)
-        effects: list[Effect] = []
+        whole = message.reason == "removed" and message.number == EVERYTHING
+        effects: list[Effect] = [Forget(message.queue)] if whole else []
         for child in chosen:
             effects += self._stop(child, message.reason, now)
         left = {child.name for child in chosen if self._children.get(child.name) is child}
@@ -337,9 +339,7 @@ class HostMachine:
         if child is None or not child.alive or child.epoch != epoch:
             return []
         self._ports.left(name, now)
-        child.alive = False
-        child.pid = 0
-        child.deadline = None
+        child.alive, child.pid, child.deadline = False, 0, None
         self._leader.changed(now)
         if child.state is State.STOPPING:
             return self._gone(child, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,14 @@ class Processes:
         if with_log:
             self._log(child).unlink(missing_ok=True)
             self._old_log(child).unlink(missing_ok=True)
+
+    def forget(self, queue: str) -> None:
+        """Remove the logs of all children of a queue but those that run."""
+        own = re.compile(rf"({re.escape(queue)}\.(monitor|x[0-9]+))\.log(\.1)?")
+        for path in self._folder.glob("*.log*"):
+            found = own.fullmatch(path.name)
+            if found is not None and found[1] not in self._running:
+                path.unlink(missing_ok=True)
 
     def close(self, *, kill: bool) -> None:
         """Watch no more; with `kill` end those that still run, else leave them to themselves."""

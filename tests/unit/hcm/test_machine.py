@@ -2,7 +2,17 @@ import pytest
 from hcm_host import HOST_EPOCH, QUEUE_ID, Host, answers, failure
 
 from roq.errors import Unavailable
-from roq.hcm.events import Discard, Exited, Kill, Note, Registered, ReportToLeader, Spawn, Terminate
+from roq.hcm.events import (
+    Discard,
+    Exited,
+    Forget,
+    Kill,
+    Note,
+    Registered,
+    ReportToLeader,
+    Spawn,
+    Terminate,
+)
 from roq.machine import Tick
 from roq.model import child_epoch
 from roq.protocol.control import (
@@ -479,6 +489,7 @@ def test_only_a_removed_queue_loses_its_logs() -> None:
     host.end_asked()
     assert Discard(X1, with_log=False) in host.effects
     assert Discard("other.x1", with_log=True) in host.effects
+    assert [each for each in host.effects if isinstance(each, Forget)] == [Forget("other")]
 
 
 def test_a_start_while_the_old_process_still_ends_waits_for_its_end() -> None:
