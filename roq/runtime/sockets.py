@@ -121,9 +121,10 @@ def bind(
     for port in range(*ports):
         if port not in avoid and _try_bind(socket, host, port):
             return port
+    resting = sum(port in avoid for port in range(*ports))
     raise Unavailable(
-        f"no free port on {host} from {ports[0]} to {ports[1] - 1}: "
-        "stop what uses them or set a wider range"
+        f"no free port on {host} from {ports[0]} to {ports[1] - 1} ({resting} of them are in use "
+        "by this cluster or were a short while ago): wait, stop what uses them or set a wider range"
     )
 
 

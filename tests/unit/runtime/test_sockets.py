@@ -60,3 +60,12 @@ def test_sending_to_nobody_is_false_instead_of_waiting(context) -> None:
     socket = sockets.router(context)
     assert sockets.send_to(socket, [b"nobody", b"x"]) is False
     socket.close()
+
+
+def test_a_refusal_for_ports_that_rest_says_so(context) -> None:
+    socket = sockets.router(context)
+    try:
+        with pytest.raises(Unavailable, match="2 of them are in use by this cluster or were"):
+            sockets.bind(socket, "127.0.0.1", (40_001, 40_003), avoid=[40_001, 40_002])
+    finally:
+        socket.close(0)
