@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT become calls in the loop; nothing is done inside a signal handler."""
+"""Signals that mean "stop" become calls in the loop; nothing is done inside a signal handler."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from types import FrameType
 from roq.runtime.reactor import Reactor
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Also SIGHUP (the terminal was closed), unless it is ignored as under nohup."""
 
 
 def on_stop(reactor: Reactor, stop: Callable[[], None]) -> None:
-    """Call `stop` in the loop at the first SIGTERM or SIGINT; at the second leave the loop at once.
+    """Call `stop` in the loop at the first of the signals; at the second leave the loop at once.
 
     Main thread only.
     """
@@ -32,6 +33,8 @@ def on_stop(reactor: Reactor, stop: Callable[[], None]) -> None:
 
     for number in STOP_SIGNALS:
         signal.signal(number, handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, handler)
     # The poll of libzmq returns on EINTR into Python, where the handler runs; pyzmq then polls
     # again with the time that was left. The pipe makes it return, whichever thread took the signal.
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

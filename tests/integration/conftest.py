@@ -14,10 +14,14 @@ __all__ = ["roq_cluster"]
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> Iterator[None]:
-    """Children can be interrupted, also if the tests run in the background.
+    """Children end at signals, also if the tests run in the background or under nohup.
 
-    A shell lets its background jobs ignore SIGINT, and children inherit that, but no handler.
+    There SIGINT or SIGHUP is ignored, and children inherit that, but no handler.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangup = signal.getsignal(signal.SIGHUP)
+    if hangup == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     yield
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hangup)

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.integration
 ROLES = ("roq.gcm", "roq.hcm", "roq.monitor", "roq.exchange", "QuorumPeerMain")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
 def test_a_stop_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
     env = environment(TMPDIR=str(tmp_path))
     with started("up", "--port-base", "0", "--hosts", "2", env=env) as up:
