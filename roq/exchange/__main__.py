@@ -18,6 +18,7 @@ from roq.errors import ConfigError, Unavailable
 from roq.exchange.config import load_spec
 from roq.exchange.daemon import EXIT_CONFIG, EXIT_STOPPED, EXIT_UNAVAILABLE, ExchangeServer
 from roq.runtime import logs
+from roq.runtime.exits import logged
 
 EXIT_USAGE: Final = 2
 
@@ -55,4 +56,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(logged(lambda: main(sys.argv[1:])))

@@ -11,6 +11,7 @@ import msgspec
 from roq.monitor.daemon import EXIT_CONFIG, run
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import logs
+from roq.runtime.exits import logged
 
 EXIT_USAGE = 2
 
@@ -31,4 +32,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(logged(lambda: main(sys.argv[1:])))
