@@ -209,12 +209,19 @@ def test_a_full_window_blocks_until_the_exchange_goes_on(scene: Scene) -> None:
     exchange = scene.exchange()
     publisher = scene.publisher()
     released = exchange.freeze()
-    threading.Timer(0.3, released.set).start()
+
+    def release_who_waits() -> None:
+        until(lambda: publisher.stats().window_waits > 0, "publish() does not wait")
+        released.set()
+
+    releaser = threading.Thread(target=release_who_waits)
+    releaser.start()
     payloads = [b"%d" % number for number in range(2_000)]
     for payload in payloads:
         publisher.publish(payload)
+    releaser.join()
+    assert released.is_set()
     publisher.close()
-    assert publisher.stats().window_waits > 0
     assert scene.log() == expected("", payloads)
 
 
