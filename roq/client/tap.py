@@ -28,7 +28,11 @@ _NO_BATCH: Final = frozenset(
     }
 )
 _EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
-_NOBLOCK: Final = zmq.NOBLOCK
+_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
+_RCVMORE: Final = zmq.RCVMORE
+_EVENTS_NOW: Final = zmq.EVENTS
+_POLLIN: Final = int(zmq.POLLIN)
+_MORE: Final = int(zmq.MORE)
 _EVENT: Final = Struct("=Hi")
 """First frame of a socket's event: number and value; the second frame is the address."""
 
@@ -63,6 +67,10 @@ class Tap:
         self._reading = False
         self._live = sockets.subscriber(context)
         self._live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+        # The methods of the base class: the subclass only adds Python to each call.
+        self._recv = super(zmq.Socket, self._live).recv
+        self._get = super(zmq.Socket, self._live).get
+        self._expected = 1
         for topic in reader.subscriptions():
             self._live.setsockopt(zmq.SUBSCRIBE, topic)
         self._data = sockets.dealer(context, maximum_bytes=-1)
@@ -133,30 +141,50 @@ class Tap:
 
     def _take_burst(self) -> bool:
         """Read up to `BURST` messages; False if there are no more."""
-        recv = self._live.recv
-        more = self._live.getsockopt
-        live = self.reader.live
-        now = self._clock()
-        size = 0
-        try:
-            for _ in range(BURST):
-                frames = [recv(_NOBLOCK)]
-                # An entry says whether a batch follows it, which saves asking ZeroMQ twice.
-                if more(zmq.RCVMORE):
-                    entry = recv(_NOBLOCK)
-                    frames.append(entry)
-                    if len(entry) != ENTRY_BYTES or entry[3] not in _NO_BATCH:
-                        while more(zmq.RCVMORE):
-                            frames.append(recv(_NOBLOCK))
-                live(frames, now)
-                size += len(frames[-1])
-                if size > BURST_BYTES:
-                    break
-        except zmq.Again:
-            self._burst()
-            return False
+        live, now = self.reader.live, self._clock()
+        taken, size, more = 0, 0, True
+        while taken < BURST and size <= BURST_BYTES:
+            # To ask whether there is a message is cheaper than to be told that there is none, and
+            # dearer than to get one: asked only from as many on as there were the last time.
+            if taken >= self._expected and not int(self._get(_EVENTS_NOW)) & _POLLIN:
+                more = False
+                break
+            try:
+                frames = self._take_message()
+            except zmq.Again:
+                more = False
+                break
+            live(frames, now)
+            taken += 1
+            size += len(frames[-1])
+        self._expected = taken
         self._burst()
-        return True
+        return more
+
+    def _take_message(self) -> list[bytes]:
+        """All frames of the next message of the fan-out.
+
+        Raises:
+            zmq.Again: there is none.
+        """
+        recv = self._recv
+        frames = [recv(_NOBLOCK)]
+        if not self._get(_RCVMORE):
+            return frames
+        entry = recv(_NOBLOCK)
+        frames.append(entry)
+        # An entry says whether a batch follows it, and a frame whether another does: both are
+        # cheaper than asking the socket.
+        if len(entry) == ENTRY_BYTES and entry[3] in _NO_BATCH:
+            return frames
+        if len(entry) != ENTRY_BYTES and not self._get(_RCVMORE):
+            return frames
+        more = True
+        while more:
+            frame = recv(_NOBLOCK, False)
+            frames.append(frame.bytes)
+            more = bool(frame.get(_MORE))
+        return frames
 
     def _data_readable(self) -> None:
         fetched = self.reader.fetched
