@@ -7,8 +7,9 @@ from typing import Final
 
 import click
 
-from roq.cli.failures import DEPENDENCY_AWAY, Failed
+from roq.cli.failures import Failed
 from roq.cli.output import console, note, print_json
+from roq.runtime import exits
 
 RESULTS: Final = Path("benchmarks/results")
 
@@ -48,7 +49,7 @@ def bench(
     except ModuleNotFoundError as error:
         raise Failed(
             f"the benchmark is not complete here: {error}",
-            DEPENDENCY_AWAY,
+            exits.UNAVAILABLE,
             "Install it with `pip install '.[bench]'` in RoQ's source directory.",
         ) from None
     chosen = plan.quick if quick else plan.full

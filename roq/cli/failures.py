@@ -27,12 +27,10 @@ from roq.errors import (
     RoQError,
     Unavailable,
 )
+from roq.runtime import exits
 
 REFUSED: Final = 1
 USAGE: Final = 2
-DEPENDENCY_AWAY: Final = 69
-CRASHED: Final = 70
-BAD_CONFIGURATION: Final = 78
 
 _HINTS: Final[tuple[tuple[type[RoQError], str], ...]] = (
     (QueueNotFound, "`roq queue list` shows what there is, `roq queue create NAME` makes one."),
@@ -75,7 +73,7 @@ def failed(error: RoQError) -> Failed:
 def daemon_failed(error: RoQError) -> Failed:
     """What a daemon says that could not start."""
     configuration = isinstance(error, ConfigError | InvalidName)
-    return Failed(text_of(error), BAD_CONFIGURATION if configuration else DEPENDENCY_AWAY)
+    return Failed(text_of(error), exits.CONFIG if configuration else exits.UNAVAILABLE)
 
 
 def text_of(error: RoQError) -> str:

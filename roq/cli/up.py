@@ -9,12 +9,13 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.failures import CRASHED, Failed, daemon_failed, text_of
+from roq.cli.failures import Failed, daemon_failed, text_of
 from roq.cli.output import note
 from roq.errors import RoQError
 from roq.local.launcher import Addresses, Launcher, StartFailed
 from roq.local.part import Part
 from roq.local.settings import HOSTS_MAX, Settings
+from roq.runtime import exits
 from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
@@ -148,7 +149,7 @@ class _Shell:
     def _part_ended(self, part: Part) -> None:
         words = part.last_words()
         text = f"{part.name} {part.end_text()}; the cluster is stopped"
-        self._failure = StartFailed(f"{text}\n{words}" if words else text, CRASHED)
+        self._failure = StartFailed(f"{text}\n{words}" if words else text, exits.CRASHED)
         self._stop()
 
     def _stop(self) -> None:

@@ -9,18 +9,15 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from roq.coordination.port import Post, Registry
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError, Unavailable
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm, Readiness
-from roq.runtime import logs
+from roq.runtime import exits, logs
 from roq.runtime.signals import on_stop
 
-EXIT_CRASHED: Final = 70
-EXIT_CONFIG: Final = 78
 log = logging.getLogger(__name__)
 
 
@@ -36,16 +33,16 @@ def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:
         gcm = Gcm(config, partial(_registry, config), on_ready)
     except (ConfigError, Unavailable) as error:
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return EXIT_CONFIG
+        return exits.CONFIG
     on_stop(gcm.reactor, gcm.stop)
     try:
         return gcm.run()
     except ConfigError as error:  # what stands in the registry cannot be read
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return EXIT_CONFIG
+        return exits.CONFIG
     except Exception:
         log.exception("crashed", extra={"event": "crashed"})
-        return EXIT_CRASHED
+        return exits.CRASHED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         logs.configure("info", "text", process="gcm")
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return EXIT_CONFIG
+        return exits.CONFIG
     return run(config, None if options.ready_fd is None else partial(_tell, options.ready_fd))
 
 

@@ -28,15 +28,13 @@ from roq.gcm.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of
 from roq.protocol.control import Answer
-from roq.runtime import sockets
+from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
 log = logging.getLogger(__name__)
 
-EXIT_STOPPED: Final = 0
-EXIT_REGISTRY_AWAY: Final = 69
 IDLE_CLIENT_SECONDS: Final = 60.0
 """A connection to a host manager is closed when nothing was asked for so long."""
 GOODBYE_SECONDS: Final = 0.1
@@ -73,7 +71,7 @@ class Gcm:
     ) -> None:
         self._config = config
         self._on_ready = on_ready
-        self._code = EXIT_STOPPED
+        self._code = exits.STOPPED
         self._timer: Timer | None = None
         self._stopping = False
         self._ready = False
@@ -191,7 +189,7 @@ class Gcm:
             self._config.zk.connect_seconds,
             extra={"event": "registry_unreachable"},
         )
-        self._code = EXIT_REGISTRY_AWAY
+        self._code = exits.UNAVAILABLE
         self._reactor.stop()
 
     def _client_frame(self, peer: Peer, data: bytes) -> None:

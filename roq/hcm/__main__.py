@@ -9,16 +9,13 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from roq.coordination.port import Post, Registry
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError, Unavailable
 from roq.hcm.config import HcmConfig, load
-from roq.hcm.daemon import EXIT_CONFIG, HostManager, Readiness
-from roq.runtime import logs
-
-EXIT_CRASHED: Final = 70
+from roq.hcm.daemon import HostManager, Readiness
+from roq.runtime import exits, logs
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +32,13 @@ def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
         manager = HostManager(config, partial(_registry, config), on_ready)
     except (ConfigError, Unavailable) as error:
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return EXIT_CONFIG
+        return exits.CONFIG
     try:
         manager.watch_signals()
         return manager.run()
     except Exception:
         log.exception("crashed", extra={"event": "crashed"})
-        return EXIT_CRASHED
+        return exits.CRASHED
     finally:
         manager.close()
 
@@ -60,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         logs.configure("info", "text", process="host")
         log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return EXIT_CONFIG
+        return exits.CONFIG
     return run(config, None if options.ready_fd is None else partial(_tell, options.ready_fd))
 
 

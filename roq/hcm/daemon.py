@@ -41,15 +41,12 @@ from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import Answer, Failure, HcmRequest, HostReport
 from roq.protocol.request import read_request
-from roq.runtime import sockets
+from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 from roq.runtime.signals import on_stop
 
-EXIT_STOPPED: Final = 0
-EXIT_REGISTRY_AWAY: Final = 69
-EXIT_CONFIG: Final = 78
 REPORT_TIMEOUT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
 
@@ -104,7 +101,7 @@ class HostManager:
         self._busy = False
         self._timer: Timer | None = None
         self._registering = False
-        self._exit_code = EXIT_STOPPED
+        self._exit_code = exits.STOPPED
         _warn_when_reachable(bind)
 
     @property
@@ -173,7 +170,7 @@ class HostManager:
                 "network.advertise if these are two hosts", self._host,
                 extra={"event": "name_taken"},
             )  # fmt: skip
-            self._exit_code = EXIT_CONFIG
+            self._exit_code = exits.CONFIG
             self._stop()
             return
         log.info("registered as %s, epoch %d", self._host, epoch, extra={"event": "registered"})
@@ -186,7 +183,7 @@ class HostManager:
                 self._config.zk.servers, self._config.zk.connect_seconds,
                 extra={"event": "start_failed"},
             )  # fmt: skip
-            self._exit_code = EXIT_REGISTRY_AWAY
+            self._exit_code = exits.UNAVAILABLE
             self._stop()
 
     # --- events -----------------------------------------------------------------------------------

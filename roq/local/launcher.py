@@ -24,13 +24,11 @@ from roq.local.folder import Folder
 from roq.local.part import Part
 from roq.local.ports import OFFSETS, check_base, choose_base, choose_port
 from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
+from roq.runtime import exits
 from roq.runtime.reactor import Reactor, Timer
 
 STOP_SECONDS: Final = 10.0
 """Grace for each step of a stop; then the step's processes are killed."""
-BAD_CONFIGURATION: Final = 78
-DEPENDENCY_AWAY: Final = 69
-CRASHED: Final = 70
 ZOOKEEPER: Final = "zookeeper"
 GCM: Final = "gcm"
 
@@ -125,7 +123,7 @@ class Launcher:
         try:
             self._spawn_all(self.folder)
         except OSError as error:
-            self._fail(f"a process cannot be started: {error}", CRASHED)
+            self._fail(f"a process cannot be started: {error}", exits.CRASHED)
             return
         except BaseException:
             self.folder.close()
@@ -210,7 +208,7 @@ class Launcher:
         missing = [part for part in self._parts.values() if part.ready is None]
         names = ", ".join(part.name for part in missing)
         text = f"{names} did not get ready within {self._settings.start_seconds:g} s"
-        self._fail("\n".join([text, *map(_words, missing)]), DEPENDENCY_AWAY)
+        self._fail("\n".join([text, *map(_words, missing)]), exits.UNAVAILABLE)
 
     def _fail(self, text: str, code: int) -> None:
         self._failure = StartFailed(text, code)
@@ -230,7 +228,7 @@ class Launcher:
                 pass
 
     def _part_failed(self, part: Part) -> None:
-        code = part.code if part.code in {DEPENDENCY_AWAY, BAD_CONFIGURATION} else CRASHED
+        code = part.code if part.code in {exits.UNAVAILABLE, exits.CONFIG} else exits.CRASHED
         text = f"{part.name} {part.end_text()} while the cluster was starting{_words(part)}"
         self._fail(text, code)
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from roq.monitor.daemon import EXIT_CONFIG, run
+from roq.monitor.daemon import run
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import logs
+from roq.runtime import exits, logs
 from roq.runtime.exits import logged
-
-EXIT_USAGE = 2
 
 
 def main(arguments: list[str]) -> int:
@@ -21,12 +19,12 @@ def main(arguments: list[str]) -> int:
     logs.configure("info", "text", process="monitor")
     if len(arguments) != 1:
         logging.getLogger(__name__).error("usage: python -m roq.monitor FILE")
-        return EXIT_USAGE
+        return exits.USAGE
     try:
         spec = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=MonitorSpec)
     except (OSError, msgspec.MsgspecError) as error:
         logging.getLogger(__name__).error("%s: %s", arguments[0], error)  # noqa: TRY400
-        return EXIT_CONFIG
+        return exits.CONFIG
     logs.configure(spec.log_level, spec.log_format, process=f"monitor {spec.queue}")
     return run(spec)
 

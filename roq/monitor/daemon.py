@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Final
 
 from roq.errors import ConfigError, Unavailable
 from roq.machine import Tick
@@ -26,16 +25,12 @@ from roq.protocol import documents
 from roq.protocol.control import ChildInfo, Failure, MonitorRequest
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import sockets
+from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
 from roq.runtime.signals import on_stop
-
-EXIT_STOPPED: Final = 0
-EXIT_UNAVAILABLE: Final = 69
-EXIT_CONFIG: Final = 78
 
 log = logging.getLogger(__name__)
 
@@ -181,13 +176,13 @@ def run(spec: MonitorSpec) -> int:
         monitor = Monitor(spec)
     except ConfigError as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return EXIT_CONFIG
+        return exits.CONFIG
     except Unavailable as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return EXIT_UNAVAILABLE
+        return exits.UNAVAILABLE
     try:
         monitor.watch_signals()
         monitor.run()
     finally:
         monitor.close()
-    return EXIT_STOPPED
+    return exits.STOPPED
