@@ -443,11 +443,12 @@ def _version(step: Step, answer: object) -> int:
 
 
 def _stop(client: KazooClient) -> None:
-    try:
-        client.stop()
-        client.close()
-    except (KazooException, OSError) as error:
-        log.warning("stopping a client: %r", error, extra={"event": "registry_stop"})
+    # Each by itself: a client that did not stop in time still has descriptors to give back.
+    for step in (client.stop, client.close):
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - kazoo raises bare ones here
+            log.warning("stopping a client: %r", error, extra={"event": "registry_stop"})
 
 
 class ZooKeeperRegistry(StoreRegistry):
