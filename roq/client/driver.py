@@ -261,6 +261,7 @@ class LinkDriver:
         Returns:
             False when `timeout` has passed, or the publisher has failed, first.
         """
+        self._engine.check_process()
         if self._engine.inside:
             raise LocalProtocolError("the I/O thread must not wait for itself")
         deadline = math.inf if timeout is None else monotonic() + timeout
@@ -291,6 +292,7 @@ class LinkDriver:
             wake: called once, from any thread and with the lock held, when the condition is worth
                 another attempt; only if the result is False.
         """
+        self._engine.check_process()
         with self.lock:
             now = monotonic()
             if self.read(now):
@@ -445,6 +447,8 @@ class LinkDriver:
 
     def close(self, reason: str) -> None:
         """Give up what is open, say goodbye, release everything; not with the lock held."""
+        if self._engine.forked:
+            return  # the sockets are the parent's
         with self.lock:
             self._fail(Closed(reason))
             self._on_change.clear()

@@ -62,15 +62,28 @@ class Engine:
         Raises:
             Closed: the engine was closed, its thread ended, or this is a forked child process.
         """
-        if os.getpid() != self._pid:
-            raise Closed(
-                "this connection was opened before the process was forked; "
-                "open a new one with roq.connect() in the child (or use the spawn start method)"
-            )
+        self.check_process()
         if self.failure is not None:
             raise Closed(f"the client's background thread ended: {self.failure!r}")
         if self._closed or self._ended:
             raise Closed("the connection to the cluster is closed")
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child process, which has neither the thread nor the connections."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Make sure that this is the process that opened the connection.
+
+        Raises:
+            Closed: it is a forked child.
+        """
+        if self.forked:
+            raise Closed(
+                "this connection was opened before the process was forked; "
+                "open a new one with roq.connect() in the child (or use the spawn start method)"
+            )
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run `function` in the I/O thread; does not wait for it.
@@ -130,7 +143,7 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        if os.getpid() != self._pid:
+        if self.forked:
             return
         self.reactor.stop()
         if self.inside:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from types import TracebackType
@@ -124,6 +127,7 @@ class Publisher:
             new_receipt=lambda: receipt(self),
         )
         self._driver = self._writer.driver
+        _opened.add(self)
         self._fast = self._writer.packer.fast
         self._driver.start()
         self._await_exchange(connect_timeout)
@@ -392,3 +396,16 @@ class Publisher:
         except RoQError as second:
             # The error in the body is the one to see.
             log.warning("closing the publisher of queue %s: %s", self.queue, second)
+
+
+_opened: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: let every call get to where it is refused, and wait for no thread."""
+    for publisher in _opened:
+        publisher._driver.lock = threading.Lock()  # noqa: SLF001 - of this module
+        publisher._fast.clear()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)

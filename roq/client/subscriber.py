@@ -214,6 +214,7 @@ class Subscriber:
 
     def _fill_or_end(self) -> bool:
         """Wait for batches; False if the subscriber is closed."""
+        self._engine.check_process()
         try:
             return self._fill(None)
         except Closed:
@@ -224,6 +225,7 @@ class Subscriber:
         while True:
             if self._error is not None:
                 raise self._error
+            self._engine.check_process()
             item = self._handoff.take(timeout)
             if item is None:
                 return False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -307,6 +309,33 @@ def test_waiting_for_a_receipt_works_from_several_threads(scene: Scene) -> None:
     for thread in threads:
         thread.join()
     assert outcomes == [Outcome.ACCEPTED] * 5
+
+
+def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(scene: Scene) -> None:
+    scene.exchange()
+    with scene.publisher() as publisher:
+        publisher.publish(b"before").wait(10)
+        # As if another thread held the lock, and a batch was open, when the process was forked.
+        frozen = scene.exchanges[0].freeze()
+        for _ in range(10):
+            publisher.publish(b"open")
+        with publisher._driver.lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            signal.alarm(10)
+            refused = 0
+            for attempt in (lambda: publisher.publish(b"child"), lambda: publisher.flush(10)):
+                try:
+                    attempt()
+                except Closed:
+                    refused += 1
+            publisher.close()
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        frozen.set()
+        publisher.flush(10)
+    assert [payload for _, payload in sorted(scene.log().items())] == [b"before"] + 10 * [b"open"]
 
 
 def test_threads_share_a_publisher(scene: Scene) -> None:

@@ -150,6 +150,19 @@ def test_a_reader_of_the_latest_confirms_with_presence_and_streams() -> None:
     assert driver.passed() == [5]
 
 
+def test_a_start_is_not_confirmed_before_the_filters_are_in_place() -> None:
+    driver = Driver(Start(From.TIME, 1_000))
+    (seek,) = driver.asked(SEEK)
+    assert isinstance(seek, SeekRequest)
+    driver.answer(SEEK, Seek(id=seek.id, epoch=9, offset=3, end=5, floor=0))
+    (streams,) = driver.asked(STREAMS)
+    assert isinstance(streams, StreamsRequest)
+    driver.answer(STREAMS, Streams(id=streams.id, epoch=9, streams=[]))
+    assert not driver.reader.confirmed
+    driver.present(5)
+    assert driver.reader.confirmed
+
+
 def test_presence_that_does_not_come_is_asked_for_under_another_nonce() -> None:
     driver = Driver()
     first = driver.reader.presence_topic
