@@ -103,6 +103,27 @@ def test_other_versions_queues_and_strangers_are_told_why(exchange: Process, pee
     assert (letter, documents.decode(document, Reset).expected) == (channel.RESET, 0)
 
 
+def test_each_batch_is_logged_once_and_in_order_of_its_number(
+    exchange: Process, peers: Peers
+) -> None:
+    publisher, reader = peers.publisher(exchange), peers.reader(exchange, b"t")
+    publisher.send(b"one")
+    assert publisher.ack() == 1
+    publisher.number = 0
+    publisher.send(b"one")
+    assert publisher.ack() == 1
+    publisher.number = 2
+    publisher.send(b"three")
+    letter, document = publisher.socket.recv_multipart()
+    assert (letter, documents.decode(document, Reset).expected) == (channel.RESET, 2)
+    publisher.number = 1
+    publisher.send(b"two")
+    publisher.send(b"three")
+    publisher.settle()
+    assert [reader.payload() for _ in range(3)] == [b"one", b"two", b"three"]
+    assert reader.fetch((b"t", 0, 100)) == [b"one", b"two", b"three"]
+
+
 def test_batches_of_all_sizes_arrive_live_or_announced_and_can_be_fetched(
     exchange: Process, peers: Peers
 ) -> None:
