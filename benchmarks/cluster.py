@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ import psutil
 import roq
 from benchmarks import plan
 from benchmarks.case import Case
-from benchmarks.processes import BenchmarkError, Program, cpu_seconds, rss_bytes
+from benchmarks.processes import PYTHON, BenchmarkError, Program, cpu_seconds, rss_bytes
 from benchmarks.results import Idle, ProcessCost
 
 UP_SECONDS: Final = 60.0
@@ -48,7 +47,7 @@ class RoqCluster:
         started = time.monotonic()
         self._program = Program(
             [
-                *(sys.executable, "-m", "roq", "up"),
+                *(*PYTHON, "roq", "up"),
                 *("--hosts", "1"),
                 *("--port-base", str(base)),
                 *("--data-dir", str(directory / "roq")),

@@ -20,6 +20,8 @@ from typing import IO, Final
 
 import msgspec
 
+PYTHON: Final = (sys.executable, "-P", "-m")
+"""Runs a module. A folder of the same name where the user happens to be must not be taken for it."""
 STOP_SECONDS: Final = 10.0
 _CPU_CLOCK_OF_PROCESS: Final = 2
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -160,8 +162,7 @@ class Worker:
         self.role = role
         self._program = Program(
             [
-                sys.executable,
-                "-m",
+                *PYTHON,
                 "benchmarks.worker",
                 contender,
                 role,

@@ -5,7 +5,6 @@ publisher DEALER → ROUTER [receive, send] XPUB → SUB subscribers
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ import zmq
 from benchmarks.case import Case
 from benchmarks.contender import OPEN_SECONDS, Contender
 from benchmarks.contenders.zmq_clients import BarePublisher, BareSubscriber
-from benchmarks.processes import Program
+from benchmarks.processes import PYTHON, Program
 
 MODULE: Final = "raw_hop"
 
@@ -29,7 +28,7 @@ class HopServer:
     def start(self, directory: Path) -> None:
         """Start it; it says where it is bound."""
         self._program = Program(
-            [sys.executable, "-m", f"benchmarks.contenders.{MODULE}"], directory / "raw-hop.log"
+            [*PYTHON, f"benchmarks.contenders.{MODULE}"], directory / "raw-hop.log"
         )
         data, live = self._program.read_line(OPEN_SECONDS).decode().split()
         self._options = {"data": data, "live": live}

@@ -8,7 +8,6 @@ messages: without it there would be nothing to compare.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,7 @@ import zmq
 from benchmarks.case import Case
 from benchmarks.contender import OPEN_SECONDS, Contender
 from benchmarks.contenders.zmq_clients import BarePublisher, BareSubscriber
-from benchmarks.processes import Program
+from benchmarks.processes import PYTHON, Program
 
 MODULE: Final = "zmq_proxy"
 
@@ -32,7 +31,7 @@ class ProxyServer:
     def start(self, directory: Path) -> None:
         """Start it; it says where it is bound."""
         self._program = Program(
-            [sys.executable, "-m", f"benchmarks.contenders.{MODULE}"], directory / "zmq-proxy.log"
+            [*PYTHON, f"benchmarks.contenders.{MODULE}"], directory / "zmq-proxy.log"
         )
         push, live = self._program.read_line(OPEN_SECONDS).decode().split()
         self._options = {"push": push, "live": live}
