@@ -21,7 +21,7 @@ from typing import IO, Final
 import msgspec
 
 PYTHON: Final = (sys.executable, "-P", "-m")
-"""Runs a module. A folder of the same name where the user happens to be must not be taken for it."""
+"""Runs a module, and not a folder of the same name where the user happens to be."""
 STOP_SECONDS: Final = 10.0
 _CPU_CLOCK_OF_PROCESS: Final = 2
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
