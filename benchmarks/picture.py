@@ -38,7 +38,7 @@ SHORT: Final = {
     plan.NATS: "nats-py",
     plan.REDIS: "redis-py streams",
 }
-_MICROSECONDS: Final = (100, 200, 300, 500, 1000, 2000, 5000, 10_000, 20_000)
+_MICROSECONDS: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 _ROLES: Final = {
     "publisher": ("publisher", "#f4a261", "o"),
     "exchange": ("exchange or server", "#e63946", "D"),
@@ -151,7 +151,7 @@ def _targets(axes: Axes, results: Results) -> None:
     scores = [_score(verdict) for verdict in shown] or [1.0]
     axes.set_xlim(min(0.3, min(scores) * 0.8), max(scores) * 8)
     axes.set_yticks(range(len(shown)), [verdict.text for verdict in reversed(shown)], fontsize=8)
-    axes.set_xticks([0.5, 1, 2, 4], ["half the goal", "goal", "2 x", "4 x"])
+    axes.set_xticks([0.5, 1, 2, 4], ["0.5 x", "goal", "2 x", "4 x"])
     axes.minorticks_off()
     axes.set_title("Targets: right of the line is reached")
 
@@ -183,7 +183,7 @@ def _latency(axes: Axes, results: Results) -> None:
             )
         axes.text(values[0], row + 0.22, f"{values[0]:,.0f} µs", ha="center", fontsize=8)
     axes.set_xscale("log")
-    axes.set_xticks(_MICROSECONDS, [f"{value:,}" for value in _MICROSECONDS])
+    axes.set_xticks(_MICROSECONDS, [f"{value:,}" for value in _MICROSECONDS], fontsize=8)
     axes.minorticks_off()
     if ends:
         axes.set_xlim(min(ends) * 0.8, max(ends) * 1.25)
