@@ -171,11 +171,25 @@ class Outbox:
             sealed_at=now,
         )
         receipt.count = count
+        self._batches.append(sealed)  # first: `recount` mends the rest if this is interrupted
         stream.next_sequence += count
-        self._batches.append(sealed)
         self.owed_batches += 1
         self.owed_bytes += len(data)
         return sealed
+
+    def recount(self) -> None:
+        """Put right what follows from the batches, after a `seal` that was interrupted."""
+        self.owed_batches = self.owed_bytes = 0
+        for sealed in self._batches:
+            stream = sealed.stream
+            stream.next_sequence = max(stream.next_sequence, sealed.first_sequence + sealed.count)
+            if sealed.owed:
+                self.owed_batches += 1
+                self.owed_bytes += len(sealed.data)
+
+    def holds(self, receipt: Receipt) -> bool:
+        """Whether the batch of this receipt was sealed."""
+        return receipt.done() or any(sealed.receipt is receipt for sealed in self._batches)
 
     # --- out --------------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ class Writer:
     ) -> None:
         self.messages = 0
         self.batches = 0
+        self._sealing: OpenBatch | None = None
+        self._unsettled = False
         self._queue = queue
         self._new_receipt = new_receipt
         self.packer = Packer(new_receipt, Limits(), linger_seconds)
@@ -95,6 +97,8 @@ class Writer:
         """
         packer, now = self.packer, monotonic()
         self.driver.check()
+        if self._unsettled or self._sealing is not None:
+            self._recover()
         if len(data) > packer.message_bytes:
             raise MessageTooLarge(
                 f"a message of {len(data)} bytes is above the limit of queue {self._queue} "
@@ -112,6 +116,8 @@ class Writer:
 
     def look_at(self, batch: OpenBatch, now: float) -> None:
         """A batch has reached its limit: it is full, or it is time to look at the clock."""
+        if self._unsettled or self._sealing is not None:
+            self._recover()
         full = self.packer.is_full(batch)
         if not full and not self.packer.stretch(batch, now):
             return
@@ -156,16 +162,31 @@ class Writer:
         return batch.receipt
 
     def _seal(self, batch: OpenBatch, now: float) -> None:
+        self._sealing = batch
         self._seal_payloads(batch.topic, self.packer.close(batch), batch.receipt, now)
+        self._sealing = None
 
     def _seal_payloads(
         self, topic: str, payloads: list[bytes], receipt: Receipt, now: float
     ) -> None:
         link = self.link
         stream = link.topics.stream(topic)
+        self._unsettled = True
         link.outbox.seal(stream, payloads, receipt, now, time_ns() // 1000)
         self.messages += len(payloads)
         self.batches += 1
+        self._unsettled = False
+
+    def _recover(self) -> None:
+        """Finish what a raising signal handler (Ctrl-C) has interrupted; nothing is dropped."""
+        batch, outbox = self._sealing, self.link.outbox
+        outbox.recount()
+        self._unsettled = False
+        if batch is not None and not outbox.holds(batch.receipt):
+            self._seal(batch, monotonic())
+        elif batch is not None:
+            self.packer.close(batch)
+            self._sealing = None
 
     # --- many messages ----------------------------------------------------------------------------
 
@@ -178,6 +199,8 @@ class Writer:
             RoQError: as `publish`.
         """
         self.driver.check()
+        if self._unsettled or self._sealing is not None:
+            self._recover()
         chunk, size = self._chunk(payloads, position)
         if not chunk:
             return 1, self.publish(as_bytes(payloads[position]), topic)
@@ -218,7 +241,11 @@ class Writer:
     def _flush_due(self, now: float) -> float | None:
         """Seal what has lingered, and everything once the link is idle; when to look again."""
         link, packer = self.driver.link, self.packer
-        if link is None or not len(packer):
+        if link is None:
+            return None
+        if self._unsettled or self._sealing is not None:
+            self._recover()
+        if not len(packer):
             return None
         idle = link.ready and not len(link.outbox)
         patience = packer.linger_seconds if link.ready else OLD_SECONDS
@@ -242,6 +269,8 @@ class Writer:
         link, now = self.driver.link, monotonic()
         if link is None:
             return True
+        if self._unsettled or self._sealing is not None:
+            self._recover()
         if len(self.packer):
             for batch in self.packer:
                 if not link.outbox.has_room:

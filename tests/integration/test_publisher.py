@@ -466,3 +466,31 @@ def test_closing_the_connection_ends_publishers_that_are_left_open(scene: Scene)
     with pytest.raises(Closed):
         publisher.publish(b"x")
     publisher.abort()
+
+
+class Raised(BaseException):
+    """What a signal handler raises in the middle of something."""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is sealed", "after it is sealed"])
+def test_a_batch_whose_sealing_is_interrupted_arrives_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    scene.exchange()
+    publisher = scene.publisher()
+    outbox = publisher._writer.link.outbox
+    seal = outbox.seal
+
+    def interrupted(*arguments: object) -> object:
+        monkeypatch.setattr(outbox, "seal", seal)
+        if after:
+            seal(*arguments)  # type: ignore[arg-type]
+        raise Raised
+
+    monkeypatch.setattr(outbox, "seal", interrupted)
+    with pytest.raises(Raised):
+        publisher.publish(b"first", topic="t")
+    publisher.publish(b"second", topic="t")
+    publisher.flush(timeout=10)
+    outbox.check()
+    assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]
