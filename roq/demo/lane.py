@@ -60,7 +60,7 @@ class Lane:
         job_path.write_bytes(msgspec.json.encode(job))
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                guarded([sys.executable, "-m", "roq.demo.worker", str(job_path)]),
+                guarded([sys.executable, "-P", "-m", "roq.demo.worker", str(job_path)]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -43,7 +43,7 @@ class Processes:
             path.write_bytes(encode_spec(spec))
             self._rotate(spec.child)
             process = spawn(
-                [sys.executable, "-m", MODULES[type(spec)], str(path)],
+                [sys.executable, "-P", "-m", MODULES[type(spec)], str(path)],
                 log_path=self._log(spec.child),
             )
         except OSError as error:

@@ -175,7 +175,16 @@ class Launcher:
 
     def _spawn_daemon(self, folder: Folder, name: str, module: str, text: str) -> None:
         path = folder.write(f"{name.replace(' ', '-')}.toml", text)
-        command = [sys.executable, "-m", module, "--config", str(path), "--ready-fd", "{ready_fd}"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            "--config",
+            str(path),
+            "--ready-fd",
+            "{ready_fd}",
+        ]
         self._spawn(folder, name, command)
 
     def _spawn(self, folder: Folder, name: str, command: Sequence[str]) -> None:
