@@ -42,8 +42,12 @@ class Registration:
         self._done = done
         self._stands = False
 
+    def changed(self) -> None:
+        """There is something new to write. A look that is under way will see to it."""
+        self._look()
+
     def resume(self) -> None:
-        """The connection is back, or there is something new to write."""
+        """The connection is back; what was under way is not answered any more."""
         self._looking = False
         self._look()
 

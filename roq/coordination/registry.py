@@ -256,7 +256,7 @@ class StoreRegistry:
             known = self._registrations[host] = Registration(self._store, path)
         known.keep(data, done)
         if self._state is SessionState.CONNECTED:
-            known.resume()
+            known.changed()
 
     def watch_children(self, path: str, on_change: Callable[[tuple[str, ...]], None]) -> None:
         """Tell the sorted names of the children of `path`, now and at each change."""
