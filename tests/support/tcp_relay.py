@@ -50,7 +50,9 @@ class TcpRelay:
         self._closing = True
         self._wake.send(b"\0")
         self._thread.join()
+        # Only now: the thread may see the end for another reason than this byte.
         self._wake.close()
+        self._woken.close()
 
     def _run(self) -> None:
         pairs: dict[socket.socket, socket.socket] = {}
@@ -67,7 +69,7 @@ class TcpRelay:
             if self._is_cut:
                 for source in list(pairs):
                     self._drop(source, pairs)
-        for source in [*pairs, self._listener, self._woken]:
+        for source in [*pairs, self._listener]:
             source.close()
         self._selector.close()
 
