@@ -87,6 +87,31 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limit L of one exchange, payload bytes per minute, used for assignment."""
 
 
+class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a queue moves publishers, grows and shrinks by itself. A limit of 0 is not looked at."""
+
+    policy: str = "balanced"
+    """Name of the policy: one of RoQ's own, or of an entry point in `roq.policies`."""
+    exchange_bytes: int = 0
+    """The limit L of one exchange, payload bytes per minute; 0: `Limits.throughput_bytes`."""
+    host_cpu_percent: int = 0
+    """A host is overloaded above this use of all of its cores."""
+    host_memory_mb: int = 0
+    """A host is overloaded above so much memory in use."""
+    queue_bytes_per_exchange: int = 0
+    """The queue grows above so many payload bytes per minute and exchange."""
+    queue_publishers_per_exchange: int = 0
+    """The queue grows above so many publishers per exchange."""
+    latency_ms: int = 0
+    """The queue grows when its subscribers report a higher mean latency."""
+    exchanges_min: int = 1
+    """It never shrinks below this by itself."""
+    exchanges_max: int = 4
+    """It never grows above this by itself; 1: never at all."""
+    cooldown_seconds: int = 10
+    """After the number of exchanges was changed it is left alone for so long."""
+
+
 class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange of a queue as publishers and subscribers see it."""
 

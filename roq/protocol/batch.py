@@ -107,12 +107,19 @@ def pack(
     link_number: int,
     first_sequence: int,
     created_us: int,
+    extensions: bytes = b"",
 ) -> bytes:
-    """Build a DATA batch out of the payloads of consecutive messages."""
+    """Build a DATA batch out of the payloads of consecutive messages.
+
+    Args:
+        extensions: the extension area, see `roq.protocol.extensions`.
+    """
     body = _encode_body((payloads, None))
+    if extensions:
+        body = extensions + body
     return (
         HEADER.pack(
-            MAGIC, VERSION, 0, 0, 0, 0, len(payloads), _checksum(body) & 0xFFFFFFFF,
+            MAGIC, VERSION, 0, 0, 0, len(extensions), len(payloads), _checksum(body) & 0xFFFFFFFF,
             publisher, epoch, link_number, first_sequence, created_us,
         )
         + body

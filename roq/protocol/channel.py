@@ -138,6 +138,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     text: str
     link_number: int = 0
+    addresses: list[str] = []
+    """With `moved`: the data addresses where the publisher publishes now, as far as known."""
 
 
 class Bye(msgspec.Struct, frozen=True, kw_only=True):

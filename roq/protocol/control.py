@@ -14,6 +14,10 @@ OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
     subscriber      monitor                     3212 Join
     any client      monitor                     3214 Alive, every two seconds; 3216 Leave
     monitor         its clients (pushed)        3213 Topology, 3215 Version every second
+    monitor         a publisher (pushed)        3217 Relocate, until it says 3218 Relocated
+    monitor         an exchange (pushed)        3219 Passed: a publisher has gone elsewhere
+    monitor         GCM, client port            3020 ScaleOut, 3021 ScaleIn, 3022 Elasticity
+    GCM             monitor                     3220 Empty; 3221 Configure, when rules change
 
 Everything pushed has a version; who sees a jump asks again with `Join` or `Attach`.
 """
@@ -25,7 +29,7 @@ from typing import Final
 
 import msgspec
 
-from roq.model import ExchangeInfo, Limits
+from roq.model import ElasticRules, ExchangeInfo, Limits
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -146,6 +150,65 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
 
 
+class ScaleOut(Control, frozen=True, kw_only=True, tag=3020):
+    """A monitor wants one more exchange; answered (ScaledOut) once it runs.
+
+    Idempotent by `transaction`. A Failure says why there is none; the monitor may ask again.
+    """
+
+    queue: str
+    queue_id: bytes
+    transaction: str
+    reason: str
+    """A sentence for people: which rule was broken by what."""
+
+
+class ScaledOut(Control, frozen=True, kw_only=True, tag=3520):
+    """The new exchange."""
+
+    RESULT: int = OK
+    number: int
+    host: str
+
+
+class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
+    """A monitor has emptied this exchange and wants it stopped for good; answered (Done) then."""
+
+    queue: str
+    queue_id: bytes
+    number: int
+    reason: str
+
+
+class HostUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy a host is, by its manager's last report."""
+
+    host: str
+    cpu_percent: float = 0.0
+    """Of all cores together."""
+    memory_used_bytes: int = 0
+    live: bool = True
+
+
+class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
+    """A monitor asks by which rules its queue is to grow, shrink and move; every two seconds."""
+
+    queue: str
+    queue_id: bytes
+
+
+class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
+    """The rules in force, and what else decisions need."""
+
+    RESULT: int = OK
+    queue_id: bytes
+    rules: ElasticRules
+    scaled: list[int] = []
+    """Numbers of the exchanges that scaling has made: only these may be removed by it."""
+    hosts: list[HostUse] = []
+    """The hosts on which this queue has an exchange."""
+
+
 # --- host manager ---------------------------------------------------------------------------------
 
 
@@ -212,6 +275,8 @@ class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
     action: str = "keep"
     monitor: str = ""
     """For an exchange: where its monitor is now; empty: unchanged."""
+    leader: str = ""
+    """Client address of the leading configuration manager, as far as it is known."""
     reason: str = ""
 
 
@@ -247,6 +312,10 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     resets: int = 0
     fetches: int = 0
+    acks_pending: int = 0
+    """Publishers that are owed an acknowledgement at the moment."""
+    lag_ms: float = 0.0
+    """The longest turn of the event loop since the last report."""
 
 
 class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
@@ -256,7 +325,7 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     exchange: ExchangeInfo
     load: ExchangeLoad
     top: list[PublisherLoad] = []
-    """The busiest publishers."""
+    """The busiest publishers, exactly; the others add up to the difference to `load`."""
     stopping: bool = False
 
 
@@ -314,6 +383,12 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     role: str
     """`publisher` or `subscriber`."""
     version: int = 0
+    at: list[tuple[int, int]] = []
+    """(number, epoch) of the exchanges that it publishes at (publishers)."""
+    epoch: int = 0
+    """Under which epoch it publishes (publishers); a new monitor learns by both who is where."""
+    read: list[tuple[int, int, int]] = []
+    """(number, epoch, offset): everything below is received or known to be gone (subscribers)."""
     received: int = 0
     """Messages since the start (subscribers)."""
     latency_ms: float = 0.0
@@ -337,11 +412,77 @@ class Leave(Control, frozen=True, kw_only=True, tag=3216):
     client: bytes
 
 
-GcmRequest = ClusterInfoRequest | LocateRequest | HostReport
+class Relocate(Control, frozen=True, kw_only=True, tag=3217):
+    """Pushed to a publisher each KPI period until it says Relocated: go and publish there.
+
+    One exchange is a move. Several are a stripe: batches are dealt to all of them in turn.
+    """
+
+    queue_id: bytes
+    publisher: bytes
+    epoch: int
+    """Higher than any that the publisher was given; a lower one is not obeyed."""
+    exchanges: list[ExchangeInfo]
+
+
+class Relocated(Control, frozen=True, kw_only=True, tag=3218):
+    """What became of a Relocate; not answered, but said again each time it is repeated."""
+
+    queue_id: bytes
+    publisher: bytes
+    epoch: int
+    """Of the Relocate."""
+    outcome: str
+    """`accepted`: it publishes there from now on, and nothing is on its way to exchanges that it
+    has left. `failed`: it stays where it is."""
+    failed: list[tuple[int, int]] = []
+    """(number, epoch) of the targets that could not be used."""
+    reason: str = ""
+    pause_us: int = 0
+    """How long nothing was sent while the old exchange had still to acknowledge."""
+
+
+class Passed(Control, frozen=True, kw_only=True, tag=3219):
+    """Pushed to an exchange: this publisher publishes elsewhere under this epoch.
+
+    Lower epochs of it are refused from now on, with the new addresses.
+    """
+
+    queue_id: bytes
+    publisher: bytes
+    epoch: int
+    addresses: list[str] = []
+    """Data addresses of where it publishes now."""
+
+
+class Empty(Control, frozen=True, kw_only=True, tag=3220):
+    """Have all publishers of this exchange go elsewhere; answered (Done) once it is empty and read.
+
+    A Failure says what it still waits for; the exchange goes on being emptied, and the request
+    may be repeated.
+    """
+
+    queue_id: bytes
+    number: int
+    cancel: bool = False
+    """It is to take publishers again."""
+
+
+class Configure(Control, frozen=True, kw_only=True, tag=3221):
+    """The rules have changed: ask for them now. Answered (Done)."""
+
+    queue_id: bytes
+
+
+GcmRequest = (
+    ClusterInfoRequest | LocateRequest | HostReport | ScaleOut | ScaleIn | ElasticityRequest
+)  # fmt: skip
 HcmRequest = StartMonitor | StartExchange | StopQueue | Inventory | ChildReport
-MonitorRequest = ExchangeReport | Attach | Join | Alive | Leave
+MonitorRequest = (
+    ExchangeReport | Attach | Join | Alive | Leave | Relocated | Empty | Configure
+)  # fmt: skip
 Answer = (
     Failure | Done | ClusterInfo | Located | HostReportAck | Started | HostReport | ChildAck
-    | ExchangeAck | Assigned | Topology | Version
+    | ExchangeAck | Assigned | Topology | Version | ScaledOut | Elasticity | Relocate | Passed
 )  # fmt: skip
 """Everything that a client of any of these servers may get."""

@@ -7,7 +7,7 @@ that subscribes to everything and knows only the old ones never meets a frame it
                     {CMD 23, QName, XChanges, Producers, Throughput}
                     {CMD 31, QName, Minute, TotalReceived, Received, SubsriberID, MeanLat}
                     `CMD` is an int32, everything else a string
-    programs        {CMD 40} {CMD 41 | 42 | 43, numbers…}
+    programs        {CMD 40} {CMD 41 | 42 | 43 | 44 | 45, numbers…}
 
 The first frame of the second kind is always the same 14 bytes, `NUMERIC_TOPIC`: subscribe to them
 to get the numeric documents alone.
@@ -142,7 +142,16 @@ class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
     duplicates: int
     resets: int
     fetches: int
+    acks_pending: int = 0
+    lag_ms: float = 0.0
+    """The longest turn of the exchange's loop in the last period."""
+    leaving: bool = False
+    """It is being emptied, and will be stopped."""
     top: list[PublisherRate] = []
+    others: int = 0
+    """Publishers that are not in `top`, and what these bring together."""
+    others_messages_per_second: float = 0.0
+    others_bytes_per_second: float = 0.0
 
 
 class QueueKpi(Kpi, frozen=True, kw_only=True, tag=42):
@@ -179,8 +188,45 @@ class SubscriberKpi(Kpi, frozen=True, kw_only=True, tag=43):
     lost: int
 
 
+class MoveKpi(Kpi, frozen=True, kw_only=True, tag=44):
+    """A publisher is being moved, was moved, or was not."""
+
+    queue: str
+    queue_id: bytes
+    publisher: str
+    """Publisher id in hexadecimal digits."""
+    sources: list[int]
+    """Numbers of the exchanges that it leaves."""
+    targets: list[int]
+    """Numbers of those that it goes to; several: it is striped."""
+    epoch: int
+    state: str
+    """`started`, `accepted`, `failed`, or `given_up` when the publisher never said anything."""
+    reason: str
+    pause_ms: float = 0.0
+    """With `accepted`: how long nothing was sent."""
+    bytes_per_second: float = 0.0
+
+
+class ScaleKpi(Kpi, frozen=True, kw_only=True, tag=45):
+    """An exchange is being added or removed by itself, or could not be."""
+
+    queue: str
+    queue_id: bytes
+    direction: str
+    """`out` or `in`."""
+    state: str
+    """`started`, `done` or `failed`."""
+    reason: str
+    number: int = 0
+    """Of the exchange, as soon as it is known."""
+    host: str = ""
+    seconds: float = 0.0
+    """With `done`: since the decision."""
+
+
 OldDocument = OldExchange | OldCounts | OldUsage | OldQueue | OldSubscriber
-NumericDocument = ExchangeKpi | QueueKpi | SubscriberKpi
+NumericDocument = ExchangeKpi | QueueKpi | SubscriberKpi | MoveKpi | ScaleKpi
 Document = OldDocument | NumericHeader | NumericDocument
 
 
