@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from roq.model import Limits
+from roq.model import ElasticRules, Limits
 from roq.protocol.documents import RawDocument, convert
-from roq.protocol.public import ExchangeRule, HostRule, QueueRule
+from roq.protocol.rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
+
+_DEFAULTS: Final = ElasticRules()
 
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -100,14 +104,34 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
 
 
 class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """When a queue grows; 0 means that a number is not looked at."""
+    """When a queue moves publishers, grows and shrinks by itself.
+
+    A limit of 0 is not looked at. The other defaults are those that are in force for a queue to
+    which nobody has given rules.
+    """
 
     name: str
+    """Of this set of rules; for people."""
     host_cpu_percent: int = 0
+    """A host is full above this use of all of its cores."""
     host_memory_mb: int = 0
+    """A host is full above so much memory in use."""
     exchange_bytes_per_minute: int = 0
+    """The limit L of one exchange; 0: the queue's limit `throughput_bytes`."""
     queue_bytes_per_minute_per_exchange: int = 0
+    """The queue grows above so much throughput per exchange."""
     queue_publishers_per_exchange: int = 0
+    """The queue grows above so many publishers per exchange."""
+    latency_ms: int = 0
+    """The queue grows when its subscribers report a higher mean latency."""
+    policy: str = _DEFAULTS.policy
+    """Name of the policy that decides."""
+    exchanges_min: int = _DEFAULTS.exchanges_min
+    """It does not shrink below this by itself."""
+    exchanges_max: int = _DEFAULTS.exchanges_max
+    """It does not grow above this by itself; 1: never."""
+    cooldown_seconds: int = _DEFAULTS.cooldown_seconds
+    """After a change the number of exchanges is left alone for so long."""
 
 
 class _Rules(msgspec.Struct, frozen=True):
@@ -115,6 +139,7 @@ class _Rules(msgspec.Struct, frozen=True):
     AUTOSCALING_HOST: HostRule | None = None
     AUTOSCALING_XCHANGE: ExchangeRule | None = None
     AUTOSCALING_Q: QueueRule | None = None
+    AUTOSCALING_ROQ: ElasticityRule | None = None
 
 
 def rules_document(rules: ScalingRules) -> RawDocument:
@@ -130,6 +155,13 @@ def rules_document(rules: ScalingRules) -> RawDocument:
             "AUTOSCALING_THR_PROD_EXCH": rules.queue_bytes_per_minute_per_exchange,
             "AUTOSCALING_Q_PROD_EXCH": rules.queue_publishers_per_exchange,
         },
+        "AUTOSCALING_ROQ": {
+            "AUTOSCALING_ROQ_POLICY": rules.policy,
+            "AUTOSCALING_ROQ_LATENCY": rules.latency_ms,
+            "AUTOSCALING_ROQ_XCHANGE_MIN": rules.exchanges_min,
+            "AUTOSCALING_ROQ_XCHANGE_MAX": rules.exchanges_max,
+            "AUTOSCALING_ROQ_COOLDOWN": rules.cooldown_seconds,
+        },
     }
 
 
@@ -140,12 +172,28 @@ def rules_of(document: RawDocument) -> ScalingRules:
         RemoteProtocolError: not such an answer.
     """
     found = convert(document, _Rules)
-    host, exchange, queue = found.AUTOSCALING_HOST, found.AUTOSCALING_XCHANGE, found.AUTOSCALING_Q
-    return ScalingRules(
-        name=found.AUTOSCALING_NAME,
-        host_cpu_percent=host.AUTOSCALING_HOST_CPU if host else 0,
-        host_memory_mb=host.AUTOSCALING_HOST_RAM if host else 0,
-        exchange_bytes_per_minute=exchange.AUTOSCALING_XCHANGE_THR if exchange else 0,
-        queue_bytes_per_minute_per_exchange=queue.AUTOSCALING_THR_PROD_EXCH if queue else 0,
-        queue_publishers_per_exchange=queue.AUTOSCALING_Q_PROD_EXCH if queue else 0,
-    )
+    rules = ScalingRules(name=found.AUTOSCALING_NAME)
+    if (host := found.AUTOSCALING_HOST) is not None:
+        rules = replace(
+            rules,
+            host_cpu_percent=host.AUTOSCALING_HOST_CPU,
+            host_memory_mb=host.AUTOSCALING_HOST_RAM,
+        )
+    if (exchange := found.AUTOSCALING_XCHANGE) is not None:
+        rules = replace(rules, exchange_bytes_per_minute=exchange.AUTOSCALING_XCHANGE_THR)
+    if (queue := found.AUTOSCALING_Q) is not None:
+        rules = replace(
+            rules,
+            queue_bytes_per_minute_per_exchange=queue.AUTOSCALING_THR_PROD_EXCH,
+            queue_publishers_per_exchange=queue.AUTOSCALING_Q_PROD_EXCH,
+        )
+    if (ours := found.AUTOSCALING_ROQ) is not None:
+        rules = replace(
+            rules,
+            policy=ours.AUTOSCALING_ROQ_POLICY,
+            latency_ms=ours.AUTOSCALING_ROQ_LATENCY,
+            exchanges_min=ours.AUTOSCALING_ROQ_XCHANGE_MIN,
+            exchanges_max=ours.AUTOSCALING_ROQ_XCHANGE_MAX,
+            cooldown_seconds=ours.AUTOSCALING_ROQ_COOLDOWN,
+        )
+    return rules

@@ -1,6 +1,7 @@
 """The scaling rules of each queue, and who wants to be told when they change.
 
-Rules are stored, told and pushed; they replace each other as a whole. Listeners live as long as
+Rules are stored, told and pushed; they replace each other as a whole. Monitors ask for them as
+`ElasticRules`, in which RoQ's defaults stand for what nobody has set. Listeners live as long as
 this leader and as long as they read: one whose bounded queue of updates is full is forgotten.
 """
 
@@ -15,10 +16,12 @@ from roq.gcm.events import Effect, ForgetListener, PushRules, Put
 from roq.gcm.operations import Emit, Saga, Save
 from roq.gcm.queues import Queues
 from roq.gcm.records import Snapshot, encode, rules_path
+from roq.model import ElasticRules
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import SetRules
 from roq.protocol.public_answers import done
+from roq.protocol.rules import PARTS
 
 LISTENERS_PER_QUEUE_MAX: Final = 16
 LISTENERS_MAX: Final = 256
@@ -48,6 +51,13 @@ class Rules:
             return {}
         given: RawDocument = msgspec.to_builtins(rules)
         return {key: value for key, value in given.items() if key.startswith("AUTOSCALING")}
+
+    def elastic(self, name: str) -> ElasticRules:
+        """By which rules this queue moves publishers, grows and shrinks.
+
+        What is not set has its default, so a queue without rules is elastic, too.
+        """
+        return elastic_of(self._rules.get(name))
 
     def answer(self, name: str) -> RawDocument:
         """The answer to 2007, which is also what listeners get.
@@ -114,3 +124,29 @@ class Rules:
         if any(address in listeners for listeners in self._listeners.values()):
             return []
         return [ForgetListener(address)]
+
+
+def elastic_of(rules: SetRules | None) -> ElasticRules:
+    """What the fields of command 2006 mean for a monitor; a limit of 0 is not looked at."""
+    meant: dict[str, object] = {}
+    for name in PARTS:
+        part = getattr(rules, name, None)
+        if part is not None:
+            fields = msgspec.structs.asdict(part)
+            meant |= {_MEANING[field]: value for field, value in fields.items()}
+    return msgspec.convert(meant, ElasticRules)
+
+
+_MEANING: Final = {
+    "AUTOSCALING_HOST_CPU": "host_cpu_percent",
+    "AUTOSCALING_HOST_RAM": "host_memory_mb",
+    "AUTOSCALING_XCHANGE_THR": "exchange_bytes",
+    "AUTOSCALING_THR_PROD_EXCH": "queue_bytes_per_exchange",
+    "AUTOSCALING_Q_PROD_EXCH": "queue_publishers_per_exchange",
+    "AUTOSCALING_ROQ_POLICY": "policy",
+    "AUTOSCALING_ROQ_LATENCY": "latency_ms",
+    "AUTOSCALING_ROQ_XCHANGE_MIN": "exchanges_min",
+    "AUTOSCALING_ROQ_XCHANGE_MAX": "exchanges_max",
+    "AUTOSCALING_ROQ_COOLDOWN": "cooldown_seconds",
+}
+"""Field on the wire → field of `ElasticRules`."""

@@ -36,13 +36,20 @@ from roq.protocol.control import (
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
+from roq.protocol.rules import (
+    NUMBER_MAX,
+    PARTS,
+    ElasticityRule,
+    ExchangeRule,
+    HostRule,
+    QueueRule,
+    check_part,
+)
 
 INVALID_COMMAND: Final = "INVALID CMD Value"
 T = TypeVar("T", bound=msgspec.Struct)
 
 DURABILITIES: Final = ("none",)
-NUMBER_MAX: Final = (1 << 53) - 1
-"""Largest integer that a JavaScript client can say."""
 TRANSACTION_CHARACTERS_MAX: Final = 128
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}\Z")
 _ADDRESS: Final = re.compile(r"tcp://(\[[0-9A-Fa-f:.%a-z]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})\Z")
@@ -109,31 +116,6 @@ class StartQueue(Public, frozen=True, kw_only=True, tag=2005):
     QName: str
 
 
-class HostRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a host is full; 0: not evaluated."""
-
-    AUTOSCALING_HOST_CPU: int
-    """Percent."""
-    AUTOSCALING_HOST_RAM: int
-    """Megabytes."""
-
-
-class ExchangeRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When an exchange is full; 0: not evaluated."""
-
-    AUTOSCALING_XCHANGE_THR: int
-    """Bytes per minute."""
-
-
-class QueueRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a queue needs another exchange; 0: not evaluated."""
-
-    AUTOSCALING_THR_PROD_EXCH: int
-    """Throughput per exchange, bytes per minute."""
-    AUTOSCALING_Q_PROD_EXCH: int
-    """Publishers per exchange."""
-
-
 class SetRules(Public, frozen=True, kw_only=True, tag=2006):
     """Set the scaling rules of a queue; they replace the ones before."""
 
@@ -142,6 +124,7 @@ class SetRules(Public, frozen=True, kw_only=True, tag=2006):
     AUTOSCALING_HOST: HostRule | None = None
     AUTOSCALING_XCHANGE: ExchangeRule | None = None
     AUTOSCALING_Q: QueueRule | None = None
+    AUTOSCALING_ROQ: ElasticityRule | None = None
 
 
 class GetRules(Public, frozen=True, kw_only=True, tag=2007):
@@ -378,10 +361,11 @@ def _open(data: bytes) -> tuple[RawDocument, int]:
 
 def _convert(document: RawDocument, kind: type[T]) -> T:
     _demand(document, kind)
-    for name in ("AUTOSCALING_HOST", "AUTOSCALING_XCHANGE", "AUTOSCALING_Q"):
-        inner = document.get(name)
-        if kind is SetRules and isinstance(inner, dict):
-            _demand(inner, _RULES[name])
+    if kind is SetRules:
+        for name, part in PARTS.items():
+            inner = document.get(name)
+            if isinstance(inner, dict):
+                _demand(inner, part)
     try:
         # A JavaScript client says null for what it leaves out.
         return documents.convert({k: v for k, v in document.items() if v is not None}, kind)
@@ -397,13 +381,6 @@ def _demand(document: RawDocument, kind: type[msgspec.Struct]) -> None:
 
 def _missing(field: str) -> InvalidRequest:
     return InvalidRequest(f"The {field} field is not present, INVALID REQUEST")
-
-
-_RULES: Final[dict[str, type[msgspec.Struct]]] = {
-    "AUTOSCALING_HOST": HostRule,
-    "AUTOSCALING_XCHANGE": ExchangeRule,
-    "AUTOSCALING_Q": QueueRule,
-}
 
 
 def _checked(request: Public) -> ManagementRequest:
@@ -446,12 +423,10 @@ def _check_definition(durability: str, limits: dict[str, int]) -> None:
 def _check_rules(request: SetRules) -> None:
     if not 0 < len(request.AUTOSCALING_NAME) <= 256:
         raise InvalidRequest("AUTOSCALING_NAME must have 1 to 256 characters")
-    for part in (request.AUTOSCALING_HOST, request.AUTOSCALING_XCHANGE, request.AUTOSCALING_Q):
-        if part is None:
-            continue
-        for name, value in msgspec.structs.asdict(part).items():
-            if not 0 <= value <= NUMBER_MAX:
-                raise InvalidRequest(f"{name} must be from 0 to {NUMBER_MAX}, not {value}")
+    for name in PARTS:
+        part = getattr(request, name)
+        if part is not None:
+            check_part(part)
 
 
 def _short(text: str) -> str:

@@ -51,6 +51,7 @@ def test_rules_survive_the_way_there_and_back() -> None:
     rules = ScalingRules(
         name="busy", host_cpu_percent=80, host_memory_mb=100, exchange_bytes_per_minute=5,
         queue_bytes_per_minute_per_exchange=6, queue_publishers_per_exchange=7,
+        policy="spread", latency_ms=8, exchanges_min=2, exchanges_max=9, cooldown_seconds=11,
     )  # fmt: skip
     assert rules_of(rules_document(rules)) == rules
 

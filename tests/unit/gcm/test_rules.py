@@ -5,6 +5,7 @@ from gcm_script import PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.rules import LISTENERS_PER_QUEUE_MAX
+from roq.model import ElasticRules
 
 HOST = {"AUTOSCALING_HOST_CPU": 80, "AUTOSCALING_HOST_RAM": 512}
 EXCHANGE = {"AUTOSCALING_XCHANGE_THR": 75_000_000}
@@ -96,3 +97,49 @@ def test_a_removed_queue_takes_its_rules_and_listeners_along(script: Script) -> 
 def test_listening_to_an_unknown_queue_is_refused(script: Script) -> None:
     answer = script.ask(2008, QName="nobody", Address="tcp://l:1")
     assert answer["CODE"] == "queue_not_found"
+
+
+OURS = {
+    "AUTOSCALING_ROQ_POLICY": "static",
+    "AUTOSCALING_ROQ_LATENCY": 20,
+    "AUTOSCALING_ROQ_XCHANGE_MIN": 2,
+    "AUTOSCALING_ROQ_XCHANGE_MAX": 8,
+    "AUTOSCALING_ROQ_COOLDOWN": 30,
+}
+
+
+def test_a_queue_without_rules_is_elastic_by_default(script: Script) -> None:
+    assert script.machine.rules.elastic("orders") == ElasticRules()
+
+
+def test_what_old_tools_do_not_say_has_its_default(script: Script) -> None:
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a", AUTOSCALING_HOST=HOST)
+    expected = ElasticRules(host_cpu_percent=80, host_memory_mb=512)
+    assert script.machine.rules.elastic("orders") == expected
+
+
+def test_each_field_means_something_for_the_monitor(script: Script) -> None:
+    script.ask(
+        2006,
+        QName="orders",
+        AUTOSCALING_NAME="a",
+        AUTOSCALING_HOST=HOST,
+        AUTOSCALING_XCHANGE=EXCHANGE,
+        AUTOSCALING_Q=QUEUE,
+        AUTOSCALING_ROQ=OURS,
+    )
+    assert script.ask(2007, QName="orders")["AUTOSCALING_ROQ"] == OURS
+    script.elect()
+    assert script.ask(2007, QName="orders")["AUTOSCALING_ROQ"] == OURS
+    assert script.machine.rules.elastic("orders") == ElasticRules(
+        policy="static",
+        exchange_bytes=75_000_000,
+        host_cpu_percent=80,
+        host_memory_mb=512,
+        queue_bytes_per_exchange=10,
+        queue_publishers_per_exchange=4,
+        latency_ms=20,
+        exchanges_min=2,
+        exchanges_max=8,
+        cooldown_seconds=30,
+    )
