@@ -1,0 +1,353 @@
+"""How `roq top` looks: rows in, lines out, as many and as wide as the terminal has room for.
+
+    queue       one queue in full: exchanges with their load, publishers, subscribers, events
+    overview    one line for each of several queues, and the events of all
+
+A load is shown against the limit of one exchange, which the mark in the bar stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from roq.cli.board import (
+    Event,
+    ExchangeRow,
+    MoveEvent,
+    PublisherRow,
+    QueueView,
+    SubscriberRow,
+)
+from roq.cli.output import bytes_text, state_text
+
+FULL: Final = 1.25
+"""The load at which a bar is full; the limit itself is at four fifths of it."""
+LEVELS: Final = ((0.7, "green"), (0.9, "yellow"), (1.1, "dark_orange"))
+"""Loads below which a bar has this colour; above the last one it is red."""
+BAR_WIDTHS: Final = (10, 48)
+EVENT_STYLES: Final = {
+    "started": "yellow",
+    "accepted": "green",
+    "done": "green",
+    "failed": "red",
+    "given_up": "red",
+}
+ROWS_OF_A_PIPE: Final = 20
+"""Publishers, subscribers and events that are printed where no terminal limits them."""
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_ID_DIGITS: Final = 8
+
+_T = TypeVar("_T")
+
+Clock = Callable[[float], str]
+"""The time of day of a moment on the board's clock."""
+
+
+class Room(NamedTuple):
+    """How much fits."""
+
+    width: int
+    height: int | None
+    """None: any number of lines."""
+
+
+class Column(NamedTuple):
+    """A column of the exchanges: what is less important goes first where it is narrow."""
+
+    heading: str
+    width: int
+    rank: int
+    """0 is always there."""
+    text: Callable[[ExchangeRow], str]
+
+
+COLUMNS: Final = (
+    Column("MSG/S IN", 10, 1, lambda row: f"{row.messages_in:,.0f}"),
+    Column("IN/S", 9, 0, lambda row: bytes_text(row.bytes_in)),
+    Column("OUT/S", 9, 2, lambda row: bytes_text(row.bytes_out)),
+    Column("PUBS", 6, 0, lambda row: f"{row.publishers:,}"),
+    Column("SUBS", 6, 3, lambda row: f"{row.subscribers:,}"),
+    Column("LAG", 9, 4, lambda row: _milliseconds(row.lag_ms)),
+    Column("CPU", 6, 2, lambda row: f"{row.cpu_percent:.0f} %"),
+    Column("MEMORY", 9, 5, lambda row: bytes_text(row.memory_bytes)),
+)
+
+
+def colour(load: float) -> str:
+    """The colour of a load."""
+    return next((name for below, name in LEVELS if load < below), "red")
+
+
+def bar(load: float, width: int, mark: float = 1.0) -> Text:
+    """A load as a bar of so many characters, with a line where the limit is."""
+    style = colour(load)
+    eighths = round(min(load / FULL, 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    cells = ["█"] * full + ([_EIGHTHS[rest]] if rest else [])
+    cells += [" "] * (width - len(cells))
+    text = Text("".join(cells[:width]), style=style)
+    limit = min(width - 1, int(mark / FULL * width))
+    if cells[limit] == " ":
+        text = text[:limit] + Text("│", style="dim") + text[limit + 1 :]
+    return text
+
+
+def queue(
+    view: QueueView,
+    state: str,
+    reason: str,
+    room: Room,
+    clock: Clock,
+    ring_limit: int = 0,
+) -> RenderableType:
+    """One queue in full.
+
+    Args:
+        view: its rows.
+        state, reason: whether it runs; if not, why.
+        room: how much fits.
+        clock: for the times of events.
+        ring_limit: bytes that a ring holds at most; 0: not known.
+    """
+    head = [_headline(view, state), _totals(view)]
+    if reason:
+        head.append(Text(reason, style="yellow"))
+    shown, hidden = _split(view.exchanges, None if room.height is None else room.height // 2)
+    parts: list[RenderableType] = [*head, Text(), _exchanges(view, shown, room.width, ring_limit)]
+    if hidden:
+        parts.append(Text(f"… and {hidden} exchanges more", style="dim"))
+    left = None
+    if room.height is not None:
+        used = len(head) + 2 + len(shown) + bool(hidden)
+        left = max(0, room.height - used)
+    return Group(*parts, *_lower(view, Room(room.width, left), clock))
+
+
+def overview(views: Sequence[tuple[QueueView, str]], room: Room, clock: Clock) -> RenderableType:
+    """One line for each queue (its rows, and whether it runs), and the last events of all."""
+    table = Table(box=None, pad_edge=False, header_style="bold dim", width=room.width)
+    table.add_column("QUEUE", no_wrap=True, ratio=1)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("BUSIEST", no_wrap=True)
+    for heading in ("X", "PUBS", "SUBS", "MSG/S IN", "IN/S", "OUT/S", "MOVES", "LOST"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    most = None if room.height is None else max(1, room.height - 6)
+    shown, hidden = _split(views, most)
+    for view, state in shown:
+        table.add_row(
+            Text(view.queue, style="bold"),
+            state_text(state),
+            bar(view.load, 12) + Text(f" {view.load:4.0%}", style=colour(view.load)),
+            str(len(view.exchanges)),
+            f"{view.publisher_count:,}",
+            f"{view.subscriber_count:,}",
+            f"{view.messages_in:,.0f}",
+            bytes_text(view.bytes_in),
+            bytes_text(view.bytes_out),
+            f"{view.moves:,}",
+            _lost(view.lost),
+        )
+    parts: list[RenderableType] = [table]
+    if hidden:
+        parts.append(Text(f"… and {hidden} queues more", style="dim"))
+    left = None if room.height is None else room.height - len(shown) - 2 - bool(hidden)
+    events = sorted(
+        ((event, view.queue) for view, _ in views for event in view.events),
+        key=lambda pair: pair[0].at,
+    )
+    lines = [_event(event, clock) + Text(f"  {name}", style="dim") for event, name in events]
+    return Group(*parts, *_log(lines, left))
+
+
+# --- the upper part -------------------------------------------------------------------------------
+
+
+def _headline(view: QueueView, state: str) -> Text:
+    counts = [
+        _count(len(view.exchanges), "exchange"),
+        _count(view.publisher_count, "publisher"),
+        _count(view.subscriber_count, "subscriber"),
+    ]
+    line = Text.assemble((view.queue, "bold cyan"), "  ", state_text(state), "  ")
+    line.append(" · ".join(counts))
+    if view.waiting:
+        line.append(f" · {view.waiting:,} waiting", "yellow")
+    if view.moves:
+        line.append(f" · {_count(view.moves, 'move')}")
+    return line
+
+
+def _totals(view: QueueView) -> Text:
+    line = Text.assemble(
+        ("in ", "dim"),
+        f"{view.messages_in:,.0f} msg/s  {bytes_text(view.bytes_in)}/s   ",
+        ("out ", "dim"),
+        f"{view.messages_out:,.0f} msg/s  {bytes_text(view.bytes_out)}/s   ",
+        ("limit ", "dim"),
+        f"{bytes_text(view.limit * 60)}/min each   ",
+        ("latency ", "dim"),
+        f"{_milliseconds(view.latency_ms)}   ",
+        ("lost ", "dim"),
+    )
+    line.append_text(_lost(view.lost))
+    return line
+
+
+def _exchanges(
+    view: QueueView, rows: Sequence[ExchangeRow], width: int, ring_limit: int
+) -> RenderableType:
+    columns = list(COLUMNS)
+    if ring_limit:
+        columns.append(Column("RING", 6, 6, lambda row: f"{row.ring_bytes / ring_limit:.0%}"))
+    names = max([8, *(len(row.exchange) + 8 * row.leaving for row in rows)])
+    hosts = max([4, *(len(row.host) for row in rows)])
+    fixed = names + 1 + hosts + 1 + BAR_WIDTHS[0] + 6
+    while columns and fixed + sum(column.width for column in columns) > width:
+        least = max(columns, key=lambda column: column.rank)
+        if least.rank == 0:
+            break
+        columns.remove(least)
+    spare = width - fixed - sum(column.width for column in columns)
+    bars = max(BAR_WIDTHS[0], min(BAR_WIDTHS[1], BAR_WIDTHS[0] + spare))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim")
+    table.add_column("EXCHANGE", width=names, no_wrap=True)
+    table.add_column("HOST", width=hosts, no_wrap=True)
+    table.add_column(_load_heading(bars), width=bars, no_wrap=True)
+    table.add_column("", width=5, justify="right", no_wrap=True)
+    for column in columns:
+        table.add_column(column.heading, width=column.width - 1, justify="right", no_wrap=True)
+    for row in rows:
+        name = Text(row.exchange, style="bold")
+        if row.leaving:
+            name += Text(" leaving", style="yellow")
+        table.add_row(
+            name,
+            row.host,
+            bar(row.load, bars),
+            Text(f"{row.load:.0%}" if view.limit else "-", style=colour(row.load)),
+            *(column.text(row) for column in columns),
+        )
+    return table
+
+
+def _load_heading(width: int) -> Text:
+    limit = min(width - 1, int(width / FULL))
+    return Text("LOAD".ljust(limit) + "L")
+
+
+# --- the lower part -------------------------------------------------------------------------------
+
+
+def _lower(view: QueueView, room: Room, clock: Clock) -> list[RenderableType]:
+    rows = max(len(view.publishers), len(view.subscribers))
+    lines = [_event(event, clock) for event in view.events]
+    if room.height is None:
+        rows = min(rows, ROWS_OF_A_PIPE)
+        left = None
+    else:
+        wanted = min(len(lines) + 2, max(room.height // 2, room.height - rows - 2))
+        rows = max(0, min(rows, room.height - wanted - 2))
+        left = room.height - (rows + 2 if rows else 0)
+    parts: list[RenderableType] = []
+    if rows:
+        parts += [Text(), _people(view, rows, room.width)]
+    return [*parts, *_log(lines, left)]
+
+
+def _people(view: QueueView, rows: int, width: int) -> RenderableType:
+    grid = Table.grid(expand=False, padding=(0, 4, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    publishers = _publishers(view.publishers, rows)
+    if width < 100 or not view.subscribers:
+        return publishers if view.publishers else _subscribers(view.subscribers, rows)
+    grid.add_row(publishers, _subscribers(view.subscribers, rows))
+    return grid
+
+
+def _publishers(rows: Sequence[PublisherRow], most: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold dim")
+    table.add_column("PUBLISHER", no_wrap=True, min_width=10)
+    table.add_column("AT", no_wrap=True, min_width=8)
+    table.add_column("MSG/S", justify="right", no_wrap=True, min_width=8)
+    table.add_column("PER SECOND", justify="right", no_wrap=True, min_width=10)
+    for row in rows[:most]:
+        place = Text(", ".join(row.exchanges))
+        if row.moving:
+            place += Text(" moving", style="yellow")
+        table.add_row(
+            row.publisher[:_ID_DIGITS], place, f"{row.messages:,.0f}", bytes_text(row.bytes)
+        )
+    return table
+
+
+def _subscribers(rows: Sequence[SubscriberRow], most: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold dim")
+    table.add_column("SUBSCRIBER", no_wrap=True, min_width=10)
+    table.add_column("MSG/S", justify="right", no_wrap=True, min_width=8)
+    table.add_column("LATENCY", justify="right", no_wrap=True, min_width=8)
+    table.add_column("LOST", justify="right", no_wrap=True)
+    for row in rows[:most]:
+        table.add_row(
+            row.subscriber[:_ID_DIGITS],
+            f"{row.messages:,.0f}",
+            _milliseconds(row.latency_ms),
+            _lost(row.lost),
+        )
+    return table
+
+
+def _log(lines: Sequence[Text], height: int | None) -> list[RenderableType]:
+    most = ROWS_OF_A_PIPE if height is None else max(0, height - 2)
+    if not lines or not most:
+        return []
+    shown = [Text(), Text("MOVES AND SCALING", style="bold dim"), *lines[-most:]]
+    for line in shown:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return list(shown)
+
+
+def _event(event: Event, clock: Clock) -> Text:
+    line = Text.assemble((clock(event.at), "dim"), "  ")
+    if isinstance(event, MoveEvent):
+        line.append(f"{event.publisher[:_ID_DIGITS]}  ")
+        line.append(f"{', '.join(event.sources)} → {', '.join(event.targets)}", "bold")
+        line.append(f"  {bytes_text(event.bytes)}/s  ", "dim")
+    else:
+        sign = "+" if event.direction == "out" else "-"
+        line.append(f"{sign} {event.exchange or 'exchange'}", "bold magenta")
+        line.append(f"{' on ' + event.host if event.host else ''}  ")
+    line.append(event.state.replace("_", " "), EVENT_STYLES.get(event.state, ""))
+    if isinstance(event, MoveEvent):
+        if event.state == "accepted":
+            line.append(f" (pause {_milliseconds(event.pause_ms)})", "dim")
+    elif event.seconds:
+        line.append(f" in {event.seconds:.1f} s", "dim")
+    if event.reason:
+        line.append(f"  {event.reason}", "dim")
+    return line
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _split(rows: Sequence[_T], most: int | None) -> tuple[list[_T], int]:
+    shown = list(rows) if most is None else list(rows[: max(1, most)])
+    return shown, len(rows) - len(shown)
+
+
+def _lost(count: int) -> Text:
+    return Text(f"{count:,}", style="bold red" if count else "")
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.1f} ms" if value < 99.95 else f"{value / 1000:.2f} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
