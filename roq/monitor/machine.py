@@ -37,12 +37,16 @@ from roq.protocol.control import (
     Alive,
     Assigned,
     Attach,
+    Configure,
+    Done,
+    Empty,
     ExchangeAck,
     ExchangeReport,
     Failure,
     Join,
     Leave,
     MonitorRequest,
+    Relocated,
     Topology,
     Version,
 )
@@ -170,6 +174,12 @@ class MonitorMachine:
                 return self._alive(peer, message, now)
             case Leave():
                 return self._leave(message)
+            case Relocated():
+                return []
+            case Empty():
+                raise RequestError("exchanges of this queue cannot be emptied yet")
+            case Configure():
+                return [Send(peer, Done(id=message.id))]
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
         outcome = self._exchanges.report(message, now)
