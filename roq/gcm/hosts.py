@@ -60,6 +60,8 @@ class Hosts:
     def __init__(self) -> None:
         self._hosts: dict[str, Host] = {}
         self._present: frozenset[str] = frozenset()
+        self.changed = False
+        """Whether anything that others see may have changed; whoever tells them sets it back."""
 
     def __iter__(self) -> Iterator[Host]:
         return iter(sorted(self._hosts.values(), key=lambda host: host.name))
@@ -111,8 +113,8 @@ class Hosts:
             raise HostNotFound(f"host {name} is {host.state}: its host manager does not report")
         return host
 
-    def report(self, report: HostReport, now: float) -> bool:
-        """Take a report in; gives whether anything that others see may have changed.
+    def report(self, report: HostReport, now: float) -> None:
+        """Take a report in.
 
         Raises:
             InvalidRequest: an impossible address.
@@ -128,18 +130,20 @@ class Hosts:
             if len(self._hosts) >= HOSTS_MAX:
                 raise NoCapacity(f"this cluster has {HOSTS_MAX} hosts already")
             self._hosts[report.host] = Host(report, now)
-            return True
+            self.changed = True
+            return
         if report.epoch < known.report.epoch:
             raise StaleEpoch(
                 f"host {report.host} is managed by a later process "
                 f"(epoch {known.report.epoch}, this one has {report.epoch})"
             )
-        changed = known.state is not LIVE or known.report.children != report.children
+        if known.state is not LIVE:
+            self.changed = True
         known.report, known.heard, known.state = report, now, LIVE
-        return changed
 
     def present(self, names: frozenset[str]) -> None:
         """The registry tells which hosts have a node there."""
+        self.changed = self.changed or names != self._present
         self._present = names
 
     def expire(self, now: float) -> list[Host]:
@@ -152,6 +156,7 @@ class Hosts:
             if host.state is not state:
                 host.state = state
                 changed.append(host)
+                self.changed = True
             elif state is AWAY and now - host.heard > FORGET_SECONDS:
                 del self._hosts[name]
         return changed

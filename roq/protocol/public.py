@@ -30,9 +30,12 @@ from roq.model import check_name
 from roq.protocol import documents
 from roq.protocol.control import (
     ClusterInfoRequest,
+    ElasticityRequest,
     GcmRequest,
     HostReport,
     LocateRequest,
+    ScaleIn,
+    ScaleOut,
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
@@ -226,10 +229,13 @@ COMMANDS: Final[tuple[Command, ...]] = (
 )  # fmt: skip
 
 _BY_NUMBER: Final = {command.number: command for command in COMMANDS}
-_CLIENT_REQUESTS: Final[dict[int, type[ClusterInfoRequest | LocateRequest | HostReport]]] = {
+_CLIENT_REQUESTS: Final[dict[int, type[GcmRequest]]] = {
     3000: ClusterInfoRequest,
     3001: LocateRequest,
     3010: HostReport,
+    3020: ScaleOut,
+    3021: ScaleIn,
+    3022: ElasticityRequest,
 }
 
 

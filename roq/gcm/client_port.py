@@ -1,0 +1,100 @@
+"""The client port: where is what, how are the hosts, and what monitors want of the leader."""
+
+from __future__ import annotations
+
+from roq.errors import QueueStopped, RequestError
+from roq.gcm.events import ClientFrame, Effect, Note, Reply
+from roq.gcm.queues import Queues
+from roq.gcm.reports import Reports
+from roq.gcm.standing import Standing
+from roq.protocol import documents, public
+from roq.protocol.control import (
+    ClusterInfo,
+    ClusterInfoRequest,
+    ElasticityRequest,
+    GcmRequest,
+    HostReport,
+    Located,
+    LocateRequest,
+    ScaleIn,
+    ScaleOut,
+)
+from roq.protocol.documents import RawDocument
+from roq.protocol.public import Bad, LocateQueue
+from roq.protocol.public_answers import refusal
+
+
+class ClientPort:
+    """Answers clients, host managers and monitors."""
+
+    def __init__(self, standing: Standing, queues: Queues, reports: Reports) -> None:
+        self._standing = standing
+        self._queues = queues
+        self._reports = reports
+
+    def frame(self, event: ClientFrame, now: float) -> list[Effect]:
+        """Answer one frame, at once or through an operation."""
+        request = public.parse_client(event.data)
+        if isinstance(request, Bad):
+            return [Reply(event.peer, request.answer()), malformed(request)]
+        try:
+            return self._answer(event, request, now)
+        except RequestError as error:
+            request_id = 0 if isinstance(request, LocateQueue) else request.id
+            return [Reply(event.peer, refusal(error, request_id))]
+
+    def _answer(
+        self, event: ClientFrame, request: LocateQueue | GcmRequest, now: float
+    ) -> list[Effect]:
+        if isinstance(request, ClusterInfoRequest):
+            return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
+        if not self._standing.leads:
+            raise self._standing.not_leader("client")
+        match request:
+            case LocateQueue():
+                return [Reply(event.peer, documents.encode_raw(self._locate(request.QName)))]
+            case LocateRequest():
+                return [Reply(event.peer, documents.encode(self._located(request)))]
+            case HostReport():
+                return self._reports.take(event.peer, request, now)
+            case ScaleOut() | ScaleIn() | ElasticityRequest():
+                raise RequestError("queues do not grow and shrink by themselves yet")
+
+    def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
+        standing = self._standing
+        leader = standing.leader
+        managers = sorted(
+            {manager.client for manager in standing.managers} | {standing.me.client},
+            key=lambda client: (leader is None or client != leader.client, client),
+        )
+        return ClusterInfo(
+            id=request.id,
+            cluster=standing.cluster,
+            leader=standing.leads and not standing.caretaker,
+            client=standing.me.client,
+            management=standing.me.management,
+            broadcast=standing.me.broadcast,
+            managers=managers,
+        )
+
+    def _locate(self, name: str) -> RawDocument:
+        queue = self._queues.demand_running(name)
+        return {"Monitor_host": queue.monitor, "Stat_Monitor_host": queue.statistics, "RESULT": 0}
+
+    def _located(self, request: LocateRequest) -> Located:
+        queue = self._queues.demand_running(request.QName)
+        if not queue.monitor:
+            raise QueueStopped(f"the monitor of queue {queue.name!r} is not known yet; try again")
+        return Located(
+            id=request.id,
+            QName=queue.name,
+            queue_id=queue.record.queue_id,
+            monitor=queue.monitor,
+            statistics=queue.statistics,
+            limits=queue.record.limits,
+        )
+
+
+def malformed(request: Bad) -> Note:
+    """The line in the log about a frame that is no request."""
+    return Note("malformed_request", f"refused a request: {request.error}", provoked=True)

@@ -1,0 +1,154 @@
+"""The management port: consoles and the command line create, change and look at queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from roq.errors import InvalidRequest, RegistryAway, RequestError
+from roq.gcm import views
+from roq.gcm.client_port import malformed
+from roq.gcm.events import Effect, ManagementFrame, Note, Reply
+from roq.gcm.hosts import Hosts
+from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.queues import Queues
+from roq.gcm.rules import Rules
+from roq.gcm.sagas import Sagas
+from roq.gcm.standing import Standing
+from roq.protocol import documents, public
+from roq.protocol.documents import RawDocument
+from roq.protocol.public import Bad, ManagementRequest
+from roq.protocol.public_answers import NO, YES, done, failed
+
+
+class ManagementPort:
+    """Answers management commands: what reads, at once; what changes, through an operation.
+
+    Args:
+        cloud: the answer to 2009, without secrets.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        queues: Queues,
+        hosts: Hosts,
+        rules: Rules,
+        operations: Operations,
+        sagas: Sagas,
+        cloud: RawDocument,
+    ) -> None:
+        self._standing = standing
+        self._queues = queues
+        self._hosts = hosts
+        self._rules = rules
+        self._operations = operations
+        self._sagas = sagas
+        self._cloud = cloud
+
+    def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
+        """Answer one frame, at once or through an operation."""
+        request = public.parse_management(event.data)
+        if isinstance(request, Bad):
+            return [Reply(event.peer, request.answer()), malformed(request)]
+        try:
+            if not self._standing.leads:
+                raise self._standing.not_leader("management")
+            change = self._change(request, event)
+            if change is None:
+                answer, effects = self._read(request)
+                return [Reply(event.peer, documents.encode_raw(answer)), *effects]
+            if self._standing.registry_away:
+                raise RegistryAway("registry away")
+            name, make = change
+            number = request.__struct_config__.tag
+            return self._operations.submit(
+                name, event.peer, lambda: _noted(name, number, make()), now
+            )
+        except RequestError as error:
+            return [Reply(event.peer, documents.encode_raw(failed(error)))]
+
+    def _read(  # noqa: PLR0911 - one return per command
+        self, request: ManagementRequest
+    ) -> tuple[RawDocument, list[Effect]]:
+        """Answer what needs no registry."""
+        match request:
+            case public.GetRules():
+                return self._rules.answer(request.QName), []
+            case public.RegisterListener():
+                return done(), self._rules.listen(request.QName, request.Address)
+            case public.CloudProperties():
+                return {**done(), **self._cloud}, []
+            case public.QueueExistsRequest():
+                if self._queues.get(request.QName) is None:
+                    return {**failed(RequestError(NO)), "CODE": "queue_not_found"}, []
+                return done(YES), []
+            case public.ListQueues():
+                return views.list_queues(self._queues), []
+            case public.ListHosts():
+                return views.list_hosts(self._hosts, self._queues), []
+            case public.ListExchanges():
+                return views.list_exchanges(self._queues.demand(request.QName), self._hosts), []
+            case public.DescribeQueue():
+                queue = self._queues.demand(request.QName)
+                rules = self._rules.fields(queue.name)
+                return views.describe_queue(queue, self._hosts, rules), []
+            case _:
+                raise InvalidRequest(public.INVALID_COMMAND)
+
+    def _change(  # noqa: PLR0911 - one return per command
+        self, request: ManagementRequest, event: ManagementFrame
+    ) -> tuple[str, Callable[[], Saga]] | None:
+        """The queue and the saga of a request that changes something."""
+        sagas = self._sagas
+        match request:
+            case public.CreateQueueOn() | public.CreateQueue():
+                return request.QName, lambda: sagas.create(
+                    request.QName,
+                    request.Host if isinstance(request, public.CreateQueueOn) else "",
+                    queue_id=event.unique,
+                    wall=event.wall,
+                    limits=public.limits_of(request.Limits),
+                    durability=request.Durability,
+                )
+            case public.CreateExchange():
+                return request.QName, lambda: sagas.create_exchange(request)
+            case public.StartQueue():
+                return request.QName, lambda: sagas.start(request.QName)
+            case public.StopQueue():
+                return request.QName, lambda: sagas.stop(request.QName)
+            case public.RemoveQueue():
+                return request.QName, lambda: self._remove(request.QName)
+            case public.SetRules():
+                return request.QName, lambda: self._rules.set(request)
+            case _:
+                return None
+
+    def _remove(self, name: str) -> Saga:
+        answer = yield from self._sagas.remove(name)
+        yield Emit(tuple(self._rules.forget(name)))
+        return answer
+
+
+_DEEDS: Final = {
+    2001: "removed",
+    2002: "stopped",
+    2003: "created",
+    2004: "given an exchange",
+    2005: "started",
+    2006: "given scaling rules",
+    2010: "created",
+}
+
+
+def _noted(name: str, number: object, saga: Saga) -> Saga:
+    """The saga, and a line in the log about how it went."""
+    deed = _DEEDS.get(number, "changed") if isinstance(number, int) else "changed"
+    try:
+        answer = yield from saga
+    except RequestError as error:
+        yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}", provoked=True),))
+        raise
+    more = "".join(f" {key.lower()}={answer[key]}" for key in ("Host", "Exchange") if key in answer)
+    yield Emit((Note("queue_changed", f"queue {name} {deed}{more}"),))
+    return answer

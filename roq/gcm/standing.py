@@ -1,0 +1,40 @@
+"""Where a configuration manager stands among the others: who leads, and what may be done now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roq.errors import NotLeader
+from roq.gcm.records import Manager
+
+
+@dataclass(slots=True)
+class Standing:
+    """What this manager knows of itself and of the others.
+
+    Attributes:
+        me: this manager.
+        cluster: identity of the cluster; empty until the registry has told it.
+        leads: whether this manager leads.
+        caretaker: it led when its session with the registry ended. Somebody else may lead by now,
+            so nothing is changed any more; but as nobody can tell, what is known is told.
+        leader: who leads; None if nobody does.
+        managers: all that stand for election.
+        registry_away: the registry is out of reach, so nothing can be changed.
+    """
+
+    me: Manager
+    cluster: str = ""
+    leads: bool = False
+    caretaker: bool = False
+    leader: Manager | None = None
+    managers: tuple[Manager, ...] = ()
+    registry_away: bool = False
+
+    def not_leader(self, interface: str) -> NotLeader:
+        """The refusal of a manager that does not lead: who does, at this interface."""
+        leader = self.leader
+        if leader is None or leader.id == self.me.id:
+            return NotLeader("no configuration manager leads at the moment; try again in a second")
+        endpoint = leader.management if interface == "management" else leader.client
+        return NotLeader(f"{self.me.client} does not lead; ask {endpoint}", endpoint)
