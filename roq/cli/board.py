@@ -135,7 +135,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     publishers: list[PublisherRow]
     subscribers: list[SubscriberRow]
     events: list[Event]
-    """The last ones, the newest last."""
+    """The last ones, in the order in which they began."""
 
     @property
     def load(self) -> float:
@@ -152,7 +152,7 @@ class Board:
         """Documents about the whole queue so far: one each KPI period."""
         self.moves = 0
         self._queue_id = b""
-        self._total: QueueKpi | None = None
+        self._total: tuple[float, QueueKpi] | None = None
         self._exchanges: dict[int, tuple[float, ExchangeKpi]] = {}
         self._subscribers: dict[str, tuple[float, SubscriberKpi]] = {}
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
@@ -165,7 +165,7 @@ class Board:
             case ExchangeKpi():
                 self._exchanges[document.number] = (when, document)
             case QueueKpi():
-                self._total = document
+                self._total = (when, document)
                 self.rounds += 1
             case SubscriberKpi():
                 if len(self._subscribers) < SUBSCRIBERS_MAX:
@@ -179,14 +179,15 @@ class Board:
         """Everything as it is now; what was not heard of for a while is left out."""
         exchanges = _fresh(self._exchanges, now)
         subscribers = _fresh(self._subscribers, now)
-        limit = 0.0 if self._total is None else self._total.limit_bytes_per_second
+        total = self._fresh_total(now)
+        limit = 0.0 if total is None else total.limit_bytes_per_second
         heard = sum(each.received_per_second for each in subscribers)
         return QueueView(
             queue=self.queue,
             limit=limit,
             publisher_count=sum(each.publishers for each in exchanges),
-            subscriber_count=0 if self._total is None else self._total.subscribers,
-            waiting=0 if self._total is None else self._total.waiting,
+            subscriber_count=0 if total is None else total.subscribers,
+            waiting=0 if total is None else total.waiting,
             messages_in=sum(each.messages_in_per_second for each in exchanges),
             bytes_in=sum(each.bytes_in_per_second for each in exchanges),
             messages_out=sum(each.messages_out_per_second for each in exchanges),
@@ -201,12 +202,17 @@ class Board:
             exchanges=[_exchange_row(each, limit) for each in exchanges],
             publishers=self._publisher_rows(exchanges, now),
             subscribers=sorted(map(_subscriber_row, subscribers), key=lambda row: -row.messages),
-            events=list(self._events),
+            events=sorted(self._events, key=lambda event: event.at),
         )
 
     def complete(self) -> bool:
         """Whether every exchange of the queue has been heard of."""
-        return self._total is not None and len(self._exchanges) >= self._total.exchanges
+        return self._total is not None and len(self._exchanges) >= self._total[1].exchanges
+
+    def _fresh_total(self, now: float) -> QueueKpi | None:
+        if self._total is None or now - self._total[0] > STALE_SECONDS:
+            return None
+        return self._total[1]
 
     def _forget(self, queue_id: bytes) -> None:
         """The queue was made anew under the same name: its exchanges count from 1 again."""

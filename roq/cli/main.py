@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, str]] = {
     "pub": "roq.cli.messages:pub",
     "sub": "roq.cli.messages:sub",
     "watch": "roq.cli.watch:watch",
+    "top": "roq.cli.top:top",
     "bench": "roq.cli.bench:bench",
 }
 """Name → where the command is; in the order in which a newcomer meets them."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from time import monotonic
+from typing import Final
 
 import click
 import msgspec
 
+import roq
+from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, cluster_command
 from roq.cli.output import (
     bytes_text,
@@ -19,6 +23,9 @@ from roq.cli.output import (
 )
 from roq.client.views import ExchangeSummary, QueueDescription
 from roq.protocol.public import LIMIT_RANGES
+
+ACTIVITY_SECONDS: Final = 2.5
+"""The monitor of a queue speaks every second, or every two."""
 
 
 @click.group()
@@ -133,7 +140,9 @@ def list_(target: Target) -> None:
 @click.argument("name")
 @cluster_command
 def show(target: Target, name: str) -> None:
-    """Show everything about the queue NAME: state, addresses, limits, exchanges.
+    """Show everything about the queue NAME: state, throughput, addresses, limits, exchanges.
+
+    The throughput is the monitor's word of the last seconds; `roq top NAME` shows it live.
 
     \b
     Example:
@@ -141,10 +150,24 @@ def show(target: Target, name: str) -> None:
     """
     with target.connect() as cluster:
         description = cluster.describe(name)
+        view = present(cluster, name) if description.running else None
     if target.as_json:
-        print_json(description)
+        print_json({**msgspec.to_builtins(description), "Activity": view})
     else:
-        _print_description(description)
+        _print_description(description, view)
+
+
+def present(cluster: roq.Cluster, name: str) -> QueueView | None:
+    """What a running queue carries at the moment; None if its monitor says nothing in time."""
+    board = Board(name)
+    deadline = monotonic() + ACTIVITY_SECONDS
+    with cluster.statistics(name) as statistics:
+        while not board.complete():
+            sample = statistics.receive(max(0.0, deadline - monotonic()))
+            if sample is None:
+                return None
+            board.take(sample.document, sample.when)
+    return board.view(monotonic())
 
 
 def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
@@ -179,7 +202,19 @@ def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
     )
 
 
-def _print_description(description: QueueDescription) -> None:
+def _activity(view: QueueView | None) -> list[tuple[str, str]]:
+    if view is None:
+        return []
+    return [
+        ("Publishers", f"{view.publisher_count:,}"),
+        ("Subscribers", f"{view.subscriber_count:,}"),
+        ("Throughput in", f"{view.messages_in:,.0f} messages/s, {bytes_text(view.bytes_in)}/s"),
+        ("Throughput out", f"{view.messages_out:,.0f} messages/s, {bytes_text(view.bytes_out)}/s"),
+        ("Busiest exchange", f"{view.load:.0%} of its limit"),
+    ]
+
+
+def _print_description(description: QueueDescription, view: QueueView | None) -> None:
     age = (datetime.now(UTC) - description.created_at).total_seconds()
     created = description.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     limits = msgspec.structs.asdict(description.limits)
@@ -187,6 +222,7 @@ def _print_description(description: QueueDescription) -> None:
         [
             ("Queue", description.name),
             ("State", state_text(description.state)),
+            *_activity(view),
             ("Host", description.host),
             ("Durability", description.durability),
             ("Created", f"{created} ({age_text(max(age, 0.0))} ago)"),

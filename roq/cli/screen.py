@@ -117,8 +117,12 @@ def queue(
     head = [_headline(view, state), _totals(view)]
     if reason:
         head.append(Text(reason, style="yellow"))
+    for line in head:
+        line.no_wrap, line.overflow = True, "ellipsis"
     shown, hidden = _split(view.exchanges, None if room.height is None else room.height // 2)
-    parts: list[RenderableType] = [*head, Text(), _exchanges(view, shown, room.width, ring_limit)]
+    parts: list[RenderableType] = [*head, Text()]
+    if shown:
+        parts.append(_exchanges(view, shown, room.width, ring_limit))
     if hidden:
         parts.append(Text(f"… and {hidden} exchanges more", style="dim"))
     left = None

@@ -17,6 +17,7 @@ from roq.client.management import Management, wait_result
 from roq.client.message import Gap
 from roq.client.publisher import Publisher
 from roq.client.receipt import Receipt
+from roq.client.statistics import Statistics
 from roq.client.subscriber import StartOption, Subscriber
 from roq.client.views import (
     ExchangeSummary,
@@ -260,6 +261,10 @@ class Cluster:
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""
         return self._adopt(Watch(self._engine, self._management))
+
+    def statistics(self, queue: str) -> Statistics:
+        """The statistics stream of a queue: one document per exchange each KPI period, and more."""
+        return self._adopt(Statistics(self._engine, self._management, queue))
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -1,0 +1,122 @@
+"""Whatever the terminal's size, what is shown fits in it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from roq.cli import screen
+from roq.cli.board import (
+    ExchangeRow,
+    MoveEvent,
+    PublisherRow,
+    QueueView,
+    ScaleEvent,
+    SubscriberRow,
+)
+
+
+def exchange(number: int, load: float, *, leaving: bool = False) -> ExchangeRow:
+    return ExchangeRow(
+        exchange=f"x{number}", number=number, host=f"127.0.0.{number}", load=load,
+        messages_in=12_345.0, bytes_in=load * 1.25e6, messages_out=1e6, bytes_out=2e7,
+        publishers=4, subscribers=20, acks_pending=0, lag_ms=1.5, cpu_percent=12.0,
+        memory_bytes=48_000_000, ring_bytes=64 * 2**20, leaving=leaving,
+    )  # fmt: skip
+
+
+def view(exchanges: int, people: int = 16, events: int = 9, queue: str = "orders") -> QueueView:
+    return QueueView(
+        queue=queue, limit=1.25e6, publisher_count=people, subscriber_count=20, waiting=1,
+        messages_in=735.0, bytes_in=3.7e6, messages_out=14_700.0, bytes_out=7.3e7,
+        latency_ms=14.5, lost=0, moves=3,
+        exchanges=[exchange(n, 1.3 / n, leaving=n == 3) for n in range(1, exchanges + 1)],
+        publishers=[
+            PublisherRow(publisher=f"{n:032x}", exchanges=["x1"], messages=1.0, bytes=2.0,
+                         moving=n == 1)
+            for n in range(people)
+        ],
+        subscribers=[
+            SubscriberRow(subscriber=f"{n:032x}", messages=1.0, latency_ms=5.0, lost=0)
+            for n in range(people)
+        ],
+        events=[
+            *(
+                MoveEvent(at=float(n), publisher=f"{n:032x}", sources=["x1"], targets=["x2"],
+                          state="accepted", reason="x1 carries 130 % of its limit, " * 4,
+                          bytes=3e5, pause_ms=3.4)
+                for n in range(events)
+            ),
+            ScaleEvent(at=99.0, direction="out", state="done", exchange="x2", host="127.0.0.2",
+                       reason="no room", seconds=0.6),
+        ],
+    )  # fmt: skip
+
+
+def clock(moment: float) -> str:
+    return f"12:00:{int(moment) % 60:02d}"
+
+
+def shown(frame: RenderableType, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), record=True, highlight=False)
+    console.print(frame)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize("exchanges", [0, 1, 4, 40])
+@pytest.mark.parametrize(("width", "height"), [(200, 50), (140, 36), (100, 24), (80, 24), (60, 12)])
+def test_a_queue_fits_into_the_terminal(exchanges: int, width: int, height: int) -> None:
+    room = screen.Room(width, height)
+    lines = shown(screen.queue(view(exchanges), "running", "", room, clock, 128 * 2**20), width)
+    assert len(lines) <= height
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith("orders  running")
+
+
+@pytest.mark.parametrize("queues", [1, 5, 90])
+def test_an_overview_fits_into_the_terminal(queues: int) -> None:
+    views = [(view(4, queue=f"queue-{number}"), "running") for number in range(queues)]
+    lines = shown(screen.overview(views, screen.Room(120, 24), clock), 120)
+    assert len(lines) <= 24
+    assert lines[1].startswith("queue-0")
+
+
+def test_everything_is_shown_where_there_is_room() -> None:
+    text = "\n".join(
+        shown(screen.queue(view(4), "running", "", screen.Room(160, None), clock, 128 * 2**20), 160)
+    )
+    for word in ("x3 leaving", "127.0.0.4", "130%", "MEMORY", "50%", "x1 moving", "LATENCY"):
+        assert word in text
+    assert "00000000  x1 → x2  300.0 kB/s  accepted (pause 3.4 ms)" in text
+    assert "+ x2 on 127.0.0.2  done in 0.6 s  no room" in text
+
+
+def test_what_matters_less_goes_first_where_it_is_narrow() -> None:
+    heading = shown(screen.queue(view(4), "running", "", screen.Room(70, 24), clock), 70)[3]
+    assert "LOAD" in heading
+    assert "IN/S" in heading
+    assert "MEMORY" not in heading
+
+
+def test_why_a_queue_does_not_run_is_said() -> None:
+    lines = shown(
+        screen.queue(view(0, 0, 0), "stopped", "orders is stopped", screen.Room(80, 24), clock), 80
+    )
+    assert "stopped" in lines[0]
+    assert lines[2] == "orders is stopped"
+
+
+@pytest.mark.parametrize(
+    ("load", "name"), [(0.0, "green"), (0.7, "yellow"), (0.9, "dark_orange"), (1.1, "red")]
+)
+def test_the_colour_says_how_near_the_limit_is(load: float, name: str) -> None:
+    assert screen.colour(load) == name
+
+
+def test_a_bar_is_as_long_as_the_load_and_marks_the_limit() -> None:
+    assert screen.bar(0.0, 10).plain == "        │ "
+    assert screen.bar(0.5, 10).plain == "████    │ "
+    assert screen.bar(1.0, 10).plain == "████████│ "
+    assert screen.bar(9.0, 10).plain == "██████████"
