@@ -1,0 +1,109 @@
+"""`roq top` and the statistics stream against a real cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+from commands import environment, read_line, roq, started, until
+
+from roq.client.statistics import StreamState
+from roq.protocol.kpi import ExchangeKpi, QueueKpi
+from roq.testing import RunningCluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def queue(roq_cluster: RunningCluster) -> Iterator[str]:
+    name = "top"
+    with roq_cluster.connect() as cluster:
+        cluster.create_queue(name)
+        yield name
+        cluster.remove_queue(name)
+
+
+def test_one_picture_shows_exchanges_publishers_and_subscribers(
+    roq_cluster: RunningCluster, queue: str
+) -> None:
+    address = roq_cluster.address
+    with roq_cluster.connect() as cluster:
+        with cluster.publisher(queue) as publisher, cluster.subscriber(queue) as subscriber:
+            publisher.publish(b"x" * 1_000)
+            assert subscriber.receive(10) is not None
+            text = roq("top", queue, "--once", cluster=address).stdout.decode()
+            shown = json.loads(roq("top", queue, "--once", "--json", cluster=address).stdout)
+        assert "1 exchange · 1 publisher · 1 subscriber" in text
+        assert publisher.id.hex()[:8] in text
+        assert shown["state"] == "running"
+        [row] = shown["view"]["exchanges"]
+        assert (row["exchange"], row["publishers"], row["subscribers"]) == ("x1", 1, 1)
+
+
+def test_the_overview_has_a_line_for_each_queue(roq_cluster: RunningCluster, queue: str) -> None:
+    text = roq("top", "--once", cluster=roq_cluster.address).stdout.decode()
+    [line] = [line for line in text.splitlines() if line.startswith(f"{queue} ")]
+    assert "running" in line
+
+
+def test_a_queue_that_is_not_there_is_an_error(roq_cluster: RunningCluster) -> None:
+    done = roq("top", "nothing", cluster=roq_cluster.address)
+    assert done.returncode == 1
+    assert b"roq queue list" in done.stderr
+
+
+def test_it_goes_on_while_the_queue_stops_and_starts_and_ends_with_ctrl_c(
+    roq_cluster: RunningCluster, queue: str
+) -> None:
+    with started(
+        "top", queue, "--json", "--interval", "0.1",
+        env=environment(ROQ_CLUSTER=roq_cluster.address),
+    ) as top, roq_cluster.connect() as cluster:  # fmt: skip
+
+        def says(state: str, exchanges: int) -> bool:
+            document = json.loads(read_line(top.stdout))
+            return document["state"] == state and len(document["view"]["exchanges"]) == exchanges
+
+        assert until(lambda: says("running", 1))
+        cluster.stop_queue(queue)
+        assert until(lambda: says("stopped", 0))
+        cluster.start_queue(queue)
+        assert until(lambda: says("running", 1))
+        top.send_signal(signal.SIGINT)
+        _, err = top.communicate(timeout=20)
+        assert top.returncode == 0
+        assert err == b""
+
+
+def test_queue_show_tells_throughput_and_publishers(
+    roq_cluster: RunningCluster, queue: str
+) -> None:
+    address = roq_cluster.address
+    with roq_cluster.connect() as cluster, cluster.publisher(queue) as publisher:
+        publisher.publish(b"x")
+        publisher.flush()
+        assert until(
+            lambda: (
+                json.loads(roq("queue", "show", queue, "--json", cluster=address).stdout)[
+                    "Activity"
+                ]["publisher_count"]
+                == 1
+            )
+        )
+        assert "Throughput in" in roq("queue", "show", queue, cluster=address).stdout.decode()
+
+
+def test_the_stream_says_whether_its_queue_is_there(
+    roq_cluster: RunningCluster, queue: str
+) -> None:
+    with roq_cluster.connect() as cluster:
+        with cluster.statistics(queue) as statistics:
+            kinds = {type(statistics.receive(10).document) for _ in range(4)}  # type: ignore[union-attr]
+            assert {ExchangeKpi, QueueKpi} <= kinds
+            assert statistics.state is StreamState.LIVE
+            assert statistics.limits is not None
+        with cluster.statistics("nothing") as statistics:
+            assert until(lambda: statistics.state is StreamState.MISSING)
+            assert "nothing" in statistics.reason
