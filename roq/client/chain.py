@@ -127,6 +127,14 @@ class Chain:
                 if last >= end or topic in self.repairs
             }
 
+    def surrender(self) -> None:
+        """The log is gone: pass on what waits behind holes that nobody can fill any more."""
+        for topic, repair in list(self.repairs.items()):
+            del self.repairs[topic]
+            for offset, _, batch in self._take_held(repair):
+                if batch is not None:
+                    self._pass(topic, offset, batch)
+
     # --- what fetches bring -----------------------------------------------------------------------
 
     def wants(self, most: int, now: float) -> list[Want]:

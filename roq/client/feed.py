@@ -15,10 +15,10 @@ from typing import Final, assert_never
 
 from roq.client.engine import Engine
 from roq.client.handoff import Handoff
-from roq.client.merge import Source
 from roq.client.message import MICROSECONDS
 from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, ReceptionStats, Starts
+from roq.client.stream import Source
 from roq.client.tap import Tap
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES

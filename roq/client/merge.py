@@ -1,9 +1,7 @@
 """One order out of several logs: per (publisher, topic), by sequence: pure.
 
-Below the expected sequence is a duplicate (a replay after a move); above it waits. A missing
-sequence is lost only when every other exchange of the topology was verified as of a time after the
-batch above it had arrived: whatever is missing was published before, so it would have been found.
-Or when five seconds of active time have passed. Memory is bounded: of what waits too far from its
+Below the expected sequence is a duplicate (a replay after a move); above it waits, until what is
+missing has come or is lost (`roq.client.losses`). Memory is bounded: of what waits too far from its
 turn only the place in the log is kept, and it is fetched again when its turn comes.
 """
 
@@ -11,10 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from roq.client.losses import REPLAY_SECONDS, LossRules
 from roq.client.message import MICROSECONDS, Batch, Gap
+from roq.client.stream import BOUNDS, LOST, Held, Source, Stream, hold
 from roq.errors import RemoteProtocolError
 from roq.model import PublisherId
 from roq.protocol.batch import (
@@ -29,53 +29,13 @@ from roq.protocol.batch import (
     unpack_payloads,
 )
 
-Source = tuple[int, int]
-"""Number and epoch of an exchange."""
-
-LOSS_SECONDS: Final = 5.0
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 STREAMS_MAX: Final = 100_000
 RECALL_AHEAD: Final = 16
 _STUB_BYTES: Final = 200
 
 _DATA: Final = int(Kind.DATA)
-_LOST: Final = -1
-_BOUNDS: Final = frozenset({int(Kind.MARKER), int(Kind.FENCE)})
 _unpack = HEADER.unpack_from
-
-
-@dataclass(slots=True, order=True)
-class _Held:
-    """A batch (or marker) above the expected sequence."""
-
-    first: int
-    end: int
-    kind: int = field(compare=False)
-    arrived: float = field(compare=False)
-    source: Source = field(compare=False)
-    topic: bytes = field(compare=False)
-    offset: int = field(compare=False)
-    data: bytes | None = field(compare=False)
-    """None: a stub; ask the exchange again."""
-    recalled: bool = field(default=False, compare=False)
-
-
-@dataclass(slots=True)
-class _Stream:
-    """One publisher's messages of one topic."""
-
-    publisher: PublisherId
-    topic: str
-    expected: int = 0
-    origin: int = 0
-    """The first sequence that this subscriber wants."""
-    holders: frozenset[Source] = frozenset()
-    """The exchanges that knew this stream at the start."""
-    begun: bool = False
-    """Whether anything was delivered or skipped."""
-    before: int = 0
-    """Missing sequences below this are before the subscriber's start, unless it has begun."""
-    held: list[_Held] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +96,11 @@ class Merge:
         self._held_bytes_max = held_bytes_max
         self._streams_max = streams_max
         self._check_duplicates = check_duplicates
-        self._streams: dict[bytes, _Stream] = {}
-        self._waiting: dict[bytes, _Stream] = {}
+        self._streams: dict[bytes, Stream] = {}
+        self._waiting: dict[bytes, Stream] = {}
         self._recalled: dict[tuple[Source, bytes, int], bytes] = {}
+        self._rules = LossRules()
+        self._given_up_at: dict[Source, float] = {}
         self._lenient = False
         self._tables_complete = False
 
@@ -214,54 +176,84 @@ class Merge:
             return
         for held in stream.held:
             if held.data is None and (held.source, held.offset) == (source, offset):
-                held.kind, held.data = _LOST, b""
+                held.kind, held.data = LOST, b""
         self._advance(key, stream)
 
-    def forget_source(self, source: Source) -> None:
-        """An exchange is gone for good, and with it what was to be fetched from it again."""
-        for key, stream in list(self._waiting.items()):
-            for held in stream.held:
-                if held.data is None and held.source == source:
-                    self._recalled.pop((source, held.topic, held.offset), None)
-                    held.kind, held.data = _LOST, b""
-            self._advance(key, stream)
+    def source_gone(self, source: Source, now: float) -> None:
+        """An exchange has left the topology, and with it what was to be fetched from it again."""
+        self._rules.replaying(now)
+        if not self._waiting:
+            self._given_up_at.clear()
+        self._given_up_at[source] = now + REPLAY_SECONDS
+
+    def source_missing(self, source: Source, now: float) -> None:
+        """What is to be fetched again is at an exchange that has gone long ago."""
+        self._given_up_at.setdefault(source, now)
+
+    def source_came(self, source: Source, now: float, *, alone: bool) -> None:
+        """An exchange is in the topology (again); `alone`: there was none before it."""
+        if alone:
+            self._rules.replaying(now)
+        if self._given_up_at.pop(source, None) is not None:
+            for key, stream in list(self._waiting.items()):
+                for held in stream.held:
+                    held.recalled = held.recalled and held.source != source
+                self._advance(key, stream)
 
     # --- losses -----------------------------------------------------------------------------------
 
     def settle(self, now: float, verified: Mapping[Source, float]) -> float | None:
         """Declare lost what will not come any more.
 
-        An exchange that has brought a batch above the hole has shown by its chain of offsets that
-        it does not have what is missing: only the others are looked at.
-
         Args:
             now: active time: it must not jump when the process was stopped.
             verified: as of when each exchange of the topology was verified.
 
         Returns:
-            As of when the exchanges should be verified, None if nothing is missing.
+            As of when the exchanges should be verified, None if nothing depends on it.
         """
-        wanted: float | None = None
+        self._give_up_stubs(now)
+        rules = self._rules
+        rules.wanted = None
         if not self._tables_complete:
             return None
         for key, stream in list(self._waiting.items()):
-            while stream.held and stream.held[0].first > stream.expected:
-                since = min(held.arrived for held in stream.held)
-                brought = {held.source for held in stream.held}
-                known = all(at >= since for source, at in verified.items() if source not in brought)
-                if not known and now - since < LOSS_SECONDS:
-                    wanted = since if wanted is None else max(wanted, since)
+            while now >= stream.look_at and stream.held[0].first > stream.expected:
+                end = rules.lost_until(stream, now, verified)
+                if end is None:
                     break
-                self._skip(stream, stream.held[0].first)
+                self._skip(stream, end)
                 self._advance(key, stream)
-        return wanted
+                if not stream.held:
+                    break
+        return rules.wanted
+
+    def _give_up_stubs(self, now: float) -> None:
+        """What was put aside at an exchange that is gone, and was not replayed, is lost."""
+        for source in [source for source, at in self._given_up_at.items() if at <= now]:
+            del self._given_up_at[source]
+            for key, stream in list(self._waiting.items()):
+                for held in stream.held:
+                    if held.data is None and held.source == source:
+                        self._recalled.pop((source, held.topic, held.offset), None)
+                        held.kind, held.data = LOST, b""
+                self._advance(key, stream)
+
+    def put_aside(self) -> dict[Source, int]:
+        """The lowest offset, by exchange, of what is to be fetched again when its turn comes."""
+        lowest: dict[Source, int] = {}
+        for stream in self._waiting.values():
+            for held in stream.held:
+                if held.data is None:
+                    lowest[held.source] = min(lowest.get(held.source, held.offset), held.offset)
+        return lowest
 
     @property
     def waiting(self) -> bool:
         """Whether anything waits for its turn."""
         return bool(self._waiting)
 
-    def _skip(self, stream: _Stream, end: int) -> None:
+    def _skip(self, stream: Stream, end: int) -> None:
         """Go on at `end` without what is missing before it."""
         missing = end - stream.expected
         before = 0
@@ -275,7 +267,7 @@ class Merge:
         stream.expected = end
         stream.begun = True
 
-    def _lose(self, stream: _Stream, first: int, messages: int, why: str) -> None:
+    def _lose(self, stream: Stream, first: int, messages: int, why: str) -> None:
         self.counts.lost += messages
         self.gaps.append(
             Gap(
@@ -304,32 +296,29 @@ class Merge:
         key = header.publisher + topic
         stream = self._stream(key, header.publisher, topic)
         self._recalled.pop((source, topic, offset), None)
-        if header.kind in _BOUNDS:
+        if header.kind in BOUNDS:
             self._bound(stream, header, now)
         elif header.next_sequence <= stream.expected and self._check_duplicates:
             self._count_below(stream, header)
             return
-        held = _Held(
-            header.first_sequence, header.next_sequence, header.kind, now,
-            source, topic, offset, batch,
-        )  # fmt: skip
+        held = hold(header, source, topic, offset, batch, now)
         self._begin(stream, held)
         if header.first_sequence > stream.expected:
             self._hold(key, stream, header, held)
-        elif header.kind not in _BOUNDS:
+        elif header.kind not in BOUNDS:
             self._deliver(stream, header, batch)
         self._advance(key, stream)
         if self.held_bytes > self._held_bytes_max:
             self._shed()
 
-    def _bound(self, stream: _Stream, header: Header, now: float) -> None:
+    def _bound(self, stream: Stream, header: Header, now: float) -> None:
         """Everything below a marker was acknowledged `created_us` before it was written."""
         age = header.created_us / MICROSECONDS
         if not stream.begun and age > now - self._started and header.first_sequence:
             stream.expected = max(stream.expected, header.first_sequence)
             stream.origin = stream.expected
 
-    def _begin(self, stream: _Stream, held: _Held) -> None:
+    def _begin(self, stream: Stream, held: Held) -> None:
         """Reading from an earlier point: the oldest batch of the only log that has the stream."""
         if (
             not stream.begun
@@ -340,18 +329,18 @@ class Merge:
             stream.expected = stream.origin = held.first
             stream.begun = True
 
-    def _count_below(self, stream: _Stream, header: Header) -> None:
+    def _count_below(self, stream: Stream, header: Header) -> None:
         if header.next_sequence <= stream.origin:
             self.counts.before_start += header.count
         else:
             self.counts.duplicates += header.count
 
-    def _stream(self, key: bytes, publisher: PublisherId, topic: bytes) -> _Stream:
+    def _stream(self, key: bytes, publisher: PublisherId, topic: bytes) -> Stream:
         stream = self._streams.get(key)
         if stream is None:
             if len(self._streams) >= self._streams_max:
                 self._forget_one()
-            stream = self._streams[key] = _Stream(publisher, _text(topic))
+            stream = self._streams[key] = Stream(publisher, _text(topic))
         return stream
 
     def _forget_one(self) -> None:
@@ -363,7 +352,7 @@ class Merge:
         self._lenient = True
         self.counts.streams_forgotten += 1
 
-    def _hold(self, key: bytes, stream: _Stream, header: Header, held: _Held) -> None:
+    def _hold(self, key: bytes, stream: Stream, header: Header, held: Held) -> None:
         at = bisect_left(stream.held, held)
         if at < len(stream.held) and stream.held[at] == held:
             present = stream.held[at]
@@ -377,7 +366,7 @@ class Merge:
         self._waiting[key] = stream
         self.held_bytes += _STUB_BYTES + len(held.data or b"")
 
-    def _advance(self, key: bytes, stream: _Stream) -> None:
+    def _advance(self, key: bytes, stream: Stream) -> None:
         """Deliver what has its turn."""
         held = stream.held
         while held and held[0].first <= stream.expected:
@@ -387,22 +376,22 @@ class Merge:
                     self._recall(key, stream)
                     return
                 self._take(stream, head)
-            elif head.kind not in _BOUNDS and head.data is not None:
+            elif head.kind not in BOUNDS and head.data is not None:
                 self.counts.duplicates += head.end - head.first
             del held[0]
             self.held_bytes -= _STUB_BYTES + len(head.data or b"")
         if not held:
             self._waiting.pop(key, None)
 
-    def _take(self, stream: _Stream, head: _Held) -> None:
-        if head.kind == _LOST or head.data is None:
+    def _take(self, stream: Stream, head: Held) -> None:
+        if head.kind == LOST or head.data is None:
             first = max(head.first, stream.expected)
             self._lose(stream, first, head.end - first, "they left the log while they waited")
             stream.expected = head.end
         else:
             self._deliver(stream, read_header(head.data), head.data)
 
-    def _deliver(self, stream: _Stream, header: Header, batch: bytes) -> None:
+    def _deliver(self, stream: Stream, header: Header, batch: bytes) -> None:
         skip = max(0, stream.expected - header.first_sequence) if self._check_duplicates else 0
         first = header.first_sequence + skip
         stream.expected = max(stream.expected, header.next_sequence)
@@ -434,7 +423,7 @@ class Merge:
                 (held.first - stream.expected, id(held), held)
                 for stream in self._waiting.values()
                 for held in stream.held
-                if held.data and held.kind not in _BOUNDS
+                if held.data and held.kind not in BOUNDS
             ),
             reverse=True,
         )
@@ -446,7 +435,7 @@ class Merge:
             held.recalled = False
             self.counts.stubbed += 1
 
-    def _recall(self, key: bytes, stream: _Stream) -> None:
+    def _recall(self, key: bytes, stream: Stream) -> None:
         """The next batch is a stub: fetch it, and a few that follow."""
         for held in stream.held[:RECALL_AHEAD]:
             if held.data is None and not held.recalled:
@@ -461,7 +450,7 @@ class Merge:
             assert bool(stream.held) == (key in self._waiting), key  # noqa: S101
             assert stream.held == sorted(stream.held), key  # noqa: S101
             for held in stream.held:
-                assert held.end > stream.expected or held.kind in _BOUNDS  # noqa: S101
+                assert held.end > stream.expected or held.kind in BOUNDS  # noqa: S101
                 held_bytes += _STUB_BYTES + len(held.data or b"")
         assert held_bytes == self.held_bytes  # noqa: S101
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from roq.client.chain import LogGap
-from roq.client.merge import Counts, Merge, Source
+from roq.client.merge import Counts, Merge
 from roq.client.message import Batch, Gap
 from roq.client.reader import Reader
 from roq.client.reading import (
@@ -28,6 +28,7 @@ from roq.client.reading import (
     Unsubscribe,
     Verify,
 )
+from roq.client.stream import Source
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 
@@ -121,6 +122,7 @@ class Reception:
         """Begin to read an exchange: connect and feed its reader."""
         source = (exchange.number, exchange.epoch)
         first = not self.confirmed
+        self.merge.source_came(source, now, alone=not (first or self.readers))
         reader = self.readers[source] = Reader(
             exchange,
             queue,
@@ -137,11 +139,13 @@ class Reception:
         """An exchange is gone for good; what it still had to say was fed before."""
         reader = self.readers[source]
         orders = self.burst(source, now)
+        reader.chain.surrender()
+        self._pass_on(source, reader, now)
         del self.readers[source]
         self._past = [a + b for a, b in zip(self._past, _figures(reader), strict=True)]
         if reader.chain.verified is not None and len(self._retired) < _RETIRED_MAX:
             self._retired[source] = reader.chain.verified
-        self.merge.forget_source(source)
+        self.merge.source_gone(source, now)
         self._look_confirmed()
         return [order for order in orders if order[0] != source]
 
@@ -292,7 +296,7 @@ class Reception:
             if recall.source in self.readers:
                 self._step(recall.source, Refetch(recall.topic, recall.offset), now, orders)
             else:
-                self.merge.forget_source(recall.source)
+                self.merge.source_missing(recall.source, now)
 
     def _collect(self) -> None:
         if self.merge.gaps:

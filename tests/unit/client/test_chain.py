@@ -170,3 +170,14 @@ def test_a_head_that_was_not_passed_on_is_repaired() -> None:
     assert chain.need(b"t", 3)
     assert not chain.need(b"t", 8)
     assert chain.wants(10, 0.0) == [(b"t", 4, 9)]
+
+
+def test_what_waits_behind_a_hole_is_passed_on_when_the_log_is_gone() -> None:
+    chain = started()
+    chain.arrived(b"t", 1, NONE, b"x")
+    chain.arrived(b"t", 9, 5, b"x")
+    chain.arrived(b"t", 11, 9, None)
+    chain.arrived(b"u", 12, 8, b"x")
+    chain.surrender()
+    assert offsets(chain) == [1, 9, 12]
+    assert not chain.repairs

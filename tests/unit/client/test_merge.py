@@ -1,16 +1,19 @@
+from roq.client.losses import REPLAY_SECONDS
 from roq.client.merge import Merge
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
+from roq.protocol.extensions import pack_floor
 
 A, B = (1, 7), (2, 7)
 P = PublisherId(b"p" * 16)
 
 
-def data(first: int, count: int = 1, publisher: PublisherId = P) -> bytes:
+def data(first: int, count: int = 1, publisher: PublisherId = P, floor: int | None = None) -> bytes:
     payloads = [str(sequence).encode() for sequence in range(first, first + count)]
     return pack(
-        payloads, publisher=publisher, epoch=1, link_number=1, first_sequence=first, created_us=5
-    )
+        payloads, publisher=publisher, epoch=1, link_number=1, first_sequence=first, created_us=5,
+        extensions=b"" if floor is None else pack_floor(floor),
+    )  # fmt: skip
 
 
 def marker(first: int, age_us: int = 0) -> bytes:
@@ -242,13 +245,63 @@ def test_what_was_put_aside_and_has_left_the_log_is_lost() -> None:
     assert driver.got() == [0, 2]
 
 
-def test_what_was_put_aside_is_lost_with_its_exchange() -> None:
+def test_what_was_put_aside_is_lost_with_its_exchange_unless_it_is_replayed_in_time() -> None:
+    for replay in (False, True):
+        driver = Driver(held_bytes_max=250)
+        driver.add(data(1))
+        driver.merge.source_gone(A, 1.0)
+        driver.add(data(0), B)
+        if replay:
+            driver.add(data(1), B, now=1.5)
+        driver.settle(1.0 + REPLAY_SECONDS, 0.0)
+        assert driver.got() == ([0, 1] if replay else [0])
+        assert driver.merge.counts.lost == (not replay)
+        assert not driver.merge.waiting
+
+
+def test_what_was_put_aside_is_recalled_when_its_exchange_comes_back() -> None:
     driver = Driver(held_bytes_max=250)
     driver.add(data(1))
-    driver.merge.forget_source(A)
     driver.add(data(0), B)
-    assert driver.got() == [0]
+    driver.merge.recalls.clear()
+    driver.merge.source_gone(A, 1.0)
+    driver.merge.source_came(A, 1.2, alone=False)
+    assert [recall.source for recall in driver.merge.recalls] == [A]
+    driver.settle(1.0 + REPLAY_SECONDS, 0.0)
+    assert driver.merge.counts.lost == 0
+
+
+def test_what_is_put_aside_later_than_its_exchange_went_is_lost_at_once() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.add(data(0), B)
+    driver.merge.source_missing(A, 50.0)
+    driver.settle(50.0, 0.0)
     assert driver.merge.counts.lost == 1
+
+
+def test_the_lowest_offset_that_is_put_aside_is_known_by_exchange() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    assert driver.merge.put_aside() == {}
+    driver.add(data(9), B)
+    for sequence in range(1, 6):
+        driver.add(data(sequence))
+    assert driver.merge.put_aside() == {A: 1, B: 0}
+    driver.add(data(0), B)
+    for sequence in range(1, 6):
+        driver.add(data(sequence))
+    assert driver.merge.put_aside() == {B: 0}
+
+
+def test_of_a_striped_stream_only_what_is_below_a_floor_is_lost() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(data(6, floor=4), B, now=2.0)
+    driver.settle(2.1, 2.1)
+    assert driver.merge.counts.lost == 3
+    driver.add(data(4), now=2.2)
+    driver.add(data(5), now=2.2)
+    assert driver.got() == [0, 4, 5, 6]
 
 
 def test_streams_are_capped_and_a_forgotten_one_does_not_look_like_a_loss() -> None:

@@ -1,0 +1,112 @@
+"""When is a missing message lost? Pure.
+
+A batch above a hole proves that whatever is missing below its *bound* (`roq.client.stream`) was in
+some log before it. So the hole is lost when every exchange of the topology was verified as of the
+batch's arrival and it was nowhere. Three things make that more careful:
+
+* A striped publisher's batches take several ways at once: of a hole above all bounds nothing is
+  known yet. It waits for a batch with a higher FLOOR.
+* When an exchange is gone, publishers send again what it had acknowledged, and may append that
+  *behind* newer batches. Nothing is lost before they had the time for it, and every exchange was
+  verified after that time.
+* An exchange that brought such a batch need not be asked, as long as publishers append in order:
+  the chain of offsets shows that it had nothing of the kind before.
+
+Waiting ends after some seconds of active time in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from roq.client.stream import Source, Stream
+
+LOSS_SECONDS: Final = 5.0
+"""A hole waits no longer than this for exchanges that do not answer."""
+STRIPED_SECONDS: Final = 10.0
+"""A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
+replays."""
+REPLAY_SECONDS: Final = 1.5
+"""Publishers learn that an exchange is gone, and send again, within this."""
+_LOOK_SECONDS: Final = 0.00002
+"""For each batch that waits: how long it is not looked at again. Many take long to look at."""
+
+
+class LossRules:
+    """Decides what is lost, for all streams of one subscriber.
+
+    Attributes:
+        wanted: as of when the exchanges should be verified, for what was judged since it was reset;
+            None if nothing depends on it.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: float | None = None
+        self._replayed_at = float("-inf")
+
+    def replaying(self, now: float) -> None:
+        """An exchange has gone, or is the first to come again: publishers are replaying now."""
+        self._replayed_at = max(self._replayed_at, now + REPLAY_SECONDS)
+
+    def lost_until(
+        self, stream: Stream, now: float, verified: Mapping[Source, float]
+    ) -> int | None:
+        """The end of what is lost, from the expected sequence on; None: nothing is lost yet.
+
+        Args:
+            stream: holds something above its expected sequence.
+            now: active time: it must not jump when the process was stopped.
+            verified: as of when each exchange of the topology was verified.
+        """
+        end = self._searched(stream, now, verified)
+        if end is None and self._given_up(stream, now):
+            end = stream.held[0].first
+        if end is None:
+            end = self._searched_elsewhere(stream, now, verified)
+        if end is None:
+            stream.look_at = now + _LOOK_SECONDS * len(stream.held)
+        return end
+
+    def _searched(self, stream: Stream, now: float, verified: Mapping[Source, float]) -> int | None:
+        """All exchanges were looked through; decides most cases at the first batch."""
+        as_of = min(verified.values(), default=float("-inf"))
+        if now < self._replayed_at or as_of < self._replayed_at:
+            return None
+        for held in stream.held:
+            if held.arrived <= as_of and held.bound > stream.expected:
+                return min(held.bound, stream.held[0].first)
+        return None
+
+    def _given_up(self, stream: Stream, now: float) -> bool:
+        """It has waited for too long."""
+        patience = LOSS_SECONDS
+        if now < self._replayed_at or self._is_open(stream):
+            patience = STRIPED_SECONDS
+        return any(held.arrived <= now - patience for held in stream.held)
+
+    def _is_open(self, stream: Stream) -> bool:
+        """What is missing may still be on its way to any exchange."""
+        held = stream.held
+        return not any(each.bound > stream.expected for each in held) and any(
+            each.floored for each in held
+        )
+
+    def _searched_elsewhere(
+        self, stream: Stream, now: float, verified: Mapping[Source, float]
+    ) -> int | None:
+        """All exchanges were looked through but those that have brought what proves the hole."""
+        end = min(max(held.bound for held in stream.held), stream.held[0].first)
+        if end <= stream.expected:
+            return None
+        proofs = [held for held in stream.held if held.bound >= end]
+        since = max(min(held.arrived for held in proofs), self._replayed_at)
+        brought = {held.source for held in proofs}
+        if verified and now >= self._replayed_at:
+            if all(
+                as_of >= (self._replayed_at if source in brought else since)
+                for source, as_of in verified.items()
+            ):
+                return end
+            self.wanted = since if self.wanted is None else max(self.wanted, since)
+        return None

@@ -1,0 +1,140 @@
+"""When a missing message is declared lost."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from roq.client.losses import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_SECONDS, LossRules
+from roq.client.stream import Held, Source, Stream
+from roq.model import PublisherId
+
+A, B = (1, 7), (2, 7)
+NEVER = float("-inf")
+
+
+class Script:
+    """A stream of which the sequences from 10 on are missing."""
+
+    def __init__(self) -> None:
+        self.rules = LossRules()
+        self.stream = Stream(PublisherId(b"p" * 16), "t", expected=10)
+        self.offsets = count()
+
+    def hold(
+        self, first: int, source: Source, at: float, floor: int | None = None, bound: int = -1
+    ) -> None:
+        if bound < 0:
+            bound = first if floor is None else floor
+        held = Held(
+            first, first + 1, 0, at, source, b"t", next(self.offsets), b"",
+            bound=bound, floored=floor is not None,
+        )  # fmt: skip
+        self.stream.held.append(held)
+
+    def lost_until(self, now: float, a: float, b: float) -> int | None:
+        return self.rules.lost_until(self.stream, now, {A: a, B: b})
+
+
+def test_a_hole_is_lost_when_every_exchange_was_verified_after_the_batch_above_it() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    assert script.lost_until(1.1, 0.9, 0.9) is None
+    assert script.rules.wanted == 1.0
+    assert script.lost_until(1.1, 1.0, 1.0) == 20
+
+
+def test_an_exchange_that_brought_a_batch_above_the_hole_is_not_asked() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    assert script.lost_until(1.1, NEVER, 0.9) is None
+    assert script.lost_until(1.1, NEVER, 1.0) == 20
+
+
+def test_without_any_exchange_nothing_is_known() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    assert script.rules.lost_until(script.stream, 1.1, {}) is None
+    assert script.rules.wanted is None
+
+
+def test_a_hole_above_every_floor_may_be_on_its_way_to_any_exchange() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=10)
+    assert script.lost_until(1.1 + LOSS_SECONDS, 9.0, 9.0) is None
+    assert script.rules.wanted is None
+    assert script.lost_until(1.0 + STRIPED_SECONDS, 9.0, 9.0) == 20
+
+
+def test_a_hole_across_a_floor_is_lost_below_it() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, B, at=2.0, floor=15)
+    assert script.lost_until(2.1, 1.9, 1.9) is None
+    assert script.rules.wanted == 2.0
+    assert script.lost_until(2.1, 2.0, 2.0) == 15
+
+
+def test_only_an_exchange_that_brought_the_floor_need_not_be_asked() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, B, at=2.0, floor=15)
+    assert script.lost_until(2.1, NEVER, 2.0) is None
+    assert script.lost_until(2.1, 2.0, NEVER) == 15
+
+
+def test_a_batch_without_a_floor_proves_what_is_below_it_in_a_striped_stream_too() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(30, A, at=2.0)
+    assert script.lost_until(2.1, 2.0, 2.0) == 20
+
+
+def test_a_batch_that_proves_nothing_is_waited_behind() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, bound=0)
+    assert script.lost_until(1.1, 1.1, 1.1) is None
+    assert script.lost_until(1.0 + LOSS_SECONDS, 9.0, 9.0) == 20
+
+
+def test_waiting_for_an_exchange_that_does_not_answer_ends() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    assert script.lost_until(0.9 + LOSS_SECONDS, 1.0, NEVER) is None
+    assert script.lost_until(1.0 + LOSS_SECONDS, 1.0, NEVER) == 20
+
+
+def test_after_an_exchange_has_gone_nothing_is_lost_before_publishers_have_replayed() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    script.rules.replaying(2.0)
+    end = 2.0 + REPLAY_SECONDS
+    assert script.lost_until(end - 0.1, end - 0.1, end - 0.1) is None
+    assert script.rules.wanted is None
+    assert script.lost_until(end, end, end) == 20
+
+
+def test_after_an_exchange_has_gone_those_that_brought_the_batch_are_asked_as_well() -> None:
+    script = Script()
+    script.rules.replaying(2.0)
+    end = 2.0 + REPLAY_SECONDS
+    script.hold(20, A, at=end + 1.0)
+    assert script.lost_until(end + 2.0, end - 0.1, end + 1.0) is None
+    assert script.lost_until(end + 2.0, end, end + 0.9) is None
+    assert script.rules.wanted == end + 1.0
+    assert script.lost_until(end + 2.0, end, end + 1.0) == 20
+
+
+def test_exchanges_that_go_again_and_again_hold_nothing_up_for_ever() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    script.rules.replaying(0.9 + STRIPED_SECONDS)
+    assert script.lost_until(0.9 + STRIPED_SECONDS, 9.0, 9.0) is None
+    assert script.lost_until(1.0 + STRIPED_SECONDS, 9.0, 9.0) == 20
+
+
+def test_where_much_waits_it_is_looked_at_less_often() -> None:
+    script = Script()
+    for sequence in range(20, 1_020):
+        script.hold(sequence, A, at=1.0)
+    assert script.lost_until(1.1, 0.9, 0.9) is None
+    assert script.stream.look_at > 1.11

@@ -1,0 +1,51 @@
+"""What a batch above its turn proves."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.client.stream import Held, hold
+from roq.model import PublisherId
+from roq.protocol.batch import Kind, pack, pack_empty, read_header
+from roq.protocol.extensions import pack_floor
+
+P = PublisherId(b"p" * 16)
+
+
+def held(batch: bytes) -> Held:
+    return hold(read_header(batch), (1, 7), b"t", 3, batch, 5.0)
+
+
+def data(first: int, extensions: bytes = b"") -> bytes:
+    return pack(
+        [b"x", b"y"], publisher=P, epoch=1, link_number=1, first_sequence=first, created_us=5,
+        extensions=extensions,
+    )  # fmt: skip
+
+
+def test_a_batch_of_one_exchange_proves_all_below_it() -> None:
+    each = held(data(20))
+    assert (each.first, each.end, each.bound, each.floored) == (20, 22, 20, False)
+    assert (each.source, each.topic, each.offset, each.arrived) == ((1, 7), b"t", 3, 5.0)
+
+
+def test_a_batch_of_a_striped_publisher_proves_all_below_its_floor() -> None:
+    each = held(data(20, pack_floor(14)))
+    assert (each.bound, each.floored) == (14, True)
+
+
+def test_a_floor_above_its_own_batch_is_not_believed() -> None:
+    assert held(data(20, pack_floor(99))).bound == 20
+
+
+@pytest.mark.parametrize("area", [b"\x07\x01x", b"\x01"])
+def test_other_or_damaged_extensions_are_no_floor(area: bytes) -> None:
+    each = held(data(20, area))
+    assert (each.bound, each.floored) == (20, False)
+
+
+def test_a_marker_proves_all_below_it_and_a_void_nothing() -> None:
+    marker = pack_empty(Kind.MARKER, publisher=P, epoch=1, link_number=1, first_sequence=20)
+    void = pack_empty(Kind.VOID, publisher=P, epoch=1, link_number=1, first_sequence=20, count=2)
+    assert held(marker).bound == 20
+    assert held(void).bound == 0
