@@ -1,0 +1,173 @@
+"""The policy "balanced", RoQ's default: keeps exchanges below their limit with as few as it takes.
+
+One round, in this order:
+
+1. **Overload.** An exchange above 1.10 L hands publishers on until it is at L (`relief`); one that
+   a single publisher overloads has it spread over several (`striping`). At once, on the first
+   report that shows it.
+2. **Rebalancing**, for a while after exchanges have come or gone: until the busiest has at most
+   1.25 times the mean, or nothing takes 5 % off it (`rebalance`).
+3. **Growth**, if an exchange stays overloaded by all that, or another rule is broken (`growth`).
+4. **Shrinking**, if the rest can carry everything under 70 % for some time (`shrinking`).
+
+Exchanges that have taken part in a move are left alone for two rounds, until reports tell what has
+become of it, and nobody is moved to even things out while there are such exchanges. A publisher
+that was moved rests for five seconds; only an overload moves it again before that. By steady load, noise of 5 % included, and with a fixed set of exchanges all moves
+are made within `ROUNDS_TO_REST` rounds, and none after.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from roq.model import PublisherId
+from roq.policy.growth import BYTES_PER_MB, may_grow, reason_to_grow, watch_exchanges
+from roq.policy.known import OVERLOAD
+from roq.policy.loads import Loads
+from roq.policy.marks import Marks
+from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, plan
+from roq.policy.relief import overloaded, relieve
+from roq.policy.shrinking import regret, shrink
+from roq.policy.snapshot import Decision, Grow, Memory, QueueView, Shrink
+from roq.policy.striping import gather, spread, too_big
+
+MOVES_MAX: Final = 256
+"""Publishers that are moved in one round."""
+SETTLE_ROUNDS: Final = 2
+"""Rounds after a move in which reports may still be about the time before it."""
+REST_SECONDS: Final = 5.0
+COLD: Final = 0.10
+"""Below this part of the limit an exchange's load says nothing; it is not rebalanced."""
+BALANCED_HITS: Final = 2
+UNBALANCED_HITS: Final = 2
+STUCK_HITS: Final = 3
+PHASE_ROUNDS_MAX: Final = 30
+"""Rounds with load after which rebalancing ends in any case."""
+ROUNDS_TO_REST: Final = 20
+"""Rounds after a change of load or exchanges within which the last publisher is moved, for up to
+as many publishers of an exchange as its report lists; each further list takes three rounds more."""
+
+UNKNOWN_SECONDS: Final = 3.0
+"""So long a new exchange may have publishers without any report telling what they bring."""
+
+_PHASE: Final = "rebalancing"
+_BALANCED: Final = "hits balanced"
+_UNBALANCED: Final = "hits unbalanced"
+_STUCK: Final = "hits stuck"
+_SETTLING: Final = "settling "
+_MOVED: Final = "moved "
+
+
+class Balanced:
+    """Overloads at once, evenness after a scale event, growth and shrinking by all rules."""
+
+    def decide(self, view: QueueView, memory: Memory) -> tuple[list[Decision], Memory]:
+        """The decisions of one round; see the module."""
+        marks = Marks(memory, view.now)
+        if watch_exchanges(marks, view):
+            _end_phase(marks)
+            marks.put(_PHASE, 0)
+        settling = _settling(marks)
+        unknown = _unknown(view)
+        loads = Loads(view, avoid=unknown | _crowded(view), resting=_resting(marks))
+
+        stuck = _relieve(view, loads, settling)
+        if not settling:
+            gather(view, loads, marks)
+            if not unknown:
+                _rebalance(loads, marks)
+        moves = loads.decisions()
+        for move in moves:
+            marks.start(_MOVED + move.publisher.hex())
+        for number in loads.touched:
+            marks.put(f"{_SETTLING}{number}", SETTLE_ROUNDS)
+        quiet = not settling and not moves
+        return [*moves, *_scale(view, marks, {} if settling else stuck, quiet)], marks.memory()
+
+
+def _relieve(view: QueueView, loads: Loads, settling: set[int]) -> dict[int, float]:
+    """Relieve overloaded exchanges; gives those that nothing has helped."""
+    for number in overloaded(loads):
+        if number in settling:
+            continue
+        publisher = too_big(view, loads, number)
+        if publisher is not None and not loads.rests(publisher.id):
+            spread(view, loads, publisher)
+        if loads.load[number] > OVERLOAD * loads.limit:
+            relieve(loads, number, MOVES_MAX, hasty=bool(settling))
+    return overloaded(loads)
+
+
+def _rebalance(loads: Loads, marks: Marks) -> None:
+    """One round of the phase after a scale event."""
+    if _PHASE not in marks or loads.peak <= COLD * loads.limit:
+        return  # a phase waits until there is load
+    rounds = marks.get(_PHASE) + 1
+    marks.put(_PHASE, rounds)
+    balanced = loads.imbalance <= BALANCED
+    hits = marks.hit(_UNBALANCED, not balanced)
+    over = marks.hit(_BALANCED, balanced) >= BALANCED_HITS or rounds > PHASE_ROUNDS_MAX
+    if not balanced and (hits >= UNBALANCED_HITS or loads.imbalance > CLEARLY_UNBALANCED):
+        better = plan(loads, MOVES_MAX)
+        over = over or marks.hit(_STUCK, better is None) >= STUCK_HITS
+        if better is not None:
+            loads.adopt(better)
+    if over:
+        _end_phase(marks)
+
+
+def _scale(
+    view: QueueView, marks: Marks, stuck: dict[int, float], quiet: bool
+) -> list[Grow | Shrink]:
+    """Growth or shrinking, never both."""
+    reason = reason_to_grow(marks, view, stuck)
+    if reason:
+        if not may_grow(marks, view):
+            return []
+        regret(marks)
+        return [Grow(reason)]
+    spare = shrink(marks, view, quiet)
+    return [spare] if spare is not None else []
+
+
+def _settling(marks: Marks) -> set[int]:
+    """Exchanges whose reports may still be about the time before a move; counts the round."""
+    found = set()
+    for name in marks.named(_SETTLING):
+        found.add(int(name.removeprefix(_SETTLING)))
+        marks.put(name, marks.get(name) - 1)
+        if marks.get(name) <= 0:
+            marks.drop(name)
+    return found
+
+
+def _end_phase(marks: Marks) -> None:
+    marks.drop(_PHASE, _BALANCED, _UNBALANCED, _STUCK)
+
+
+def _resting(marks: Marks) -> set[PublisherId]:
+    """Publishers that were moved a moment ago; forgets the others."""
+    found = [name for name in marks.named(_MOVED) if marks.since(name) < REST_SECONDS]
+    marks.keep(_MOVED, found)
+    return {PublisherId(bytes.fromhex(name.removeprefix(_MOVED))) for name in found}
+
+
+def _unknown(view: QueueView) -> set[int]:
+    """Exchanges with publishers of which no report has told yet what they bring."""
+    return {
+        each.number
+        for each in view.exchanges
+        if each.publishers and not each.throughput and each.age < UNKNOWN_SECONDS
+    }
+
+
+def _crowded(view: QueueView) -> set[int]:
+    """Exchanges on hosts that a rule says are full."""
+    rules = view.rules
+    full = {
+        host.host
+        for host in view.hosts
+        if 0 < rules.host_cpu_percent < host.cpu_percent
+        or 0 < rules.host_memory_mb * BYTES_PER_MB < host.memory_used_bytes
+    }
+    return {each.number for each in view.exchanges if each.host in full}

@@ -1,0 +1,103 @@
+"""Overloaded exchanges: publishers leave them for exchanges with room.
+
+An exchange is overloaded above 1.10 L. As in the known algorithm a publisher goes to the exchange
+with the lowest load, if that stays below 0.90 L, or else if both even out by it; but as many go in
+one round as it takes to come down to L, and those that leave the two most even go first.
+
+Evening out counts only if all exchanges that take part end at least 10 % below what the overloaded
+one had. Rates that are known to 5 % then cannot make a move look good that is not, so each one
+lowers the true peak of those exchanges, and publishers never go in circles.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from roq.model import PublisherId, exchange_name
+from roq.policy.known import FULL, GAIN, OVERLOAD
+from roq.policy.loads import IMPROVEMENT, Loads
+
+RELIEVED: Final = 1.00
+"""Publishers leave an overloaded exchange until it is at so much of its limit."""
+GAIN_MIN: Final = 0.10
+"""What evening out must take off the peak, as a part of it."""
+
+
+def overloaded(loads: Loads) -> dict[int, float]:
+    """Exchanges above what they can take, the worst first, with their load."""
+    found = {number: load for number, load in loads.load.items() if load > OVERLOAD * loads.limit}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def relieve(loads: Loads, source: int, moves_max: int, *, hasty: bool = False) -> int:
+    """Send publishers of an overloaded exchange elsewhere; says how many.
+
+    Args:
+        loads: what is decided so far; gets these moves as well.
+        source: the overloaded exchange.
+        moves_max: no more than so many.
+        hasty: only where there is room; nothing is evened out.
+    """
+    done = _fill_others(loads, source, moves_max)
+    if not hasty and loads.load[source] > OVERLOAD * loads.limit and done < moves_max:
+        done += _even_out(loads, source, moves_max - done)
+    return done
+
+
+def most_even(
+    loads: Loads, source: int, target: int, below: float, *, hasty: bool = False
+) -> PublisherId | None:
+    """The publisher whose move leaves the lower peak of the two, the target staying `below`.
+
+    Of several it is the busiest; then the lowest id, so that the same view gives the same answer.
+    Publishers that rest are taken only if it is `hasty`.
+    """
+    here, there = loads.load[source], loads.load[target]
+    best: tuple[float, float, PublisherId] | None = None
+    for publisher, rate in loads.movable(source, hasty=hasty).items():
+        if there + rate < below:
+            key = (max(here - rate, there + rate), -rate, publisher)
+            best = key if best is None else min(best, key)
+    return best[2] if best is not None else None
+
+
+def _fill_others(loads: Loads, source: int, moves_max: int) -> int:
+    done = 0
+    reason = f"overload: {_shown(loads, source)}"
+    while loads.load[source] > RELIEVED * loads.limit and done < moves_max:
+        target = loads.lowest({source})
+        if target is None:
+            break
+        publisher = most_even(loads, source, target, FULL * loads.limit, hasty=True)
+        if publisher is None:
+            break
+        loads.move(publisher, source, target, reason)
+        done += 1
+    return done
+
+
+def _even_out(loads: Loads, source: int, moves_max: int) -> int:
+    trial = loads.trial()
+    before = trial.load[source]
+    touched = {source}
+    done = 0
+    reason = f"load optimisation: {_shown(loads, source)}"
+    while done < moves_max:
+        here = trial.load[source]
+        target = trial.lowest({source})
+        if target is None or here - trial.load[target] <= GAIN * here:
+            break
+        publisher = most_even(trial, source, target, here * (1 - IMPROVEMENT))
+        if publisher is None:
+            break
+        trial.move(publisher, source, target, reason)
+        touched.add(target)
+        done += 1
+    if max(trial.load[number] for number in touched) > (1 - GAIN_MIN) * before:
+        return 0
+    loads.adopt(trial)
+    return done
+
+
+def _shown(loads: Loads, number: int) -> str:
+    return f"{exchange_name(number)} carries {loads.load[number] / loads.limit:.0%} of its limit"
