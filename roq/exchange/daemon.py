@@ -163,7 +163,11 @@ class ExchangeServer:
         return ExchangeReport(
             queue_id=self._spec.queue_id,
             exchange=self.info,
-            load=load_of(self.core, self._cpu.read(self.reactor.now())),
+            load=load_of(
+                self.core,
+                self._cpu.read(self.reactor.now()),
+                self.reactor.take_longest_turn(),
+            ),
             top=busiest_publishers(self.core),
             stopping=bool(self._stopping_since),
         )

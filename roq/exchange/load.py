@@ -41,8 +41,13 @@ def memory_bytes() -> int:
         return 0
 
 
-def load_of(core: ExchangeCore[B], cpu_percent: float) -> ExchangeLoad:
-    """The counters of an exchange and its present state."""
+def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0) -> ExchangeLoad:
+    """The counters of an exchange and its present state.
+
+    Args:
+        cpu_percent: of one core, since the last report.
+        lag_seconds: the longest turn of the loop since then.
+    """
     messages, payload_bytes, batches = core.totals()
     counters = core.counters
     return ExchangeLoad(
@@ -62,6 +67,8 @@ def load_of(core: ExchangeCore[B], cpu_percent: float) -> ExchangeLoad:
         duplicates=counters.duplicates,
         resets=counters.resets,
         fetches=counters.fetches,
+        acks_pending=sum(link.owes_ack for link in core.links.routes.values()),
+        lag_ms=round(1_000 * lag_seconds, 3),
     )
 
 

@@ -61,6 +61,8 @@ class Reactor:
         self._asleep = False
         self._stopping = False
         self._closed = False
+        self._woke = 0.0
+        self._longest_turn = 0.0
         self._lock = threading.Lock()
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._handlers[self._wake_read] = self._drain_wake
@@ -101,6 +103,7 @@ class Reactor:
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""
+        self._woke = time.monotonic()
         while not self._stopping:
             self._run_calls()
             self._run_timers()
@@ -109,6 +112,11 @@ class Reactor:
                 if handler is not None:
                     handler()
         self._run_calls()
+
+    def take_longest_turn(self) -> float:
+        """Seconds that the longest turn since the last call has taken: so long nobody was heard."""
+        longest, self._longest_turn = self._longest_turn, 0.0
+        return longest
 
     def stop(self) -> None:
         """Let `run()` return after the present handler; from any thread."""
@@ -124,11 +132,14 @@ class Reactor:
                 os.close(self._wake_write)
 
     def _poll(self) -> list[tuple[object, int]]:
+        turn = time.monotonic() - self._woke
+        self._longest_turn = max(self._longest_turn, turn)
         self._asleep = True
         try:
             return self._poller.poll(self._timeout_ms())
         finally:
             self._asleep = False
+            self._woke = time.monotonic()
 
     def _timeout_ms(self) -> int:
         # Looked at after `_asleep` is set, so that a call from another thread is either seen here

@@ -16,6 +16,17 @@ def test_the_load_has_the_counters_and_the_present_state() -> None:
     assert load.memory_bytes > 0
 
 
+def test_the_load_tells_the_longest_turn_and_who_waits_for_an_acknowledgement() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    core = publisher.exchange.core
+    assert load_of(core, 0.0).acks_pending == 0
+    link = next(iter(core.links))
+    link.owes_ack = True
+    load = load_of(core, 0.0, 0.0125)
+    assert (load.acks_pending, load.lag_ms) == (1, 12.5)
+
+
 def test_the_busiest_are_those_who_sent_most_since_the_last_report() -> None:
     early = Publisher(exchange(), name="early")
     late = Publisher(early.exchange, name="late")

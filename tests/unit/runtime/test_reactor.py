@@ -150,3 +150,11 @@ def test_a_timer_that_is_always_due_does_not_starve_the_loop() -> None:
     reactor.run()
     reactor.close()
     assert calls == 3
+
+
+def test_the_longest_turn_is_told_once(reactor: Reactor) -> None:
+    reactor.call_soon(lambda: threading.Event().wait(0.02))
+    reactor.call_later(0.03, reactor.stop)
+    reactor.run()
+    assert reactor.take_longest_turn() >= 0.02
+    assert reactor.take_longest_turn() == 0.0
