@@ -57,6 +57,7 @@ class Feed:
         handoff: where batches go.
         translate: applied to addresses before they are connected to.
         on_confirmed: called once, when every exchange of the start has confirmed.
+        on_news: called when `alive` has something to tell that is not to wait.
         repair, check_duplicates: off only in tests that prove what these are good for.
     """
 
@@ -69,6 +70,7 @@ class Feed:
         *,
         translate: Callable[[str], str] | None = None,
         on_confirmed: Callable[[], None],
+        on_news: Callable[[], None],
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -77,6 +79,7 @@ class Feed:
         self._handoff = handoff
         self._translate = translate or str
         self._on_confirmed = on_confirmed
+        self._on_news = on_news
         self._clock = ActiveClock()
         self._reception = Reception(
             prefixes,
@@ -119,7 +122,7 @@ class Feed:
         """The counters."""
         return self._reception.stats()
 
-    def alive(self) -> Mapping[str, float | int]:
+    def alive(self) -> Mapping[str, object]:
         """The figures for the monitor; mean latency in ms since the last call."""
         mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
         self._latency_sum, self._latency_count = 0.0, 0
@@ -128,6 +131,7 @@ class Feed:
             "received": counts.delivered,
             "latency_ms": max(0.0, mean * 1_000),
             "lost": counts.lost,
+            "read": self._reception.read(),
         }
 
     def resume(self) -> None:
@@ -197,6 +201,8 @@ class Feed:
         if self._reception.out:
             self._deliver()
         self._arm()
+        if self._reception.has_news(self._clock()):
+            self._on_news()
 
     def _perform(self, orders: Iterable[Order]) -> None:
         for source, effect in orders:

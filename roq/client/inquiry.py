@@ -50,21 +50,6 @@ class Inquiry:
     """What a fetch wants again for the merge: (topic, offset)."""
 
 
-@dataclass(slots=True)
-class Check:
-    """One question what there is (HEADS), and what is still to come of its answer."""
-
-    sent_at: float
-    since: int
-    """The next page begins here."""
-    end: int = -1
-    """The end of the log when the first page was made."""
-    complete: bool = False
-    """All pages have come."""
-    missing: dict[bytes, int] = field(default_factory=dict)
-    """Topics of which something up to this offset was not passed on yet."""
-
-
 class Inquiries:
     """At most one question of each kind is under way.
 

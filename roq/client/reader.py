@@ -4,10 +4,7 @@
     data (DEALER)    HEADS: what should I have? FETCH: send it. STREAMS, SEEK: where do I start?
 
 A batch that the fan-out has dropped shows by the chain of offsets (`roq.client.chain`) or, if it
-was the last of its topic, by HEADS. A check is one such question with everything that follows from
-it: when all that its answer names was passed on, the log is *verified as of* the time at which it
-was asked. A missing batch is fetched at once if the fan-out is provably past it, else when the
-fan-out is silent.
+was the last of its topic, by HEADS (`roq.client.checks`).
 """
 
 from __future__ import annotations
@@ -16,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from roq.client.chain import Chain, LogGap
-from roq.client.inquiry import Check, Inquiries, Inquiry
+from roq.client.checks import Checks
+from roq.client.inquiry import Inquiries, Inquiry
 from roq.client.reading import (
     Answered,
     Confirmed,
@@ -53,12 +51,6 @@ from roq.protocol.entry import (
 
 PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
-SILENT_SECONDS: Final = 1.2
-"""END comes every half second: a fan-out that says nothing for so long is broken or slow."""
-SILENT_CHECK_SECONDS: Final = 0.5
-"""Between two checks while the fan-out is silent: the data connection stands in for it."""
-CHECK_SECONDS: Final = 0.02
-"""Between two checks that somebody waits for."""
 FETCH_BYTES: Final = 2 * 1024 * 1024
 REFETCHES_MAX: Final = 1_024
 
@@ -84,7 +76,7 @@ class Reader:
 
     Attributes:
         chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
-        verified_as_of: everything that was in the log at this time was passed on.
+        checks: whether everything in the log was passed on.
         dirty: something happened in `live` that wants a `Tick`.
     """
 
@@ -106,12 +98,11 @@ class Reader:
         self.present = False
         self.connected = False
         self.dirty = False
-        self.verified_as_of = float("-inf")
+        self.checks = Checks(self.chain, now)
         self.floor = 0
         self.foreign = 0
         self.malformed = 0
         self.refused = 0
-        self.checks = 0
         self._queue = queue
         self._number = exchange.number
         self._epoch = exchange.epoch
@@ -126,11 +117,8 @@ class Reader:
         self._paused = False
         self._live_at = now
         self._live_position = -1
-        self._check: Check | None = None
-        self._check_wanted = True
-        self._check_not_before = now
-        self._awaited = False
-        self._demand = float("-inf")
+        self._ended_at = -1
+        self._quiet = False
         self.inquiries = Inquiries(queue)
         self._again: dict[tuple[bytes, int], None] = {}
         if start.at is From.NEW:
@@ -142,6 +130,11 @@ class Reader:
         return channel.PRESENCE_TOPIC + (self._nonce << 8 | self._attempt & 0xFF).to_bytes(
             16, "little"
         )
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing was appended of late, and everything before was passed on."""
+        return self._quiet and (self.chain.verified or 0) >= self._ended_at
 
     def subscriptions(self) -> list[bytes]:
         """The filters to set before the fan-out is connected."""
@@ -208,8 +201,9 @@ class Reader:
             return
         self.floor = max(self.floor, floor)
         self._live_position = max(self._live_position, end - 1)
+        self._quiet, self._ended_at = end == self._ended_at, end
         if self.chain.verified is not None and end > self.chain.verified:
-            self._check_wanted = True
+            self.checks.wanted = True
 
     def _present(self, topic: bytes, end: int, floor: int) -> None:
         if topic != self.presence_topic:
@@ -217,7 +211,7 @@ class Reader:
         self.present = True
         self.floor = max(self.floor, floor)
         self._live_position = max(self._live_position, end - 1)
-        self._check_wanted = True
+        self.checks.wanted = True
         if self.chain.verified is None and not self._seek:
             match self._start.at:
                 case From.LATEST:
@@ -242,14 +236,14 @@ class Reader:
         match event:
             case DataUp():
                 self.connected = True
-                self._check_wanted = True
+                self.checks.wanted = True
             case DataDown():
                 self.connected = False
                 self._give_up(self.inquiries.abandon())
             case Answered(frames):
                 self._answered(frames, effects, now)
             case Verify(since):
-                self._demand = max(self._demand, since)
+                self.checks.demand(since)
             case Refetch(topic, offset):
                 if len(self._again) < REFETCHES_MAX:
                     self._again[topic, offset] = None
@@ -266,7 +260,7 @@ class Reader:
         if not self._paused:
             self._give_up(self.inquiries.expired(now))
         self._presence(effects, now)
-        self._resolve(now)
+        self.checks.resolve(now, self._live_at, self._live_position)
         self._pump(effects, now)
         self._confirm(effects)
         effects.extend(self.chain.gaps)
@@ -284,12 +278,9 @@ class Reader:
             retry = self.chain.retry_at()
             if retry is not None and FETCH not in self.inquiries:
                 times.append(retry)
-            if self._check is None:
-                wanted = self._check_wanted or self._demand > self.verified_as_of
-                silent_at = 0.0 if wanted else self._live_at + SILENT_SECONDS
-                times.append(max(silent_at, self._check_not_before))
-            elif self._awaited:
-                times.append(self._live_at + SILENT_SECONDS)
+            look = self.checks.next_deadline(self._live_at)
+            if look is not None:
+                times.append(look)
         return min(times, default=None)
 
     def check(self) -> None:
@@ -303,8 +294,7 @@ class Reader:
         for inquiry in inquiries:
             self.chain.failed(inquiry.wants)
             if inquiry.kind == HEADS:
-                self._check = None
-                self._check_wanted = True
+                self.checks.give_up()
 
     def _presence(self, effects: list[Effect], now: float) -> None:
         if not self.present and now >= self._presence_at and not self._paused:
@@ -335,25 +325,12 @@ class Reader:
             return
         if self._streams_after is not None and STREAMS not in self.inquiries:
             self._ask(effects, STREAMS, now, prefixes=self._prefixes, after=self._streams_after)
-        if HEADS not in self.inquiries:
-            self._ask_heads(effects, now)
+        if HEADS not in self.inquiries and self._repair:
+            since = self.checks.question(now, self._live_at)
+            if since is not None:
+                self._ask(effects, HEADS, now, prefixes=self._prefixes, since=since)
         if FETCH not in self.inquiries:
             self._ask_fetch(effects, now)
-
-    def _ask_heads(self, effects: list[Effect], now: float) -> None:
-        check = self._check
-        if check is None:
-            silent = now - self._live_at >= SILENT_SECONDS
-            if not (self._check_wanted or silent or self._demand > self.verified_as_of):
-                return
-            if now < self._check_not_before or not self._repair:
-                return
-            self.checks += 1
-            self._check_wanted = False
-            self._check_not_before = now + (SILENT_CHECK_SECONDS if silent else CHECK_SECONDS)
-            check = self._check = Check(now, self.chain.verified or 0)
-        if not check.complete:
-            self._ask(effects, HEADS, now, prefixes=self._prefixes, since=check.since)
 
     def _ask_fetch(self, effects: list[Effect], now: float) -> None:
         again = list(self._again)[: channel.WANTS_MAX]
@@ -452,18 +429,9 @@ class Reader:
         return self.inquiries.close(kind, answer.id)
 
     def _heads(self, answer: channel.Heads) -> None:
-        check = self._check
-        if self._close(HEADS, answer) is None or check is None:
-            return
-        self.floor = max(self.floor, answer.floor)
-        if check.end < 0:
-            check.end = answer.end
-        for topic, head in answer.heads:
-            if not self.chain.has(topic, head):
-                check.missing[topic] = head
-        check.complete = not answer.more or not answer.heads
-        if answer.heads:
-            check.since = answer.heads[-1][1] + 1
+        if self._close(HEADS, answer) is not None:
+            self.floor = max(self.floor, answer.floor)
+            self.checks.answered(answer)
 
     def _streams(self, answer: channel.Streams, effects: list[Effect]) -> None:
         if self._close(STREAMS, answer) is not None:
@@ -475,24 +443,3 @@ class Reader:
             self._seek = False
             self.floor = max(self.floor, answer.floor)
             self._begin(max(answer.offset, self.floor))
-
-    def _resolve(self, now: float) -> None:
-        """Fetch what a check has found missing; note when nothing is missing any more."""
-        check = self._check
-        if check is None or not check.complete:
-            return
-        silent = now - self._live_at >= SILENT_SECONDS
-        self._awaited = False
-        for topic, head in list(check.missing.items()):
-            if self.chain.has(topic, head):
-                del check.missing[topic]
-            elif head <= self._live_position or silent or topic in self.chain.repairs:
-                self.chain.need(topic, head)
-            else:
-                self._awaited = True
-        if not check.missing:
-            self.chain.advance(check.end)
-            self.verified_as_of = check.sent_at
-            self._check = None
-            if self._demand > self.verified_as_of:
-                self._check_wanted = True

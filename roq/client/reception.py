@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from roq.client.chain import LogGap
 from roq.client.merge import Counts, Merge
 from roq.client.message import Batch, Gap
+from roq.client.progress import Progress
 from roq.client.reader import Reader
 from roq.client.reading import (
     Ask,
@@ -102,6 +103,7 @@ class Reception:
         self._start = start
         self._nonce = nonce
         self._repair = repair
+        self._progress = Progress()
         self._retired: dict[Source, int] = {}
         self._log_gaps = 0
         self._past = [0] * 6
@@ -176,6 +178,14 @@ class Reception:
             held_bytes=self.merge.held_bytes,
         )
 
+    def has_news(self, now: float) -> bool:
+        """Whether the monitor is to be told at once how far the exchanges are read."""
+        return self._progress.is_news(self.readers, now)
+
+    def read(self) -> list[tuple[int, int, int]]:
+        """How far they are: (number, epoch, offset); see `roq.protocol.control.Alive`."""
+        return self._progress.report(self.readers, self.merge.put_aside())
+
     def _start_of(self, source: Source, *, first: bool) -> Start:
         if source in self._retired:
             return Start(From.OFFSET, self._retired.pop(source))
@@ -232,12 +242,12 @@ class Reception:
         if not self.merge.waiting:
             return
         wanted = self.merge.settle(
-            now, {source: reader.verified_as_of for source, reader in self.readers.items()}
+            now, {source: reader.checks.verified_as_of for source, reader in self.readers.items()}
         )
         self._collect()
         if wanted is not None:
             for source, reader in list(self.readers.items()):
-                if reader.verified_as_of < wanted:
+                if reader.checks.verified_as_of < wanted:
                     self._step(source, Verify(wanted), now, orders)
 
     def next_deadline(self, now: float) -> float | None:
@@ -332,6 +342,6 @@ def _trouble(reader: Reader) -> str:
 
 def _figures(reader: Reader) -> list[int]:
     return [
-        reader.chain.repairs_started, reader.chain.duplicates, reader.checks,
+        reader.chain.repairs_started, reader.chain.duplicates, reader.checks.made,
         reader.inquiries.timeouts, reader.foreign, reader.malformed,
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import msgspec
 
 from roq.client.engine import Engine
 from roq.client.session_machine import (
+    AliveWanted,
     AskManager,
     AskMonitor,
     AttachWanted,
@@ -55,7 +56,7 @@ class MonitorSession:
         on_assigned: a publisher's exchange (publishers only).
         on_topology: the queue's exchanges, at first and at each change.
         on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
-        alive: further fields of `Alive` (received, latency_ms, lost), asked every two seconds.
+        alive: further fields of `Alive` (received, latency_ms, lost, read), asked for each one.
         translate: applied to each address before it is connected to.
     """
 
@@ -70,7 +71,7 @@ class MonitorSession:
         on_assigned: Callable[[Assigned], None] | None = None,
         on_topology: Callable[[Topology], None] | None = None,
         on_state: Callable[[str, str], None] | None = None,
-        alive: Callable[[], Mapping[str, float | int]] | None = None,
+        alive: Callable[[], Mapping[str, object]] | None = None,
         translate: Translate | None = None,
     ) -> None:
         self._engine = engine
@@ -115,6 +116,10 @@ class MonitorSession:
     def attach(self, failed: Sequence[tuple[int, int]] = ()) -> None:
         """Ask for another exchange than these (number, epoch); answered by `on_assigned`."""
         self._handle(AttachWanted(tuple(failed)))
+
+    def tell_alive(self) -> None:
+        """Say `Alive` now, without waiting for its time."""
+        self._handle(AliveWanted())
 
     def close(self) -> None:
         """Tell the monitor, and close; from any thread, also when the engine has ended."""

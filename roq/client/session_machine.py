@@ -111,11 +111,18 @@ class AttachWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class AliveWanted:
+    """The owner has something to tell that is not to wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """The owner is done."""
 
 
-Event = Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | Close | Tick
+Event = (
+    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted | Close | Tick
+)
 
 
 # --- effects --------------------------------------------------------------------------------------
@@ -248,6 +255,9 @@ class SessionMachine:
                 return self._pushed(message, now)
             case AttachWanted(failed):
                 return self._want_attach(failed)
+            case AliveWanted():
+                self._alive_at = now
+                return self._tick(now)
             case Close():
                 return self._close()
             case Tick():

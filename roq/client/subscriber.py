@@ -89,6 +89,7 @@ class Subscriber:
             self._handoff,
             translate=translate,
             on_confirmed=self._ready.set,
+            on_news=self._news,
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -258,6 +259,9 @@ class Subscriber:
     def _topology(self, topology: Topology) -> None:
         self._reason = ""
         self._feed.topology(topology)
+
+    def _news(self) -> None:
+        self._session.tell_alive()
 
     def _state(self, state: str, reason: str) -> None:
         match state:

@@ -3,8 +3,9 @@
 import msgspec
 
 from roq.client.chain import LogGap
+from roq.client.checks import CHECK_SECONDS, SILENT_SECONDS
 from roq.client.inquiry import FETCH_PATIENCE_SECONDS, PATIENCE_SECONDS
-from roq.client.reader import CHECK_SECONDS, PRESENCE_SECONDS, SILENT_SECONDS, Reader
+from roq.client.reader import PRESENCE_SECONDS, Reader
 from roq.client.reading import (
     Answered,
     Ask,
@@ -254,7 +255,7 @@ def test_a_batch_that_may_still_be_under_way_is_waited_for() -> None:
     assert driver.asked(FETCH) == []
     driver.batch(6)
     assert driver.passed() == [6]
-    assert driver.reader.verified_as_of == asked_at
+    assert driver.reader.checks.verified_as_of == asked_at
 
 
 def test_a_silent_fan_out_is_replaced_by_fetches() -> None:
@@ -274,7 +275,7 @@ def test_verification_is_as_of_the_time_of_the_question() -> None:
     driver.do(Verify(driver.now))
     driver.now += 0.3
     driver.heads(5)
-    assert driver.reader.verified_as_of == asked_at
+    assert driver.reader.checks.verified_as_of == asked_at
 
 
 def test_a_later_demand_is_answered_by_another_check() -> None:

@@ -7,6 +7,7 @@ import pytest
 from roq.client.session_machine import (
     ALIVE_SECONDS,
     SILENCE_SECONDS,
+    AliveWanted,
     AskManager,
     AskMonitor,
     AttachWanted,
@@ -188,6 +189,17 @@ def test_it_says_that_it_is_alive_every_two_seconds() -> None:
     assert isinstance(effects[0].message, Alive)
     assert effects[0].message.version == 1
     assert session.handle(Tick(), ALIVE_SECONDS + 0.1) == []
+
+
+def test_what_is_not_to_wait_is_told_at_once_if_there_is_a_monitor() -> None:
+    session = machine("subscriber")
+    assert session.handle(AliveWanted(), 0.0) == []
+    session = active_subscriber()
+    (effect,) = session.handle(AliveWanted(), 1.0)
+    assert isinstance(effect, TellMonitor)
+    assert isinstance(effect.message, Alive)
+    assert session.handle(Tick(), ALIVE_SECONDS) == []
+    session.check()
 
 
 def test_silence_sends_it_back_to_the_manager() -> None:
