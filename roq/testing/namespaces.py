@@ -10,6 +10,7 @@ bridge in a namespace of its own, so the machine's own network is not touched. N
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -18,18 +19,26 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
 from roq.errors import Unavailable
 
+BURST: Final = "256kb"
+"""What a limited link lets through at once; more than the largest piece that the kernel sends."""
+WAIT: Final = "50ms"
+"""What waits longer for a limited link is dropped, as in a real switch."""
+_CLONE_NEWNET: Final = 0x40000000
 _serial = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkHost:
-    """One host: the name of its namespace and its address on the switch."""
+    """One host: the name of its namespace, its address, and where it is plugged in."""
 
     name: str
     address: str
+    switch: str
+    port: str
 
     @property
     def prefix(self) -> list[str]:
@@ -39,6 +48,45 @@ class NetworkHost:
     def run(self, *argv: str) -> str:
         """Run a short command on this host and give its output."""
         return _run(*self.prefix, *argv)
+
+    def limit(self, inward: float, outward: float) -> None:
+        """Let its link carry so many megabits per second and no more; 0: as many as go.
+
+        Raises:
+            Unavailable: the system refused (`tc`, of iproute2, is needed).
+        """
+        for namespace, device, megabits in (
+            (self.switch, self.port, inward),
+            (self.name, "eth0", outward),
+        ):
+            if megabits > 0:
+                _run(
+                    "tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
+                    "rate", f"{round(megabits * 1_000)}kbit", "burst", BURST, "latency", WAIT,
+                )  # fmt: skip
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be on this host: the calling thread, and what it starts inside the block.
+
+        Threads and processes started meanwhile stay on the host; others are not touched.
+
+        Raises:
+            Unavailable: the system refused.
+        """
+        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            inside = os.open(f"/run/netns/{self.name}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _enter(inside)
+            finally:
+                os.close(inside)
+            try:
+                yield
+            finally:
+                _enter(before)
+        finally:
+            os.close(before)
 
 
 def missing() -> str:
@@ -69,22 +117,29 @@ def network(hosts: int) -> Iterator[list[NetworkHost]]:
         _run("ip", "-n", switch, "link", "set", "br0", "up")
         made = []
         for number in range(1, hosts + 1):
-            host = NetworkHost(f"{tag}-{number}", f"10.97.0.{number}")
+            host = NetworkHost(f"{tag}-{number}", f"10.97.0.{number}", switch, f"port{number}")
             _namespace(stack, host.name)
-            _connect(host, switch, f"port{number}")
+            _connect(host)
             made.append(host)
         yield made
 
 
-def _connect(host: NetworkHost, switch: str, port: str) -> None:
+def _connect(host: NetworkHost) -> None:
     _run(
         "ip", "-n", host.name, "link", "add", "eth0", "type", "veth",
-        "peer", "name", port, "netns", switch,
+        "peer", "name", host.port, "netns", host.switch,
     )  # fmt: skip
-    _run("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
+    _run("ip", "-n", host.switch, "link", "set", host.port, "master", "br0", "up")
     _run("ip", "-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
     _run("ip", "-n", host.name, "link", "set", "eth0", "up")
     _run("ip", "-n", host.name, "link", "set", "lo", "up")
+
+
+def _enter(descriptor: int) -> None:
+    """Put the calling thread into a network namespace (`os.setns` comes with Python 3.12)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        raise Unavailable(f"setns failed: {os.strerror(ctypes.get_errno())}")
 
 
 def _namespace(stack: ExitStack, name: str) -> None:

@@ -1,0 +1,1 @@
+"""RoQ under simulated and under real load; see docs/simulation.md."""

@@ -1,0 +1,214 @@
+"""What a scenario prints and writes: the machine, the figures, the targets, the verdict."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Final, ParamSpec
+
+import click
+import msgspec
+import psutil
+import zmq
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from roq.cli.interrupts import ends_quietly
+from roq.cli.output import console as standard_console
+from roq.errors import RoQError
+from roq.testing.history import Verdict
+from simulation.scenario.crew import ScenarioError
+
+RESULTS: Final = Path("simulation/results")
+P = ParamSpec("P")
+
+
+class Machine(msgspec.Struct, kw_only=True):
+    """On what it was measured, and how quiet that was."""
+
+    when: str
+    cpu: str
+    cores: int
+    python: str
+    libzmq: str
+    load_before: float
+    """Load average of the last minute when it began: what else ran on the machine."""
+    busy_percent: float = 0.0
+    """Of all cores, by everything, while it was measured."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to be reached, and what came out."""
+
+    text: str
+    measured: float | None
+    """None: it could not be measured."""
+    goal: float
+    at_least: bool = False
+    """Whether more is better; else `goal` is the most that is allowed."""
+    unit: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether it was measured and is good enough."""
+        if self.measured is None:
+            return False
+        return self.measured >= self.goal if self.at_least else self.measured <= self.goal
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The history check over all live subscribers, in messages."""
+
+    sent: int
+    received: int
+    lost: int
+    """Not received, reported or not."""
+    duplicated: int
+    reordered: int
+    foreign: int
+    subscribers: int
+    streams: int
+
+    @property
+    def ok(self) -> bool:
+        """Everything arrived, once and in order, and there was something."""
+        wrong = self.lost + self.duplicated + self.reordered + self.foreign
+        return self.sent > 0 and not wrong
+
+
+def counts(verdict: Verdict) -> Counts:
+    """The sums of a verdict."""
+    return Counts(
+        sent=verdict.sent,
+        received=verdict.received,
+        lost=verdict.lost + verdict.counted_lost,
+        duplicated=verdict.duplicated,
+        reordered=verdict.reordered,
+        foreign=verdict.foreign,
+        subscribers=len({row.subscriber for row in verdict.rows}),
+        streams=len(verdict.rows),
+    )
+
+
+@contextmanager
+def measured() -> Iterator[Machine]:
+    """Look at the machine before and after the block."""
+    psutil.cpu_percent()
+    machine = Machine(
+        when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 0,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        libzmq=zmq.zmq_version(),
+        load_before=os.getloadavg()[0],
+    )
+    yield machine
+    machine.busy_percent = psutil.cpu_percent()
+
+
+def scenario(function: Callable[P, bool]) -> Callable[P, None]:
+    """Make a command of a function that gives whether everything was reached.
+
+    Exit codes: 0 reached, 1 not, or it could not be run.
+    """
+
+    @wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> None:
+        reached = False
+        with ends_quietly():
+            try:
+                reached = function(*args, **kwargs)
+            except (ScenarioError, RoQError) as error:
+                raise click.ClickException(str(error)) from None
+        raise SystemExit(0 if reached else 1)
+
+    return command
+
+
+def console(*, as_json: bool) -> Console:
+    """Where people read: standard error when programs read standard output."""
+    return standard_console(error=as_json)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """A table; columns whose heading ends with `#` hold numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold dim")
+    made.box = None
+    for column in columns:
+        right = column.endswith("#")
+        made.add_column(column.rstrip("#"), justify="right" if right else "left")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+    return made
+
+
+def targets_table(targets: Sequence[Target]) -> Table:
+    """The targets as people read them."""
+    rows = []
+    for target in targets:
+        sign = "≥" if target.at_least else "≤"
+        measured = "not measured" if target.measured is None else _figure(target.measured, target)
+        style = "green" if target.reached else "bold red"
+        mark = "✔" if target.reached else "✘"
+        rows.append(
+            (target.text, Text(measured, style=style), f"{sign} {_figure(target.goal, target)}",
+             Text(mark, style=style))
+        )  # fmt: skip
+    return table("Targets", ("", "measured#", "wanted#", ""), rows)
+
+
+def counts_table(found: Counts, title: str = "History of every live subscriber") -> Table:
+    """The history check as people read it."""
+    style = "bold green" if found.ok else "bold red"
+    return table(
+        title,
+        ("subscribers#", "streams#", "sent#", "received#", "lost#", "duplicated#", "reordered#"),
+        [
+            (
+                found.subscribers,
+                found.streams,
+                f"{found.sent:,}",
+                f"{found.received:,}",
+                Text(f"{found.lost + found.foreign:,}", style=style),
+                Text(f"{found.duplicated:,}", style=style),
+                Text(f"{found.reordered:,}", style=style),
+            )
+        ],
+    )
+
+
+def machine_text(machine: Machine) -> Text:
+    """The machine in one line."""
+    return Text(
+        f"{machine.cpu}, {machine.cores} cores, {machine.python}, libzmq {machine.libzmq}; "
+        f"load {machine.load_before:.1f} before, {machine.busy_percent:.0f} % busy meanwhile",
+        style="dim",
+    )
+
+
+def write(document: msgspec.Struct, name: str, directory: Path) -> Path:
+    """Write a result as readable JSON; gives its path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    return path
+
+
+def _figure(value: float, target: Target) -> str:
+    text = f"{value:,.0f}" if value == int(value) or abs(value) >= 1_000 else f"{value:.3g}"
+    return f"{text} {target.unit}".rstrip()
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
