@@ -7,8 +7,10 @@
     │   ├── LocalProtocolError    our own bug: let it crash
     │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
     ├── RequestError              the cluster refused a request (has a code and a sentence)
-    │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound
+    │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
     │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  RegistryAway
+    ├── ProviderFailed            a host could not be made, listed or removed
+    │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               nobody answered in time; trying again may help
     ├── Closed                    the object was closed by its owner
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
@@ -87,6 +89,18 @@ class HostNotFound(RequestError):
     code = "host_not_found"
 
 
+class ExchangeNotFound(RequestError):
+    """The queue has no exchange of this name."""
+
+    code = "exchange_not_found"
+
+
+class NotEmpty(RequestError):
+    """The exchange is being emptied and not empty yet; the same request again goes on waiting."""
+
+    code = "not_empty"
+
+
 class NoCapacity(RequestError):
     """No host can take another exchange or monitor."""
 
@@ -117,6 +131,14 @@ class NotLeader(RequestError):
     def __init__(self, text: str, endpoint: str = "") -> None:
         super().__init__(text)
         self.endpoint = endpoint
+
+
+class ProviderFailed(RoQError):
+    """A provider could not make, list or remove a host; trying again may help."""
+
+
+class NoMoreHosts(ProviderFailed):
+    """The provider has given all the hosts it may; another one needs one of them removed."""
 
 
 class Unavailable(RoQError):
@@ -156,6 +178,8 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
         QueueExists,
         QueueStopped,
         HostNotFound,
+        ExchangeNotFound,
+        NotEmpty,
         NoCapacity,
         StaleEpoch,
         RegistryAway,
