@@ -10,10 +10,11 @@ One round, in this order:
 3. **Growth**, if an exchange stays overloaded by all that, or another rule is broken (`growth`).
 4. **Shrinking**, if the rest can carry everything under 70 % for some time (`shrinking`).
 
-Exchanges that have taken part in a move are left alone for two rounds, until reports tell what has
-become of it, and nobody is moved to even things out while there are such exchanges. A publisher
-that was moved rests for five seconds; only an overload moves it again before that. By steady load, noise of 5 % included, and with a fixed set of exchanges all moves
-are made within `ROUNDS_TO_REST` rounds, and none after.
+Exchanges that have taken part in a move are left alone until reports tell what has become of it,
+and nobody is moved to even things out while there are such exchanges. A publisher that was moved
+rests for five seconds; only an overload moves it again before that. By steady load, noise of 5 %
+included, and with a fixed set of exchanges all moves are made within `ROUNDS_TO_REST` rounds, and
+none after.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from roq.policy.loads import Loads
 from roq.policy.marks import Marks
 from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, plan
 from roq.policy.relief import overloaded, relieve
+from roq.policy.resignation import count_round, is_resigned
 from roq.policy.shrinking import regret, shrink
 from roq.policy.snapshot import Decision, Grow, Memory, QueueView, Shrink
 from roq.policy.striping import gather, spread, too_big
@@ -35,6 +37,8 @@ MOVES_MAX: Final = 256
 """Publishers that are moved in one round."""
 SETTLE_ROUNDS: Final = 2
 """Rounds after a move in which reports may still be about the time before it."""
+SETTLE_ROUNDS_MAX: Final = 6
+"""So many if somebody is still on his way."""
 REST_SECONDS: Final = 5.0
 COLD: Final = 0.10
 """Below this part of the limit an exchange's load says nothing; it is not rebalanced."""
@@ -67,11 +71,14 @@ class Balanced:
         if watch_exchanges(marks, view):
             _end_phase(marks)
             marks.put(_PHASE, 0)
-        settling = _settling(marks)
+        settling = _settling(marks, view)
         unknown = _unknown(view)
         loads = Loads(view, avoid=unknown | _crowded(view), resting=_resting(marks))
 
-        stuck = _relieve(view, loads, settling)
+        resigned = is_resigned(marks, loads)
+        if not resigned:
+            _relieve(view, loads, settling)
+        stuck = overloaded(loads)
         if not settling:
             gather(view, loads, marks)
             if not unknown:
@@ -80,22 +87,22 @@ class Balanced:
         for move in moves:
             marks.start(_MOVED + move.publisher.hex())
         for number in loads.touched:
-            marks.put(f"{_SETTLING}{number}", SETTLE_ROUNDS)
+            marks.put(f"{_SETTLING}{number}", 0)
         quiet = not settling and not moves
+        count_round(marks, loads, bool(stuck) and quiet and not resigned)
         return [*moves, *_scale(view, marks, {} if settling else stuck, quiet)], marks.memory()
 
 
-def _relieve(view: QueueView, loads: Loads, settling: set[int]) -> dict[int, float]:
-    """Relieve overloaded exchanges; gives those that nothing has helped."""
+def _relieve(view: QueueView, loads: Loads, settling: set[int]) -> None:
+    """Relieve overloaded exchanges as far as others can help."""
     for number in overloaded(loads):
         if number in settling:
             continue
         publisher = too_big(view, loads, number)
-        if publisher is not None and not loads.rests(publisher.id):
+        if publisher is not None and publisher.id not in loads.resting:
             spread(view, loads, publisher)
         if loads.load[number] > OVERLOAD * loads.limit:
             relieve(loads, number, MOVES_MAX, hasty=bool(settling))
-    return overloaded(loads)
 
 
 def _rebalance(loads: Loads, marks: Marks) -> None:
@@ -104,12 +111,16 @@ def _rebalance(loads: Loads, marks: Marks) -> None:
         return  # a phase waits until there is load
     rounds = marks.get(_PHASE) + 1
     marks.put(_PHASE, rounds)
-    balanced = loads.imbalance <= BALANCED
-    hits = marks.hit(_UNBALANCED, not balanced)
+    balanced = loads.imbalance <= BALANCED and not loads.touched
+    hits = marks.hit(_UNBALANCED, loads.imbalance > BALANCED)
     over = marks.hit(_BALANCED, balanced) >= BALANCED_HITS or rounds > PHASE_ROUNDS_MAX
-    if not balanced and (hits >= UNBALANCED_HITS or loads.imbalance > CLEARLY_UNBALANCED):
+    if loads.imbalance > BALANCED and (
+        hits >= UNBALANCED_HITS or loads.imbalance > CLEARLY_UNBALANCED
+    ):
         better = plan(loads, MOVES_MAX)
-        over = over or marks.hit(_STUCK, better is None) >= STUCK_HITS
+        # While some rest, it may be they who are in the way.
+        hopeless = better is None and not loads.resting
+        over = over or marks.hit(_STUCK, hopeless) >= STUCK_HITS
         if better is not None:
             loads.adopt(better)
     if over:
@@ -130,14 +141,17 @@ def _scale(
     return [spare] if spare is not None else []
 
 
-def _settling(marks: Marks) -> set[int]:
+def _settling(marks: Marks, view: QueueView) -> set[int]:
     """Exchanges whose reports may still be about the time before a move; counts the round."""
+    moving = any(publisher.moving for each in view.exchanges for publisher in each.top)
     found = set()
     for name in marks.named(_SETTLING):
-        found.add(int(name.removeprefix(_SETTLING)))
-        marks.put(name, marks.get(name) - 1)
-        if marks.get(name) <= 0:
+        rounds = marks.get(name) + 1
+        if rounds > SETTLE_ROUNDS_MAX or (rounds > SETTLE_ROUNDS and not moving):
             marks.drop(name)
+        else:
+            marks.put(name, rounds)
+            found.add(int(name.removeprefix(_SETTLING)))
     return found
 
 

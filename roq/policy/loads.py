@@ -50,7 +50,8 @@ class Loads:
             }
             for each in accepting
         }
-        self._resting = frozenset(resting)
+        self.resting = frozenset(resting)
+        """Publishers that are not moved for weak reasons."""
         self._origin: dict[PublisherId, int] = {}
         self._decided: dict[PublisherId, str | Stripe] = {}
         self._left: dict[PublisherId, tuple[int, ...]] = {}
@@ -58,7 +59,7 @@ class Loads:
     def trial(self) -> Loads:
         """A copy to try things out on."""
         copy = object.__new__(Loads)
-        copy.limit, copy.targets, copy._resting = self.limit, self.targets, self._resting
+        copy.limit, copy.targets, copy.resting = self.limit, self.targets, self.resting
         copy.load = dict(self.load)
         copy._at = {number: dict(there) for number, there in self._at.items()}
         copy._origin, copy._decided = dict(self._origin), dict(self._decided)
@@ -100,13 +101,9 @@ class Loads:
             hasty: those that rest as well.
         """
         there = self._at[number]
-        if hasty or not self._resting:
+        if hasty or not self.resting:
             return there
-        return {each: rate for each, rate in there.items() if each not in self._resting}
-
-    def rests(self, publisher: PublisherId) -> bool:
-        """Whether this publisher was moved a moment ago."""
-        return publisher in self._resting
+        return {each: rate for each, rate in there.items() if each not in self.resting}
 
     def lowest(self, besides: Collection[int]) -> int | None:
         """The exchange with least load among those that may be sent somebody."""

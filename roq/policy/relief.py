@@ -38,9 +38,10 @@ def relieve(loads: Loads, source: int, moves_max: int, *, hasty: bool = False) -
         moves_max: no more than so many.
         hasty: only where there is room; nothing is evened out.
     """
-    done = _fill_others(loads, source, moves_max)
+    shown = f"{exchange_name(source)} carries {loads.load[source] / loads.limit:.0%} of its limit"
+    done = _fill_others(loads, source, moves_max, f"overload: {shown}")
     if not hasty and loads.load[source] > OVERLOAD * loads.limit and done < moves_max:
-        done += _even_out(loads, source, moves_max - done)
+        done += _even_out(loads, source, moves_max - done, f"load optimisation: {shown}")
     return done
 
 
@@ -61,9 +62,8 @@ def most_even(
     return best[2] if best is not None else None
 
 
-def _fill_others(loads: Loads, source: int, moves_max: int) -> int:
+def _fill_others(loads: Loads, source: int, moves_max: int, reason: str) -> int:
     done = 0
-    reason = f"overload: {_shown(loads, source)}"
     while loads.load[source] > RELIEVED * loads.limit and done < moves_max:
         target = loads.lowest({source})
         if target is None:
@@ -76,12 +76,11 @@ def _fill_others(loads: Loads, source: int, moves_max: int) -> int:
     return done
 
 
-def _even_out(loads: Loads, source: int, moves_max: int) -> int:
+def _even_out(loads: Loads, source: int, moves_max: int, reason: str) -> int:
     trial = loads.trial()
     before = trial.load[source]
     touched = {source}
     done = 0
-    reason = f"load optimisation: {_shown(loads, source)}"
     while done < moves_max:
         here = trial.load[source]
         target = trial.lowest({source})
@@ -97,7 +96,3 @@ def _even_out(loads: Loads, source: int, moves_max: int) -> int:
         return 0
     loads.adopt(trial)
     return done
-
-
-def _shown(loads: Loads, number: int) -> str:
-    return f"{exchange_name(number)} carries {loads.load[number] / loads.limit:.0%} of its limit"
