@@ -1,15 +1,23 @@
-"""Answers to those whose wish did not come true."""
+"""Answers to children, and to those whose wish did not come true."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from roq.hcm.children import Waiter
+from roq.hcm.children import Child, Waiter
 from roq.hcm.events import Effect, Reply
-from roq.protocol.control import FAILED, Failure
+from roq.hcm.leader import LeaderLink
+from roq.protocol.control import FAILED, ChildAck, Failure
 
 LAST_LINE_MAX: Final = 300
+
+
+def keep(child: Child, leader: LeaderLink, request_id: int = 0) -> ChildAck:
+    """Go on. An exchange hears where its monitor is, a monitor where the leading manager is."""
+    if child.role == "monitor":
+        return ChildAck(id=request_id, leader=leader.leading)
+    return ChildAck(id=request_id, monitor=child.monitor)
 
 
 def failure(request_id: int, text: str, code: str) -> Failure:

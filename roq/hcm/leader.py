@@ -78,6 +78,11 @@ class LeaderLink:
             case _:
                 self._refused(f"{type(answer).__name__} is no answer to a report", now)
 
+    @property
+    def leading(self) -> str:
+        """Address of the manager that took the last report; empty if that is not known."""
+        return self.endpoint if self.known and not self.trouble else ""
+
     def next_deadline(self) -> float | None:
         """When the next report is due."""
         return None if self._in_flight else self._due

@@ -18,7 +18,7 @@ from roq.errors import (
     RequestError,
     StaleEpoch,
 )  # fmt: skip
-from roq.hcm.answers import ending, failure, failures
+from roq.hcm.answers import ending, failure, failures, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EVERYTHING,
@@ -166,7 +166,7 @@ class HostMachine:
             return None
         if child.epoch != message.child.epoch:
             return None
-        return Reply(event.peer, ChildAck(id=message.id, monitor=child.monitor))
+        return Reply(event.peer, keep(child, self._leader, message.id))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class HostMachine:
         if child.state is not State.RUNNING and not child.killed and told.state == State.RUNNING:
             child.info = told
             effects = self._now_running(child, now)
-        return [Reply(peer, ChildAck(id=message.id, monitor=child.monitor)), *effects]
+        return [Reply(peer, keep(child, self._leader, message.id)), *effects]
 
     # --- the life of a child ----------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class HostMachine:
     def _pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""
         return [
-            Reply(child.peer, ChildAck(monitor=child.monitor))
+            Reply(child.peer, keep(child, self._leader))
             for child in self._children.follow_monitors(self._leader.monitors)
             if child.peer is not None and child.state is State.RUNNING
         ]

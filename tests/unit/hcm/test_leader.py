@@ -42,3 +42,15 @@ def test_a_named_leader_is_kept_until_it_fails() -> None:
     link.answered(Unavailable("no answer"), 3.1)
     assert link.endpoint == "tcp://b:1"
     assert link.monitors == {"q": "tcp://m:1"}
+
+
+def test_nobody_leads_before_a_report_was_taken_and_after_one_was_not() -> None:
+    link = LeaderLink(["tcp://a:1"])
+    assert link.leading == ""
+    link.start(0.0)
+    link.take_due(0.0)
+    link.answered(HostReportAck(cluster="c"), 0.1)
+    assert link.leading == "tcp://a:1"
+    link.take_due(1.1)
+    link.answered(Unavailable("no answer"), 3.1)
+    assert link.leading == ""

@@ -46,6 +46,18 @@ def test_a_start_is_answered_when_the_child_reports_for_the_first_time() -> None
     assert (started.child.state, started.child.data) == ("running", "tcp://127.0.0.2:6000")
 
 
+def test_a_monitor_hears_who_leads_as_long_as_that_is_known() -> None:
+    host = Host()
+    host.start_monitor()
+    host.running(MONITOR)
+    host.advance(1.0)
+    assert host.report(MONITOR) == [ChildAck(id=9, leader=host.machine._leader.endpoint)]
+    host.answers_leader = False
+    host.advance(1.0)
+    host.leader(Unavailable("no answer"))
+    assert host.report(MONITOR) == [ChildAck(id=9)]
+
+
 def test_a_child_is_told_all_it_needs() -> None:
     host = Host(orphan_seconds=10.0, kpi_seconds=0.5)
     host.start_exchange(4)
