@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from roq.client.statistics import Sample
-from roq.protocol.kpi import ExchangeKpi
+from roq.protocol.kpi import ExchangeKpi, SubscriberKpi
 from simulation.scenario.record import Record
 
 Series: TypeAlias = list[tuple[float, float]]
@@ -164,3 +164,26 @@ def quiet_windows(moves: Sequence[Window], whole: Window, distance: float) -> li
             middle = (gap.begin + gap.end) / 2
             quiet.append(Window(middle - move.seconds / 2, middle + move.seconds / 2))
     return quiet
+
+
+def publishers(record: Record) -> dict[int, tuple[list[float], list[int]]]:
+    """Over time, how many publishers each exchange had."""
+    counts: dict[int, tuple[list[float], list[int]]] = {}
+    for when, document in record.samples:
+        if isinstance(document, ExchangeKpi):
+            moments, values = counts.setdefault(document.number, ([], []))
+            moments.append(when)
+            values.append(document.publishers)
+    return counts
+
+
+def latency_of(record: Record, subscribers: Sequence[str] = ()) -> Series:
+    """Mean latency over the subscribers, as they tell it; milliseconds over time."""
+    wanted = set(subscribers)
+    return [
+        (when, document.latency_ms)
+        for when, document in record.samples
+        if isinstance(document, SubscriberKpi)
+        and document.received_per_second > 0
+        and (not wanted or document.subscriber in wanted)
+    ]

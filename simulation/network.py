@@ -1,0 +1,219 @@
+"""Connections that are slow, break, and lose what was under way: never reordering inside one.
+
+What is sent over one connection arrives in the order of sending, as over TCP, as far as it arrives:
+when a connection breaks, each direction has lost some tail. Between connections there is no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from simulation.world import World
+
+Frames = tuple[bytes, ...]
+
+NOTICE_SECONDS: Final = 0.002
+"""How long after a break, at most, an end still hears what was under way, and then notices."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the network is at present; change it at any time.
+
+    Attributes:
+        delay_seconds: a message takes between these two.
+        drop: the part of its messages that a fan-out drops (see `Exchange`).
+    """
+
+    delay_seconds: tuple[float, float] = (0.0002, 0.002)
+    drop: float = 0.0
+
+
+class Pipe:
+    """One direction of a connection.
+
+    Args:
+        deliver: called with what has arrived.
+        ended: called once, after the last delivery.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        weather: Weather,
+        deliver: Callable[[Frames], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._weather = weather
+        self._deliver = deliver
+        self._ended = ended
+        self._last = 0.0
+        self._until = float("inf")
+
+    def send(self, frames: Frames) -> None:
+        """Put a message on its way."""
+        at = self._world.now + self._world.random.uniform(*self._weather.delay_seconds)
+        at = self._last = max(at, self._last)
+        if at <= self._until:
+            self._world.call_at(at, lambda: self._arrive(at, frames))
+
+    def _arrive(self, at: float, frames: Frames) -> None:
+        if at <= self._until:
+            self._deliver(frames)
+
+    def finish(self) -> None:
+        """End when all that was sent has arrived."""
+        self._end(max(self._last, self._world.now))
+
+    def break_off(self, within: float) -> None:
+        """Lose what would arrive later than some time in the next `within` seconds."""
+        self._end(self._world.now + self._world.random.uniform(0.0, within))
+
+    def _end(self, at: float) -> None:
+        if at < self._until:
+            first = self._until == float("inf")
+            self._until = at
+            if first:
+                self._world.call_at(at, self._ended)
+
+
+class Connection:
+    """One client's connection to one server.
+
+    Attributes:
+        number: one for each; never used again.
+        open: as far as the client knows.
+    """
+
+    def __init__(
+        self, number: int, world: World, weather: Weather, client: Client, server: Server
+    ) -> None:
+        self.number = number
+        self.route = number.to_bytes(5, "big")
+        self.open = True
+        self.accepted = True
+        self._client = client
+        self._server = server
+        self._up = Pipe(world, weather, lambda f: server.received(self, f), self._server_noticed)
+        self._down = Pipe(world, weather, self._client_received, self._client_noticed)
+
+    def send(self, frames: Frames) -> None:
+        """From the client to the server."""
+        if self.open:
+            self._up.send(frames)
+
+    def answer(self, frames: Frames) -> bool:
+        """From the server to the client; False if the server knows that it is gone."""
+        if self.accepted:
+            self._down.send(frames)
+        return self.accepted
+
+    def close(self) -> None:
+        """The client is done: what it has sent arrives, what is on its way back does not."""
+        if self.open:
+            self.open = False
+            self._up.finish()
+
+    def abort(self) -> None:
+        """The client is done, and what it has sent last may not have left."""
+        if self.open:
+            self.open = False
+            self._up.break_off(NOTICE_SECONDS)
+
+    def cut(self) -> None:
+        """The connection breaks; both ends notice, each in its time."""
+        self._up.break_off(NOTICE_SECONDS)
+        self._down.break_off(NOTICE_SECONDS)
+
+    def server_gone(self) -> None:
+        """The server has died: it hears no more; some of what it said last may not have left."""
+        self.accepted = False
+        self._up.break_off(0.0)
+        self._down.break_off(NOTICE_SECONDS)
+
+    def _client_received(self, frames: Frames) -> None:
+        if self.open:
+            self._client.received(self, frames)
+
+    def _client_noticed(self) -> None:
+        if self.open:
+            self.open = False
+            self._up.break_off(0.0)
+            self._client.disconnected(self)
+
+    def _server_noticed(self) -> None:
+        if self.accepted:
+            self.accepted = False
+            self._down.break_off(0.0)
+            self._server.disconnected(self)
+
+
+class Server:
+    """Whoever listens at an address."""
+
+    def accepted(self, connection: Connection) -> None:
+        """A client has connected."""
+        raise NotImplementedError
+
+    def received(self, connection: Connection, frames: Frames) -> None:
+        """A client says this."""
+        raise NotImplementedError
+
+    def disconnected(self, connection: Connection) -> None:
+        """This connection has ended."""
+        raise NotImplementedError
+
+
+class Client:
+    """Whoever connects."""
+
+    def received(self, connection: Connection, frames: Frames) -> None:
+        """The server says this."""
+        raise NotImplementedError
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection has ended without the client's doing, or nobody listens there."""
+        raise NotImplementedError
+
+
+class _Nobody(Server):
+    """Answers where nobody listens."""
+
+    def accepted(self, connection: Connection) -> None:
+        """Refuse."""
+        connection.server_gone()
+
+    def received(self, connection: Connection, frames: Frames) -> None:
+        """Nothing arrives here."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """There was nothing to end."""
+
+
+class Network:
+    """Who listens where, and all connections."""
+
+    def __init__(self, world: World, weather: Weather | None = None) -> None:
+        self.weather = weather or Weather()
+        self._world = world
+        self._servers: dict[str, Server] = {}
+        self._numbers = count(1)
+
+    def listen(self, address: str, server: Server) -> None:
+        """Whoever connects to this address from now on reaches this server."""
+        self._servers[address] = server
+
+    def shut(self, address: str) -> None:
+        """Nobody listens at this address any more."""
+        self._servers.pop(address, None)
+
+    def connect(self, address: str, client: Client) -> Connection:
+        """Open a connection; whatever is wrong with it shows later."""
+        server = self._servers.get(address) or _Nobody()
+        connection = Connection(next(self._numbers), self._world, self.weather, client, server)
+        server.accepted(connection)
+        return connection

@@ -1,0 +1,132 @@
+"""A virtual clock, and everything that is still to happen on it: no threads, no real time.
+
+    world = World(seed=7)
+    world.call_later(0.5, bell.ring)
+    world.run(1.0)                      # the bell has rung at half past zero
+
+Whatever a simulation does at random it draws from `random`, so the same seed always gives the same
+history. Actors (`simulation.actors`) run the machines of the real system on this clock, and talk
+over a network (`simulation.network`) that does what networks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from roq.client.message import MICROSECONDS
+
+START_SECONDS: Final = 100.0
+WALL_CLOCK_AT_START: Final = 1_700_000_000.0
+
+
+class Call:
+    """Something that will be done at a time, unless it is cancelled."""
+
+    __slots__ = ("_action", "at")
+
+    def __init__(self, at: float, action: Callable[[], None]) -> None:
+        self.at = at
+        self._action: Callable[[], None] | None = action
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it will not be done (any more)."""
+        return self._action is None
+
+    def cancel(self) -> None:
+        """Do not do it; idempotent."""
+        self._action = None
+
+    def run(self) -> None:
+        """Do it, once."""
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+class World:
+    """The clock and the queue of what is to happen.
+
+    Attributes:
+        now: virtual seconds.
+        random: the only source of chance.
+        happened: how many calls were made.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.now = START_SECONDS
+        self.random = Random(seed)
+        self.happened = 0
+        self._calls: list[tuple[float, int, Call]] = []
+        self._serial = 0
+
+    @property
+    def time_us(self) -> int:
+        """What a wall clock shows, in microseconds since 1970."""
+        return int((WALL_CLOCK_AT_START + self.now) * MICROSECONDS)
+
+    def call_at(self, at: float, action: Callable[[], None]) -> Call:
+        """Have this done at a time, after what is to be done at the same time already."""
+        call = Call(max(at, self.now), action)
+        self._serial += 1
+        heappush(self._calls, (call.at, self._serial, call))
+        return call
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Call:
+        """Have this done in so many seconds."""
+        return self.call_at(self.now + delay, action)
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end = self.now + seconds
+        while self._calls and self._calls[0][0] <= end:
+            self._next()
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Let time pass until `condition()`; False if it is still not so after `seconds`."""
+        end = self.now + seconds
+        while not condition():
+            if not self._calls or self._calls[0][0] > end:
+                self.now = end
+                return condition()
+            self._next()
+        return True
+
+    def _next(self) -> None:
+        at, _, call = heappop(self._calls)
+        if not call.cancelled:
+            self.now = at
+            self.happened += 1
+            call.run()
+
+
+class Alarm:
+    """A timer that is set anew often, and rings once for its latest setting.
+
+    Args:
+        action: what to do when it rings.
+    """
+
+    def __init__(self, world: World, action: Callable[[], None]) -> None:
+        self._world = world
+        self._action = action
+        self._call: Call | None = None
+
+    def set(self, at: float | None) -> None:
+        """Ring at this time and not before; None: do not ring."""
+        if self._call is not None:
+            if self._call.at == at and not self._call.cancelled:
+                return
+            self._call.cancel()
+            self._call = None
+        if at is not None:
+            self._call = self._world.call_at(at, self._action)
+
+    def set_earlier(self, at: float) -> None:
+        """Ring at this time, or earlier if it was set so."""
+        if self._call is None or self._call.cancelled or self._call.at > at:
+            self.set(at)
