@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import FieldInfo
@@ -32,11 +32,20 @@ log = logging.getLogger(__name__)
 SYSTEM_FOLDER: Final = Path("/etc/roq")
 FILE_BYTES_MAX: Final = 1024 * 1024
 _SHOWN_MAX: Final = 40
+_OTHERS: Final = "others' sections"
 _TRUE: Final = {"1", "true", "yes", "on"}
 _FALSE: Final = {"0", "false", "no", "off"}
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 Keys = tuple[str, ...]
+
+OtherSections: TypeAlias = Annotated[
+    dict[str, dict[str, object]], msgspec.Meta(extra={_OTHERS: True})
+]
+"""Type of the field that takes the sections which nobody knows yet when the file is read, by name.
+
+Only a file has them, no variable. Whoever knows what they should be reads them with `convert`.
+"""
 
 
 def load(
@@ -74,6 +83,24 @@ def load(
         " and ".join([reader.file, *sorted(reader.used)]),
         extra={"event": "configured"},
     )
+    return result
+
+
+def convert(kind: type[Kind], table: Mapping[str, object], *, source: str, section: str) -> Kind:
+    """Make settings out of one section that has been read before.
+
+    Args:
+        kind: what they are.
+        table: what the section holds.
+        source, section: where it stands, for the errors.
+
+    Raises:
+        ConfigError: lists all problems with source and key.
+    """
+    reader = _Reader(file=source, prefix="", environ={})
+    result = reader.struct(kind, table, tuple(section.split(".")), None)
+    if reader.problems or result is None:
+        raise ConfigError(_text(reader.problems))
     return result
 
 
@@ -141,10 +168,13 @@ class _Reader:
         """
         before = len(self.problems)
         fields = {item.encode_name: item for item in msgspec.structs.fields(kind)}
-        for key in table:
-            if key not in fields:
-                self._unknown_key(key, keys, fields)
         values: dict[str, object] = {}
+        open_to = [fields.pop(key).name for key in list(fields) if _is_open(fields[key])]
+        others = {key: value for key, value in table.items() if key not in fields}
+        for key, value in others.items():
+            if not (open_to and isinstance(value, dict)):
+                self._unknown_key(key, keys, fields)
+        values.update(dict.fromkeys(open_to, others))
         for key, item in fields.items():
             value = self._field(item, table, (*keys, key), base)
             if value is not msgspec.UNSET:
@@ -230,6 +260,14 @@ class _Reader:
         self.problems.append(": ".join(filter(None, [self.file, ".".join(keys), problem])))
 
 
+def _is_open(item: FieldInfo) -> bool:
+    """Whether this field takes the sections that nobody knows yet."""
+    return any(
+        isinstance(meta, msgspec.Meta) and _OTHERS in (meta.extra or {})
+        for meta in get_args(item.type)[1:]
+    )
+
+
 def _section(item: FieldInfo) -> type[msgspec.Struct] | None:
     kind = item.type
     return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
@@ -248,10 +286,10 @@ def _leaves(kind: type[msgspec.Struct], keys: Keys) -> Iterator[Keys]:
     """The dotted names of all settings that are not sections."""
     for item in msgspec.structs.fields(kind):
         section = _section(item)
-        if section is None:
-            yield (*keys, item.encode_name)
-        else:
+        if section is not None:
             yield from _leaves(section, (*keys, item.encode_name))
+        elif not _is_open(item):
+            yield (*keys, item.encode_name)
 
 
 def _variable(prefix: str, keys: Keys) -> str:

@@ -275,3 +275,36 @@ def test_a_file_that_is_no_configuration_is_refused(
     with pytest.raises(ConfigError, match=words) as caught:
         load(Settings, "demo", path=file, environ={}, prefix="ROQ_DEMO")
     assert str(file) in str(caught.value)
+
+
+class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+    use: str = ""
+    others: config.OtherSections = msgspec.field(default_factory=dict)
+
+
+class Shop(msgspec.Struct, frozen=True, kw_only=True):
+    shelf: Shelf = Shelf()
+
+
+def test_sections_that_are_not_known_yet_are_kept_for_whoever_knows_them(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('[shelf]\nuse = "oak"\n[shelf.oak]\nboards = 3\n[shelf.oak.deep]\nx = [1]\n')
+    shop = load(Shop, "shop", path=file, environ={}, prefix="SHOP")
+    assert shop.shelf == Shelf(use="oak", others={"oak": {"boards": 3, "deep": {"x": [1]}}})
+    assert load(Shop, "shop", environ={}, prefix="SHOP").shelf.others == {}
+
+
+def test_a_plain_value_is_no_section_that_somebody_may_know(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text("[shelf]\nuze = 1\nothers = 2\n")
+    with pytest.raises(ConfigError, match=r"shelf\.uze: unknown key, did you mean shelf\.use") as e:
+        load(Shop, "shop", path=file, environ={}, prefix="SHOP")
+    assert "shelf.others: unknown key" in str(e.value)
+
+
+def test_a_section_read_before_is_converted_with_all_its_problems() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.convert(Network, {"port": -1, "binde": ""}, source="shop.toml", section="shelf.oak")
+    assert "shop.toml: shelf.oak.port: " in str(caught.value)
+    assert "shelf.oak.binde: unknown key, did you mean shelf.oak.bind?" in str(caught.value)
+    assert config.convert(Network, {"port": 7}, source="s", section="a") == Network(port=7)
