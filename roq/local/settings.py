@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from roq.errors import ConfigError
+from roq.runtime import toml
 
 MANAGER_HOST: Final = "127.0.0.1"
 HOSTS_MAX: Final = 250
 ORPHAN_SECONDS: Final = 10.0
 ENSEMBLE_SECONDS: Final = 15.0
 
-Section = Mapping[str, str | int | float | bool | list[str]]
+Section: TypeAlias = toml.Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Settings:
 
 def gcm_configuration(settings: Settings, base: int, zookeeper: str) -> str:
     """The text of `gcm.toml`."""
-    return to_toml(
+    return toml.to_toml(
         {
             "network": {"bind": MANAGER_HOST},
             "ports": {"base": base},
@@ -77,7 +77,7 @@ def hcm_configuration(
     settings: Settings, host: str, folder: Path, manager: str, zookeeper: str
 ) -> str:
     """The text of one host's `hcm.toml`."""
-    return to_toml(
+    return toml.to_toml(
         {
             # Any free ports: another cluster of this machine may use the same loopback addresses.
             "network": {"bind": host, "port": 0},
@@ -92,17 +92,3 @@ def hcm_configuration(
         },
         settings.hcm,
     )
-
-
-def to_toml(sections: Mapping[str, Mapping[str, object]], over: Mapping[str, Section]) -> str:
-    """Sections of plain values as TOML; `over` replaces and adds single keys.
-
-    JSON's strings, numbers, booleans and lists are TOML's as well.
-    """
-    lines = []
-    for name in [*sections, *(name for name in over if name not in sections)]:
-        values = {**sections.get(name, {}), **over.get(name, {})}
-        lines.append(f"[{name}]")
-        lines.extend(f"{key} = {json.dumps(value)}" for key, value in values.items())
-        lines.append("")
-    return "\n".join(lines)

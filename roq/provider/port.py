@@ -12,8 +12,9 @@ What it must hold (`roq.testing.provider_kit` tests all of it against any provid
 * Calls block, and come from several threads at once: one that hangs must not stop the others.
 * `create` comes back when the host manager has been started. Registration is the host's own
   business; the caller removes a host that never registers.
-* `create` with the name of a host that is there gives that host: the caller repeats it when it does
-  not know whether it was done, also after a restart. If it raises, nothing is left behind.
+* `create` with the name of a host that runs gives that host: the caller repeats it when it does not
+  know whether it was done, also after a restart. One that has ended is replaced. If it raises,
+  nothing is left behind.
 * `list` finds every host of a cluster, also those that another provider object has made (the
   manager before this one), also those that have ended, and never one of another cluster.
 * `remove` leaves nothing of the host behind: neither its monitors and exchanges, nor files.
@@ -22,7 +23,6 @@ What it must hold (`roq.testing.provider_kit` tests all of it against any provid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -30,15 +30,13 @@ import msgspec
 
 from roq.errors import InvalidRequest
 from roq.model import check_name
+from roq.runtime.toml import Section
 
 ENTRY_POINTS: Final = "roq.providers"
 """The entry point group under which packages offer providers."""
 HANDLE_CHARACTERS_MAX: Final = 256
 HOSTS_MAX: Final = 1_000
 """Hosts of one cluster that a provider need be able to list."""
-
-Section = Mapping[str, str | int | float | bool | list[str]]
-"""Keys and values of one section of `hcm.toml`."""
 
 
 class HostState(StrEnum):
@@ -69,6 +67,9 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`host:port[,host:port…]`."""
     zookeeper_root: str = "/RoQ"
     """Where the cluster is kept in ZooKeeper."""
+    taken: list[str] = msgspec.field(default_factory=list)
+    """Addresses that hosts of the cluster have, or had until they went away: a new host must not
+    get one of them."""
     settings: dict[str, Section] = msgspec.field(default_factory=dict)
     """Sections of `hcm.toml` that the host manager is to have, over the provider's own."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)

@@ -10,7 +10,7 @@ import pytest
 from roq.errors import ConfigError
 from roq.gcm.config import load as load_gcm
 from roq.hcm.config import load as load_hcm
-from roq.local.settings import Settings, gcm_configuration, hcm_configuration, to_toml
+from roq.local.settings import Settings, gcm_configuration, hcm_configuration
 
 
 def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
@@ -35,11 +35,6 @@ def test_further_settings_stand_over_the_ones_made_here() -> None:
     assert document["broadcast"]["period"] == 200
     assert document["log"] == {"level": "debug", "format": "text"}
     assert document["ports"]["base"] == 7000
-
-
-def test_strings_survive_as_toml() -> None:
-    text = 'a "b" \\ c\n\u00e9'
-    assert tomllib.loads(to_toml({"s": {"k": text}}, {})) == {"s": {"k": text}}
 
 
 def test_an_ensemble_gets_less_time_to_answer_than_a_server_that_is_being_started() -> None:
