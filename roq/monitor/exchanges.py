@@ -9,9 +9,13 @@ from typing import Final
 
 from roq.errors import InvalidRequest, NoCapacity
 from roq.model import ExchangeInfo
+from roq.monitor.events import Peer
 from roq.monitor.window import LoadWindow
 from roq.policy.assignment import Candidate
 from roq.protocol.control import ExchangeLoad, ExchangeReport
+
+Key = tuple[int, int]
+"""(number, epoch) of an exchange: the process, and not what takes its place."""
 
 LOST_SECONDS: Final = 3.0
 """Without a report for so long, an exchange is lost."""
@@ -39,7 +43,10 @@ class Exchange:
     Attributes:
         seen: when it reported last (observed time).
         since: when this process of it became known.
+        peer: where its reports come from; None if nobody can be told anything.
         stopping: it drains; no publisher is sent there any more.
+        open: subscribers have had the time to find it, so publishers may be moved there.
+        doubted: a publisher could not reach it, and it has not reported since.
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
     """
@@ -48,28 +55,45 @@ class Exchange:
     seen: float
     since: float
     load: ExchangeLoad
+    peer: Peer | None = None
     stopping: bool = False
+    open: bool = False
+    doubted: bool = False
     window: LoadWindow = field(default_factory=LoadWindow)
     arrivals: int = 0
     expected: float = 0.0
 
     @property
-    def key(self) -> tuple[int, int]:
+    def number(self) -> int:
+        """In its queue."""
+        return self.info.number
+
+    @property
+    def key(self) -> Key:
         """(number, epoch)."""
         return (self.info.number, self.info.epoch)
 
-    def candidate(self, publishers_here: int) -> Candidate:
+    def publishers(self, placed: int) -> int:
+        """How many publish here, newcomers included.
+
+        Args:
+            placed: those that this monitor knows to be here and that are still alive. They may not
+                have arrived yet; others may be there whom this monitor does not know yet.
+        """
+        return max(self.load.publishers + self.arrivals, placed)
+
+    def candidate(self, placed: int, shift: float) -> Candidate:
         """As the assignment rule sees it.
 
         Args:
-            publishers_here: those that this monitor has sent there and that are still alive. They
-                may not have arrived yet; others may be there whom this monitor does not know yet.
+            placed: as above.
+            shift: bytes per minute that moves under way will bring, or take away.
         """
         return Candidate(
             number=self.info.number,
             epoch=self.info.epoch,
-            publishers=max(self.load.publishers + self.arrivals, publishers_here),
-            throughput=self.window.rates().bytes_in * 60 + self.expected,
+            publishers=self.publishers(placed),
+            throughput=max(0.0, self.window.mean().bytes_in * 60 + self.expected + shift),
         )
 
     def count(self, expected: float) -> None:
@@ -79,9 +103,14 @@ class Exchange:
 
 
 class Exchanges:
-    """All exchanges that serve, and the highest epoch of each number ever seen."""
+    """All exchanges that serve, and the highest epoch of each number ever seen.
+
+    Attributes:
+        leaving: numbers of those that are being emptied, serving at the moment or not.
+    """
 
     def __init__(self) -> None:
+        self.leaving: set[int] = set()
         self._serving: dict[int, Exchange] = {}
         self._epochs: dict[int, int] = {}
 
@@ -96,17 +125,30 @@ class Exchanges:
         """What clients are told, by number."""
         return [each.info for each in self]
 
-    def open(self) -> list[Exchange]:
+    def accepting(self) -> list[Exchange]:
         """Those that take publishers."""
-        return [each for each in self if not each.stopping]
+        return [each for each in self if self.accepts(each)]
 
-    def find(self, key: tuple[int, int]) -> Exchange | None:
+    def accepts(self, exchange: Exchange) -> bool:
+        """Whether it takes publishers: it neither stops nor is being emptied."""
+        return not exchange.stopping and exchange.number not in self.leaving
+
+    def numbered(self, number: int) -> Exchange | None:
+        """The exchange with this number, if it serves."""
+        return self._serving.get(number)
+
+    def find(self, key: Key) -> Exchange | None:
         """The exchange with this (number, epoch), if it serves."""
         exchange = self._serving.get(key[0])
         return exchange if exchange is not None and exchange.key == key else None
 
-    def report(self, message: ExchangeReport, now: float) -> Outcome:
+    def report(self, message: ExchangeReport, peer: Peer, now: float) -> Outcome:
         """Take a report in.
+
+        Args:
+            message: the report.
+            peer: where it came from.
+            now: the present time.
 
         Raises:
             InvalidRequest: number, epoch or addresses that no exchange can have.
@@ -128,13 +170,19 @@ class Exchanges:
             exchange = known
             outcome = Outcome.SAME if known.info == info else Outcome.CHANGED
         exchange.info = info
+        exchange.peer = peer
         exchange.seen = now
+        exchange.doubted = False
         exchange.load = message.load
         exchange.stopping = message.stopping
         exchange.arrivals = 0
         exchange.expected = 0.0
         exchange.window.add(message.load, message.top, now)
         return outcome
+
+    def drop(self, number: int) -> bool:
+        """It was stopped for good; False if it did not serve any more."""
+        return self._serving.pop(number, None) is not None
 
     def expire(self, now: float) -> list[Exchange]:
         """Drop and give those that have been silent for too long."""

@@ -101,7 +101,7 @@ class Kpis:
         )
 
     def _exchange(self, exchange: Exchange, now: float) -> kpi.ExchangeKpi:
-        info, load, rates = exchange.info, exchange.load, exchange.window.rates()
+        info, load, rates = exchange.info, exchange.load, exchange.window.mean()
         return kpi.ExchangeKpi(
             queue=self._queue,
             queue_id=self._queue_id,
@@ -135,7 +135,7 @@ class Kpis:
     def _summed(
         self, exchanges: Exchanges, sessions: Sessions, version: int, waiting: int
     ) -> kpi.QueueKpi:
-        rates = [each.window.rates() for each in exchanges]
+        rates = [each.window.mean() for each in exchanges]
         return kpi.QueueKpi(
             queue=self._queue,
             queue_id=self._queue_id,

@@ -182,7 +182,7 @@ class MonitorMachine:
                 return [Send(peer, Done(id=message.id))]
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
-        outcome = self._exchanges.report(message, now)
+        outcome = self._exchanges.report(message, peer, now)
         if outcome is Outcome.STALE:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
         effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id))]

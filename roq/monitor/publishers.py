@@ -82,8 +82,8 @@ class Publishers:
         One that the publisher calls failed counts as failed until it has reported once more: after
         that it is as good as any other, and perhaps the only one.
         """
-        usable = exchanges.open()
-        candidates = [each.candidate(sessions.publishers_at(each.key)) for each in usable]
+        usable = exchanges.accepting()
+        candidates = [each.candidate(sessions.publishers_at(each.key), 0.0) for each in usable]
         named = {(number, epoch) for number, epoch in waiting.message.failed[:FAILED_MAX]}
         here = sessions.find(waiting.message.publisher)
         stay = exchanges.find(here.exchange) if here is not None and here.exchange else None
