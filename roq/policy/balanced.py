@@ -27,7 +27,7 @@ from roq.policy.known import OVERLOAD
 from roq.policy.loads import Loads
 from roq.policy.marks import Marks
 from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, plan
-from roq.policy.relief import overloaded, relieve
+from roq.policy.relief import flickering, overloaded, relieve
 from roq.policy.resignation import count_round, is_resigned
 from roq.policy.shrinking import regret, shrink
 from roq.policy.snapshot import Decision, Grow, Memory, QueueView, Shrink
@@ -76,9 +76,10 @@ class Balanced:
         loads = Loads(view, avoid=unknown | _crowded(view), resting=_resting(marks))
 
         resigned = is_resigned(marks, loads)
+        flickers = flickering(view, marks)
         if not resigned:
-            _relieve(view, loads, settling)
-        stuck = overloaded(loads)
+            _relieve(view, loads, settling, flickers)
+        stuck = overloaded(loads, flickers)
         if not settling:
             gather(view, loads, marks)
             if not unknown:
@@ -93,11 +94,9 @@ class Balanced:
         return [*moves, *_scale(view, marks, {} if settling else stuck, quiet)], marks.memory()
 
 
-def _relieve(view: QueueView, loads: Loads, settling: set[int]) -> None:
+def _relieve(view: QueueView, loads: Loads, settling: set[int], flickers: set[int]) -> None:
     """Relieve overloaded exchanges as far as others can help."""
-    for number in overloaded(loads):
-        if number in settling:
-            continue
+    for number in overloaded(loads, settling | flickers):
         publisher = too_big(view, loads, number)
         if publisher is not None and publisher.id not in loads.resting:
             spread(view, loads, publisher)

@@ -11,22 +11,51 @@ lowers the true peak of those exchanges, and publishers never go in circles.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from roq.model import PublisherId, exchange_name
+from roq.policy.growth import CLEAR
 from roq.policy.known import FULL, GAIN, OVERLOAD
 from roq.policy.loads import IMPROVEMENT, Loads
+from roq.policy.marks import Marks
+from roq.policy.snapshot import QueueView
 
 RELIEVED: Final = 1.00
 """Publishers leave an overloaded exchange until it is at so much of its limit."""
 GAIN_MIN: Final = 0.10
 """What evening out must take off the peak, as a part of it."""
+NOISE: Final = 1.08
+"""The last period over the mean, up to which nothing has happened."""
+FLICKER_HITS: Final = 3
+
+_FLICKER: Final = "hits flicker "
 
 
-def overloaded(loads: Loads) -> dict[int, float]:
+def overloaded(loads: Loads, besides: Collection[int] = ()) -> dict[int, float]:
     """Exchanges above what they can take, the worst first, with their load."""
-    found = {number: load for number, load in loads.load.items() if load > OVERLOAD * loads.limit}
+    most = OVERLOAD * loads.limit
+    found = {n: load for n, load in loads.load.items() if load > most and n not in besides}
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def flickering(view: QueueView, marks: Marks) -> set[int]:
+    """Exchanges that are above 1.10 L by so little, or so briefly, that it may be noise.
+
+    That is so if the mean of the window is below 1.10 L and the last period not far above the mean.
+    In the third round in a row it counts all the same.
+    """
+    most = OVERLOAD * view.limit
+    names, found = [], set()
+    for each in view.exchanges:
+        name = f"{_FLICKER}{each.number}"
+        near = each.mean <= most < each.throughput <= min(CLEAR * view.limit, NOISE * each.mean)
+        if marks.hit(name, near):
+            names.append(name)
+        if 0 < marks.get(name) < FLICKER_HITS:
+            found.add(each.number)
+    marks.keep(_FLICKER, names)
+    return found
 
 
 def relieve(loads: Loads, source: int, moves_max: int, *, hasty: bool = False) -> int:
