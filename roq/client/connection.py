@@ -40,6 +40,7 @@ class Connection:
 
     Args:
         engine: whose reactor watches.
+        lane: whose connection it is.
         endpoint: address of the exchange.
         window_batches: how many batches may wait in the socket.
         message_bytes: the largest message.
@@ -54,6 +55,7 @@ class Connection:
     def __init__(
         self,
         engine: Engine,
+        lane: int,
         endpoint: str,
         *,
         window_batches: int,
@@ -61,6 +63,7 @@ class Connection:
         on_readable: Callable[[Connection], None],
         on_lost: Callable[[Connection, str], None],
     ) -> None:
+        self.lane = lane
         self.endpoint = endpoint
         self._engine = engine
         self._on_readable = on_readable

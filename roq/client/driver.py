@@ -1,6 +1,6 @@
-"""Runs a `LinkMachine`: connection, session with the monitor, timers, threads that wait.
+"""Runs a `LinkMachine`: connections, session with the monitor, timers, threads that wait.
 
-One lock guards the machine and the connection's socket. The caller's thread sends and reads what
+One lock guards the machine and the connections' sockets. The caller's thread sends and reads what
 has arrived by then; the I/O thread does everything else and takes the lock only for events. While
 the caller keeps filling batches it reads the acknowledgements itself, so the I/O thread stops
 watching the descriptor and only looks in now and then: the two would fight for the interpreter
@@ -22,6 +22,7 @@ from typing import Final
 import zmq
 
 from roq.client.connection import Connection
+from roq.client.connections import Connections
 from roq.client.engine import Engine
 from roq.client.link import (
     AskAttach,
@@ -32,8 +33,10 @@ from roq.client.link import (
     Leave,
     LinkMachine,
     Open,
-    Received,
+    Relocate,
+    Say,
     Serving,
+    TellRelocated,
     Transmit,
 )
 from roq.client.outbox import Sealed
@@ -42,16 +45,16 @@ from roq.client.session_machine import PUBLISHER, SessionState
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
 from roq.model import PublisherId
-from roq.protocol.control import Assigned, Topology
+from roq.protocol import control as wire
+from roq.protocol.control import Assigned, Relocated, Topology
 from roq.runtime.reactor import Timer
 
 LOOK_SECONDS: Final = 0.25
+"""While anything is unacknowledged, the I/O thread looks in at least so often."""
 BUSY_LOOK_SECONDS: Final = 0.003
 """How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
-"""While anything is unacknowledged, the I/O thread looks in at least so often."""
-GOODBYE_MS: Final = 200
 READ_MAX: Final = 1_000
 REMOVED_ANSWERS: Final = 3
 """A queue counts as removed when it was not found so often in a row."""
@@ -112,8 +115,7 @@ class LinkDriver:
         self._trouble = "the configuration manager was not reached yet"
         self._stopped = False
         self._not_found = 0
-        self._connection: Connection | None = None
-        self._generation = 0
+        self._connections = Connections(engine)
         self._timer: Timer | None = None
         self._timer_at = math.inf
         self._bells: list[int] = []
@@ -126,8 +128,10 @@ class LinkDriver:
             client_id=publisher,
             role=PUBLISHER,
             on_assigned=self._assigned,
+            on_relocate=self._relocate,
             on_topology=self._topology,
             on_state=self._state,
+            alive=self._alive,
             translate=translate,
         )
 
@@ -165,32 +169,41 @@ class LinkDriver:
 
     def push(self, now: float) -> None:
         """Send what was sealed, and read what has arrived meanwhile."""
-        if self.link is None:
+        link = self.link
+        if link is None:
             return
-        batches = self.link.transmit(now)
-        if batches:
-            self._transmit(batches, now)
+        for lane in link.lanes:
+            batches = lane.transmit(now)
+            if batches:
+                self._transmit(lane.number, batches, now)
         self._unread += 1
         # To send may swallow the wake-up of whoever watches the descriptor: who does is told now.
-        if self._unread >= READ_EVERY or self._waiting or self._is_watched():
+        if self._unread >= READ_EVERY or self._waiting or self._connections.watched or link.pausing:
             self._unread = 0
             if self.read(now) and self._waiting:
                 self._ring()
         self.need(now + LOOK_SECONDS)
 
     def read(self, now: float) -> bool:
-        """Take in what the exchange has sent; whether there was anything."""
-        connection, link = self._connection, self.link
-        if connection is None or link is None or not connection.pending:
-            return False
+        """Take in what the exchanges have sent; whether there was anything."""
+        connections, heard = self._connections, False
+        for connection in connections.all:
+            if connections.is_current(connection) and connection.pending:
+                self._read_one(connection, now)
+                heard = True
+        return heard
+
+    def _read_one(self, connection: Connection, now: float) -> None:
+        link, lane, connections = self.link, connection.lane, self._connections
+        if link is None:
+            return
         for _ in range(READ_MAX):
-            effects = link.handle(Received(connection.receive()), now)
+            effects = link.receive(lane, connection.receive(), now)
             if effects:
                 self._perform(effects, now)
-            if connection is not self._connection or not connection.pending:
-                return True
+            if not connections.is_current(connection) or not connection.pending:
+                return
         self._engine.call_soon(lambda: self._readable(connection))
-        return True
 
     def need(self, at: float) -> None:
         """Have the I/O thread look in at this time, or earlier."""
@@ -198,49 +211,47 @@ class LinkDriver:
             self._timer_at = at
             self._engine.call_soon(self._rearm)
 
-    def _is_watched(self) -> bool:
-        return self._connection is None or self._connection.watched
+    def _transmit(self, lane: int, batches: Sequence[Sealed], now: float) -> None:
+        if not self._connections.transmit(lane, batches):
+            self._handle_lost(lane, "the connection does not take batches", now)
 
-    def _transmit(self, batches: Sequence[Sealed], now: float) -> None:
-        connection = self._connection
-        for sealed in batches:
-            if connection is None or not connection.send_batch(sealed.stream.data, sealed.data):
-                self._handle_lost("the connection does not take batches", now)
-                return
-
-    def _handle_lost(self, reason: str, now: float) -> None:
+    def _handle_lost(self, lane: int, reason: str, now: float) -> None:
         if self.link is not None:
-            self._perform(self.link.handle(ConnectionLost(reason), now), now)
+            self._perform(self.link.handle(ConnectionLost(lane, reason), now), now)
 
     def _perform(self, effects: list[Effect], now: float) -> None:
         for effect in effects:
             match effect:
-                case Transmit(batches):
-                    self._transmit(batches, now)
-                case Open():
-                    self._open(effect)
-                case Drop(bye):
-                    self._generation += 1
-                    self._retire(bye)
+                case Transmit(lane, batches):
+                    self._transmit(lane, batches, now)
+                case Say(lane, frames):
+                    self._connections.say(lane, frames)
+                case Open(lane):
+                    self._open(lane, effect)
+                case Drop(lane, bye):
+                    self._connections.retire(lane, bye)
                 case AskAttach(failed):
                     self._ask_attach(failed)
+                case TellRelocated():
+                    self._tell_relocated(effect)
 
-    def _open(self, effect: Open) -> None:
-        self._retire(())
-        self._generation += 1
-        generation = self._generation
-        self._engine.call_soon(lambda: self._connect(effect, generation))
+    def _open(self, lane: int, effect: Open) -> None:
+        self._connections.open(lane, lambda serial: self._connect(effect, serial))
 
     def _ask_attach(self, failed: tuple[tuple[int, int], ...]) -> None:
         self._engine.call_soon(lambda: self._session.attach(failed))
 
-    def _retire(self, bye: Sequence[bytes]) -> None:
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if bye:
-            connection.send(bye)
-        self._engine.call_soon(lambda: connection.close(GOODBYE_MS if bye else 0))
+    def _tell_relocated(self, told: TellRelocated) -> None:
+        message = Relocated(
+            queue_id=self._session.queue_id,
+            publisher=self._publisher,
+            epoch=told.epoch,
+            outcome="accepted" if told.accepted else "failed",
+            failed=list(told.failed),
+            reason=told.reason,
+            pause_us=told.pause_us,
+        )
+        self._engine.call_soon(lambda: self._session.tell(message))
 
     def _ring(self) -> None:
         for bell in self._waiting:
@@ -271,17 +282,17 @@ class LinkDriver:
         try:
             while True:
                 with self.lock:
-                    done, fd = self._look(condition, bell)
+                    done, fds = self._look(condition, bell)
                 remaining = deadline - monotonic()
                 if done or remaining <= 0 or self.failure is not None:
                     return done
                 self._engine.check()
-                _sleep(bell, fd, min(remaining, WAIT_SLICE_SECONDS))
+                _sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
         finally:
             with self.lock:
                 self._waiting.remove(bell)
                 self._bells.append(bell)
-                if not self._is_watched():
+                if not self._connections.watched:
                     self.need(monotonic() + BUSY_LOOK_SECONDS)
 
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
@@ -301,47 +312,49 @@ class LinkDriver:
             done = condition()
             if not done and self.failure is None:
                 self._on_change.append(wake)
-                if not self._is_watched():
+                if not self._connections.watched:
                     self.need(now)  # nobody but the I/O thread reads from here on
             return done
 
-    def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, int]:
-        """Read what is there and ask the condition; the descriptor to wait for."""
+    def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
+        """Read what is there and ask the condition; the descriptors to wait for."""
         now = monotonic()
         if self.read(now):
             self._flush(now)
             self._ring()
         with suppress(BlockingIOError):
             os.eventfd_read(bell)
-        return condition(), -1 if self._connection is None else self._connection.fd
+        return condition(), self._connections.fds
 
     # --- in the I/O thread ------------------------------------------------------------------------
 
-    def _connect(self, effect: Open, generation: int) -> None:
+    def _connect(self, effect: Open, serial: int) -> None:
         endpoint = self._translate(effect.endpoint) if self._translate else effect.endpoint
         with self.lock:
             link = self.link
-            if generation != self._generation or link is None:
+            if link is None or not self._connections.is_awaited(effect.lane, serial):
                 return
             try:
                 connection = Connection(
                     self._engine,
+                    effect.lane,
                     endpoint,
-                    window_batches=link.outbox.window_batches,
+                    window_batches=link.limits.window_batches,
                     message_bytes=link.limits.message_bytes,
                     on_readable=self._readable,
                     on_lost=self._lost,
                 )
             except zmq.ZMQError as error:
-                self._handle_lost(f"cannot connect to {endpoint}: {error}", monotonic())
+                now = monotonic()
+                self._handle_lost(effect.lane, f"cannot connect to {endpoint}: {error}", now)
                 return
-            self._connection = connection
+            self._connections.add(connection)
             connection.send(effect.hello)
             self._settle(monotonic())
 
     def _readable(self, connection: Connection) -> None:
         with self.lock:
-            if connection is self._connection:
+            if self._connections.is_current(connection):
                 now = monotonic()
                 self.read(now)
                 self._settle(now)
@@ -349,10 +362,10 @@ class LinkDriver:
     def _lost(self, connection: Connection, reason: str) -> None:
         with self.lock:
             now = monotonic()
-            if connection is self._connection:
+            if self._connections.is_current(connection):
                 self.read(now)
-            if connection is self._connection:
-                self._handle_lost(reason, now)
+            if self._connections.is_current(connection):
+                self._handle_lost(connection.lane, reason, now)
                 self._settle(now)
 
     def _assigned(self, assigned: Assigned) -> None:
@@ -371,6 +384,20 @@ class LinkDriver:
             self._perform(self.link.handle(assignment, now), now)
             self._on_ready(self.link)
             self._settle(now)
+
+    def _relocate(self, relocate: wire.Relocate) -> None:
+        event = Relocate(relocate.epoch, tuple(relocate.exchanges))
+        with self.lock:
+            if self.link is not None and self.failure is None:
+                now = monotonic()
+                self._perform(self.link.handle(event, now), now)
+                self._settle(now)
+
+    def _alive(self) -> dict[str, object]:
+        """Where it publishes, and under which epoch: a new monitor does not know."""
+        with self.lock:
+            link = self.link
+            return {"at": link.at, "epoch": link.epoch} if link is not None else {}
 
     def _topology(self, topology: Topology) -> None:
         serving = frozenset((info.number, info.epoch) for info in topology.exchanges)
@@ -408,16 +435,15 @@ class LinkDriver:
         filling = self.full_batches != self._full_seen and not self._on_change
         busy = filling or bool(self._waiting)
         self._full_seen = self.full_batches
-        if self._connection is not None:
-            self._connection.watch(wanted=not busy)
-            if not busy and self.read(now):
-                due = self._flush(now)
+        self._connections.watch(wanted=not busy)
+        if not busy and self.read(now):
+            due = self._flush(now)
         self._ring()
         times = [due] if due is not None else []
         if filling:
             times.append(now + BUSY_LOOK_SECONDS)
         if self.link is not None:
-            if len(self.link.outbox):
+            if self.link.unsettled:
                 times.append(now + LOOK_SECONDS)
             deadline = self.link.next_deadline()
             if deadline is not None:
@@ -484,10 +510,9 @@ class LinkDriver:
             self._ring()
 
 
-def _sleep(bell: int, fd: int, seconds: float) -> None:
-    """Wait until one of the descriptors is readable; the connection may be closed meanwhile."""
+def _sleep(fds: Sequence[int], seconds: float) -> None:
+    """Wait until one of the descriptors is readable; a connection may be closed meanwhile."""
     poll = select.poll()
-    poll.register(bell, select.POLLIN)
-    if fd >= 0:
+    for fd in fds:
         poll.register(fd, select.POLLIN)
     poll.poll(math.ceil(seconds * 1000))

@@ -1,42 +1,62 @@
-"""A publisher's link to its exchange: assignment, connection, acknowledgement, replay. Pure.
+"""Where a publisher publishes: assignment, relocation, striping, replay. Pure.
 
-    DETACHED --Assigned--> OPENING --Ready--> READY --connection lost--> OPENING
-        ^                     | refused, no answer, unreachable     |
-        +---------------------+<-- exchange gone, foreign, moved ---+
+    DETACHED --Assignment, Relocate--> OPENING --Ready--> READY --connection lost--> OPENING
+        ^                                 | refused, no answer, unreachable  |
+        +---------------------------------+<---- the last lane has failed ---+
 
-One connection carries one Hello with a higher `attempt` each time. A connection that breaks is
-opened again at the same exchange; an exchange that does not answer is reported as failed and the
-monitor assigns another one under a higher epoch. Nothing is dropped here but what the delivery
-time-out gives up.
+A publisher holds one lane (`roq.client.lane`) for each exchange that it publishes at, usually one;
+striped over several exchanges it holds several. Effects and events name the lane they concern, and
+each lane has a connection of its own.
+
+Events:
+    Assignment      the monitor's answer to AskAttach: publish there, and nowhere else
+    Relocate        the monitor moves (one exchange) or stripes (several) a publisher that works
+    Serving         the topology: an exchange that is missing is gone
+    Received        a message from the exchange of a lane
+    ConnectionLost  the connection of a lane is gone, or was not established
+    Leave           the publisher closes
+    Tick            `next_deadline` has come
+
+Effects:
+    Open, Drop      a lane's connection
+    Transmit        batches on a lane; Say: anything else
+    AskAttach       no lane works: the monitor is to assign an exchange, under a higher epoch
+    TellRelocated   what became of a Relocate, for the monitor
+
+A relocation (`roq.client.relocation`) opens its targets first while the lanes that are there go on;
+its failure leaves everything as it was. Of two, the one with the higher epoch wins. A connection
+that breaks is opened again at the same exchange; an exchange that does not answer is given up, and
+what its lane held goes to the other lanes, or waits for the monitor to assign another exchange. The
+acknowledged batches of an exchange that may be dead are replayed elsewhere (`roq.client.kept`).
+Nothing is dropped here but what the delivery time-out gives up.
+
+Batches come in by `dealer.seal`, and go out by `transmit` of each of `lanes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
-from roq.client.outbox import Outbox, Sealed
-from roq.client.receipt import Outcome, SendStatus
-from roq.client.topics import Topics
-from roq.errors import RemoteProtocolError
+from roq.client.dealer import Dealer
+from roq.client.kept import Kept, Pile, Source
+from roq.client.lane import Drop, Lane, LaneEffect, LanePhase, Open, Say, Transmit
+from roq.client.outbox import Outbox, Sealed, Stream, Tally
+from roq.client.receipt import Receipt
+from roq.client.relocation import LANES_MAX, Relocation
+from roq.client.topics import NOTHING, Topics
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel, documents
 
-READY_SECONDS: Final = 1.5
-ACK_SECONDS: Final = 3.0
-RESET_SECONDS: Final = 1.0
 BACKOFF_FIRST_SECONDS: Final = 0.05
 BACKOFF_MOST_SECONDS: Final = 1.0
 
-_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
-"""Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
-
 
 class LinkPhase(StrEnum):
-    """Where the link stands."""
+    """Where the publisher stands, by its best lane."""
 
     DETACHED = "detached"
     OPENING = "opening"
@@ -57,23 +77,33 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocate:
+    """The monitor says where to publish instead: one exchange, or several to be striped over."""
+
+    epoch: int
+    exchanges: tuple[ExchangeInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Serving:
     """(number, epoch) of all exchanges that serve the queue now."""
 
-    exchanges: frozenset[tuple[int, int]]
+    exchanges: frozenset[Source]
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from the exchange."""
+    """A message from the exchange of a lane."""
 
+    lane: int
     frames: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost:
-    """The connection was closed, or could not be opened."""
+    """The connection of a lane was closed, or could not be opened."""
 
+    lane: int
     reason: str
 
 
@@ -84,46 +114,41 @@ class Leave:
     reason: str
 
 
-Event = Assignment | Serving | Received | ConnectionLost | Leave | Tick
+Event = Assignment | Relocate | Serving | Received | ConnectionLost | Leave | Tick
 
 
 # --- effects --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """Drop the present connection, open one to this address and send these frames first."""
-
-    endpoint: str
-    hello: tuple[bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Close the connection, after sending these frames if there are any."""
-
-    bye: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Transmit:
-    """Send these batches in order; if the connection does not take one: `ConnectionLost`."""
-
-    batches: Sequence[Sealed]
-
-
-@dataclass(frozen=True, slots=True)
 class AskAttach:
     """Ask the monitor for an exchange other than the failed (number, epoch) ones."""
 
-    failed: tuple[tuple[int, int], ...]
+    failed: tuple[Source, ...]
 
 
-Effect = Open | Drop | Transmit | AskAttach
+@dataclass(frozen=True, slots=True)
+class TellRelocated:
+    """Tell the monitor what became of the Relocate of this epoch."""
+
+    epoch: int
+    accepted: bool
+    failed: tuple[Source, ...] = ()
+    reason: str = ""
+    pause_us: int = 0
+    """How long nothing was sent."""
+
+
+Effect = LaneEffect | AskAttach | TellRelocated
+
+__all__ = [
+    "AskAttach", "Assignment", "ConnectionLost", "Drop", "Effect", "Event", "Leave", "LinkMachine",
+    "LinkPhase", "Open", "Received", "Relocate", "Say", "Serving", "TellRelocated", "Transmit",
+]  # fmt: skip
 
 
 class LinkMachine:
-    """The link of one publisher.
+    """The lanes of one publisher.
 
     Args:
         publisher: id of the publisher.
@@ -132,9 +157,12 @@ class LinkMachine:
         delivery_seconds: what is not acknowledged for so long is given up.
 
     Attributes:
-        outbox: what was sealed and is not settled.
+        lanes: all that have a connection or hold batches.
+        dealer: takes new batches.
         topics: the publisher's streams.
-        reason: why the link does not work at present, in a sentence; empty when it does.
+        tally: counters.
+        epoch: the highest one under which it publishes.
+        moves: exchanges assigned and relocations done.
     """
 
     def __init__(
@@ -149,283 +177,457 @@ class LinkMachine:
         self.queue_id = queue_id
         self.limits = limits
         self.delivery_seconds = delivery_seconds
-        self.phase = LinkPhase.DETACHED
-        self.outbox = Outbox(publisher, limits.window_batches, limits.window_bytes)
         self.topics = Topics(limits.topics)
-        self.reason = "no exchange is assigned yet"
-        self.connections = 0
+        self.tally = Tally()
+        self.kept = Kept()
+        self.epoch = 0
         self.moves = 0
-        self.resets = 0
-        self.refused = 0
-        self.forgotten = 0
-        self.malformed = 0
-        self._exchange: ExchangeInfo | None = None
-        self._acceptor: tuple[int, int] | None = None
-        """Which exchange has acknowledged last; `_in_doubt`: it may be dead, with its memory."""
-        self._in_doubt = False
-        self._status = SendStatus(outcome=Outcome.ACCEPTED)
+        self.closed = False
+        self._lane_number = 0
         self._attempt = 0
+        self.lanes: tuple[Lane, ...] = ()
+        self.dealer = Dealer(self._add_lane(None, 0), self.topics)
+        self._highest = 0
+        """The highest epoch that was heard of."""
+        self._relocation: Relocation | None = None
+        self._next: Relocate | None = None
+        """Came while another one was draining."""
+        self._told: TellRelocated | None = None
+        self._serving: frozenset[Source] | None = None
         self._failures = 0
-        self._ready_by = 0.0
+        self._failed: tuple[Source, ...] = ()
+        """Exchanges that were of no use since one was."""
+        self._asked = True
+        """Whether the monitor was asked, or will be at `_ask_at`; the session begins by itself."""
         self._ask_at: float | None = None
-        self._progress_at = 0.0
-        self._reset: tuple[int, float] = (0, 0.0)
+
+    # --- how it stands ----------------------------------------------------------------------------
 
     @property
-    def exchange(self) -> ExchangeInfo | None:
-        """The exchange that is assigned at present."""
-        return self._exchange
+    def phase(self) -> LinkPhase:
+        """Where the publisher stands."""
+        if self.closed:
+            return LinkPhase.CLOSED
+        if self.ready:
+            return LinkPhase.READY
+        idle = all(lane.phase is LanePhase.IDLE for lane in self.lanes)
+        return LinkPhase.DETACHED if idle else LinkPhase.OPENING
 
     @property
     def ready(self) -> bool:
-        """Whether batches can be sent."""
-        return self.phase is LinkPhase.READY
+        """Whether batches can be sent, or will be as soon as another exchange has drained."""
+        return any(lane.phase is LanePhase.READY for lane in self.lanes)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a batch would be sent at once, and nothing else is under way."""
+        for lane in self.dealer.lanes:
+            if lane.phase is not LanePhase.READY or len(lane.outbox):
+                return False
+        return True
+
+    @property
+    def pausing(self) -> bool:
+        """Whether batches wait for another exchange to drain."""
+        return self._relocation is not None and self._relocation.collects
+
+    @property
+    def exchanges(self) -> tuple[ExchangeInfo, ...]:
+        """The exchanges that it is to publish at now; none if none is assigned."""
+        relocation = self._relocation
+        lanes = relocation.leaving if relocation and relocation.collects else self.dealer.lanes
+        return tuple(lane.exchange for lane in lanes if lane.exchange is not None)
+
+    @property
+    def at(self) -> list[Source]:
+        """The exchanges of which it believes that they take its batches."""
+        relocation = self._relocation
+        lanes = relocation.leaving if relocation and relocation.collects else self.dealer.lanes
+        return [lane.source for lane in lanes if lane.phase is not LanePhase.IDLE]
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be sent at present, in a sentence; empty when it can."""
+        if self.ready:
+            return ""
+        return next((lane.reason for lane in self.dealer.lanes if lane.reason), "")
+
+    @property
+    def owed_batches(self) -> int:
+        """Batches that are not acknowledged."""
+        return sum(lane.outbox.owed_batches for lane in self.lanes)
+
+    @property
+    def owed_bytes(self) -> int:
+        """Their size."""
+        return sum(lane.outbox.owed_bytes for lane in self.lanes)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether any lane holds anything."""
+        return any(len(lane.outbox) for lane in self.lanes)
+
+    def holds(self, receipt: Receipt) -> bool:
+        """Whether the batch of this receipt was sealed."""
+        return receipt.done() or any(lane.outbox.holds(receipt) for lane in self.lanes)
+
+    def recount(self) -> None:
+        """Put right what an interrupted `dealer.seal` has left."""
+        for lane in self.lanes:
+            lane.outbox.recount()
+        self.dealer.recount()
+
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted at the latest."""
+        times = [self._ask_at, self.kept.next_deadline()]
+        if self._relocation is not None:
+            times.append(self._relocation.deadline)
+        for lane in self.lanes:
+            times.append(lane.next_deadline())
+            oldest = lane.outbox.oldest_owed()
+            if oldest is not None:
+                times.append(oldest + self.delivery_seconds)
+        return min((at for at in times if at is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.kept.check()
+        for lane in self.lanes:
+            lane.check()
+            assert lane.failure is None  # noqa: S101
+        assert set(self.dealer.lanes) <= set(self.lanes)  # noqa: S101
+        relocation = self._relocation
+        roles = {*self.dealer.lanes, *(relocation.opened if relocation else ())}
+        roles.update(relocation.leaving if relocation else ())
+        assert roles == set(self.lanes)  # noqa: S101
+        assert self._next is None or relocation is not None  # noqa: S101
+        assert self.epoch <= self._highest  # noqa: S101
+
+    # --- events -----------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in; see `roq.machine`."""
-        if self.phase is LinkPhase.CLOSED:
+        if self.closed:
             return []
         match event:
-            case Received(frames):
-                return self._received(frames, now)
+            case Received(number, frames):
+                return self.receive(number, frames, now)
             case Assignment():
                 return self._assigned(event, now)
+            case Relocate():
+                return self._relocate(event, now)
             case Serving(exchanges):
-                return self._serving(exchanges, now)
-            case ConnectionLost(reason):
-                return self._connection_lost(reason, now)
+                return self._topology(exchanges, now)
+            case ConnectionLost(number, reason):
+                lane = self._lane(number)
+                return [] if lane is None else self._after(lane.connection_lost(reason, now), now)
             case Leave(reason):
                 return self._leave(reason)
             case Tick():
                 return self._tick(now)
 
-    def next_deadline(self) -> float | None:
-        """When a `Tick` is wanted at the latest."""
-        times = []
-        if self.phase is LinkPhase.OPENING:
-            times.append(self._ready_by)
-        if self._ask_at is not None:
-            times.append(self._ask_at)
-        oldest = next((s for s in self.outbox if s.owed and not s.void), None)
-        if oldest is not None:
-            times.append(oldest.sealed_at + self.delivery_seconds)
-        if self.phase is LinkPhase.READY and self.outbox.under_way:
-            times.append(self._ack_by())
-        return min(times, default=None)
-
-    def check(self) -> None:
-        """Assert the invariants."""
-        self.outbox.check()
-        assert (self.phase is LinkPhase.READY) or self.outbox.under_way == 0  # noqa: S101
-
-    def transmit(self, now: float) -> list[Sealed]:
-        """What to send now; the plain call for the hot path after `outbox.seal`."""
-        if self.phase is not LinkPhase.READY:
+    def receive(self, number: int, frames: list[bytes], now: float) -> list[Effect]:
+        """A message from the exchange of a lane; the plain call for the hot path."""
+        lane = self._lane(number)
+        if lane is None or self.closed:
             return []
-        if not self.outbox.under_way:
-            self._progress_at = now
-        return self.outbox.take_unsent()
+        effects = lane.received(frames, now)
+        if lane.failure is not None or self._relocation is not None or self._failures:
+            return self._after(effects, now)
+        return cast("list[Effect]", effects)
 
-    # --- finding an exchange ----------------------------------------------------------------------
+    def _after(self, effects: Iterable[LaneEffect], now: float) -> list[Effect]:
+        """What follows from what has just happened to a lane."""
+        every: list[Effect] = list(effects)
+        for lane in self.lanes:
+            if lane.failure is not None:
+                every += self._lane_failed(lane, now)
+        if self._relocation is not None:
+            every += self._proceed(self._relocation, now)
+        if self.ready:
+            self._failures = 0
+            self._failed = ()
+        elif self._relocation is None and not self._asked and self.phase is LinkPhase.DETACHED:
+            every += self._want_exchange(now)
+        return every
+
+    def _tick(self, now: float) -> list[Effect]:
+        self.kept.forget(now)
+        effects: list[LaneEffect] = []
+        for lane in self.lanes:
+            lane.outbox.expire(
+                now - self.delivery_seconds,
+                f"not acknowledged within {self.delivery_seconds:g} s"
+                + (f": {lane.reason}" if lane.reason else ""),
+            )
+            effects += lane.tick(now)
+        every = self._after(effects, now)
+        if self._ask_at is not None and now >= self._ask_at:
+            every.append(self._ask())
+        return every
+
+    def _topology(self, exchanges: frozenset[Source], now: float) -> list[Effect]:
+        self._serving = exchanges
+        effects: list[LaneEffect] = []
+        opened = self._relocation.opened if self._relocation is not None else []
+        for lane in self.lanes:
+            if lane.source in exchanges:
+                lane.serves()
+            elif lane.phase is not LanePhase.IDLE and lane not in opened:
+                effects += lane.gone(now)
+        every = self._after(effects, now)
+        if self.kept.doubt_missing(exchanges, now):
+            self._replay(())
+            every += self._send(now)
+        return every
+
+    def _leave(self, reason: str) -> list[Effect]:
+        self.closed = True
+        self._ask_at = self._relocation = self._next = None
+        effects: list[Effect] = []
+        for lane in self.lanes:
+            effects += lane.close(channel.Bye(publisher=self.publisher))
+            lane.outbox.abandon(reason)
+            lane.reason = reason
+        self.kept.clear()
+        return effects
+
+    # --- assignment -------------------------------------------------------------------------------
 
     def _assigned(self, assignment: Assignment, now: float) -> list[Effect]:
-        if assignment.epoch <= self.outbox.epoch:
+        """Publish there and nowhere else, at once: whatever there was before did not work."""
+        if assignment.epoch <= self._highest:
             return []  # an answer that was overtaken
-        exchange = assignment.exchange
-        identity = (exchange.number, exchange.epoch)
-        self.outbox.move(
-            assignment.epoch,
-            replay_kept=self._in_doubt and identity != self._acceptor,
-        )
-        self.moves += 1
-        self._exchange = exchange
-        self._ask_at = None
-        self._use(assignment.limits.window_batches, assignment.limits.window_bytes)
+        self._highest = self.epoch = assignment.epoch
         self.limits = assignment.limits
-        return self._open(now)
+        self.moves += 1
+        self._ask_at = self._relocation = self._next = None
+        self._asked = False
+        before = self.lanes
+        lane = self._add_lane(assignment.exchange, assignment.epoch)
+        batches = [sealed for old in before for sealed in old.outbox.take_all()]
+        effects = self._close(before)
+        self.dealer.deal_to([lane])
+        self._replay(batches)
+        return [*effects, *lane.open(now)]
 
-    def _serving(self, exchanges: frozenset[tuple[int, int]], now: float) -> list[Effect]:
-        exchange = self._exchange
-        if exchange is None or (exchange.number, exchange.epoch) in exchanges:
-            return []
-        if self.phase is LinkPhase.READY:
-            # The monitor may be new and not know it yet; a working connection is the better proof.
-            return []
-        return self._fail(f"exchange {exchange.name} is gone", now, lost=True)
+    def _lane_failed(self, lane: Lane, now: float) -> list[Effect]:
+        """A lane is of no use: others take over, or the monitor is asked, soon or later."""
+        lane.failure = None
+        self._failed = (*self._failed, lane.source)[-LANES_MAX:]
+        relocation = self._relocation
+        if relocation is not None and lane in relocation.opened:
+            return self._abort(relocation, lane, now)
+        if lane not in self.dealer.lanes:
+            return []  # it was leaving
+        others = [one for one in self.dealer.lanes if one.phase is not LanePhase.IDLE]
+        if not others:
+            return []  # it holds its batches until there is another one
+        batches = lane.outbox.take_all()
+        effects = self._close([lane])
+        self.dealer.deal_to(others, relocation.leaving if relocation is not None else ())
+        self._replay(batches)
+        return [*effects, *self._send(now)]
 
-    def _open(self, now: float) -> list[Effect]:
-        exchange = self._exchange
-        if exchange is None:
-            return []
-        self.phase = LinkPhase.OPENING
-        self.outbox.unsend()
-        self._attempt += 1
-        self.connections += 1
-        self._ready_by = now + READY_SECONDS
-        self._reset = (0, 0.0)
-        self.reason = f"connecting to exchange {exchange.name} at {exchange.data}"
-        hello = channel.Hello(
-            version=channel.CHANNEL_VERSION,
-            queue=self.queue_id,
-            publisher=self.publisher,
-            epoch=self.outbox.epoch,
-            attempt=self._attempt,
-            streams=self.topics.states(self.outbox.first_sequences(), now),
-        )
-        return [Open(exchange.data, (channel.HELLO, documents.encode(hello)))]
-
-    def _connection_lost(self, reason: str, now: float) -> list[Effect]:
-        if self.phase is LinkPhase.READY:
-            self._in_doubt = True
-            return self._open(now)
-        if self.phase is LinkPhase.OPENING:
-            return self._fail(reason, now, lost=True)
-        return []
-
-    def _fail(self, reason: str, now: float, *, lost: bool) -> list[Effect]:
-        """This exchange is of no use: ask the monitor for another one, soon or later."""
-        self.phase = LinkPhase.DETACHED
-        self.outbox.unsend()
-        self.reason = reason
-        exchange = self._exchange
-        if exchange is not None and (exchange.number, exchange.epoch) == self._acceptor:
-            self._in_doubt = lost
+    def _want_exchange(self, now: float) -> list[Effect]:
+        """No lane works: the monitor is asked for an exchange, at once or after a while."""
+        self._asked = True
         delay = 0.0
         if self._failures:
             delay = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 8))
         self._failures += 1
         if delay:
             self._ask_at = now + delay
-            return [Drop()]
-        return [Drop(), self._ask()]
+            return []
+        return [self._ask()]
 
     def _ask(self) -> AskAttach:
         self._ask_at = None
-        exchange = self._exchange
-        return AskAttach(((exchange.number, exchange.epoch),) if exchange is not None else ())
+        failed, self._failed = self._failed, ()
+        return AskAttach(failed)
 
-    # --- what the exchange says -------------------------------------------------------------------
+    # --- relocation -------------------------------------------------------------------------------
 
-    def _received(self, frames: list[bytes], now: float) -> list[Effect]:
-        if self.phase not in {LinkPhase.OPENING, LinkPhase.READY}:
+    def _relocate(self, event: Relocate, now: float) -> list[Effect]:
+        if event.epoch <= self._highest:
+            again = self._told is not None and self._told.epoch == event.epoch
+            return [self._told] if again and self._told is not None else []
+        self._highest = event.epoch
+        relocation = self._relocation
+        if relocation is not None and relocation.draining:
+            self._next = event
             return []
-        try:
-            kind, body = frames
-            if kind == channel.ACK:
-                return self._acked(channel.read_number(body), now)
-            if kind == channel.READY:
-                return self._hello_accepted(documents.decode(body, channel.Ready), now)
-            if kind == channel.RESET:
-                return self._was_reset(documents.decode(body, channel.Reset), now)
-            if kind == channel.REFUSED:
-                return self._was_refused(documents.decode(body, channel.Refused), now)
-        except (ValueError, RemoteProtocolError):
-            kind = b""  # wrong number of frames, or not readable
-        self.malformed += 1
-        return []
+        effects = self._close(relocation.opened) if relocation is not None else []
+        self._relocation = None
+        return [*effects, *self._begin(event, now)]
 
-    def _acked(self, number: int, now: float) -> list[Effect]:
-        outbox = self.outbox
-        if self.phase is not LinkPhase.READY or number < outbox.low:
-            return []
-        if number >= outbox.low + outbox.under_way:
-            self.malformed += 1
-            return self._fail("the exchange acknowledged what was never sent", now, lost=False)
-        outbox.acknowledge(number, self._status, now)
-        self._progress_at = now
-        return self._send()
-
-    def _send(self) -> list[Effect]:
-        batches = self.outbox.take_unsent()
-        return [Transmit(batches)] if batches else []
-
-    def _hello_accepted(self, ready: channel.Ready, now: float) -> list[Effect]:
-        exchange = self._exchange
-        if self.phase is not LinkPhase.OPENING or exchange is None:
-            return []
-        if (ready.exchange, ready.exchange_epoch) != (exchange.number, exchange.epoch):
-            return self._fail(f"another exchange answers at {exchange.data}", now, lost=True)
-        outbox = self.outbox
-        if not (ready.expected == 1 or outbox.low <= ready.expected <= outbox.sent_high + 1):
-            return self._fail(
-                f"exchange {exchange.name} knows this link differently", now, lost=False
-            )
-        self._status = SendStatus(
-            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
-        )
-        self._acceptor = (exchange.number, exchange.epoch)
-        self._in_doubt = False
-        if ready.expected < outbox.low:
-            self.forgotten += 1
-            outbox.restart()
-        else:
-            outbox.acknowledge(ready.expected - 1, self._status, now)
-        self._use(ready.window_batches, ready.window_bytes)
-        self.phase = LinkPhase.READY
-        self.reason = ""
-        self._failures = 0
-        self._progress_at = now
-        return self._send()
-
-    def _use(self, window_batches: int, window_bytes: int) -> None:
-        self.outbox.window_batches = max(1, window_batches)
-        self.outbox.window_bytes = max(1, window_bytes)
-
-    def _was_reset(self, reset: channel.Reset, now: float) -> list[Effect]:
-        if self.phase is not LinkPhase.READY:
-            return []
-        self.resets += 1
-        expected = reset.expected
-        if not self.outbox.low <= expected <= self.outbox.low + self.outbox.under_way:
-            # Wants a Hello, or what is not there any more: Ready will tell what it really knows.
-            return self._open(now)
-        if self._reset[0] == expected and now < self._reset[1] + RESET_SECONDS:
-            return []  # said about batches that were on their way when the replay began
-        self._reset = (expected, now)
-        self.outbox.rewind(expected)
-        return self._send()
-
-    def _was_refused(self, refused: channel.Refused, now: float) -> list[Effect]:
-        self.refused += 1
-        reason = f"the exchange refused ({refused.code}): {refused.text}"
-        if refused.link_number == 0:
-            return self._fail(reason, now, lost=refused.code not in _STAYS_ALIVE)
-        status = SendStatus(outcome=Outcome.FAILED, reason=reason)
-        if self.phase is not LinkPhase.READY or not self.outbox.refuse(refused.link_number, status):
-            return []
-        self._reset = (refused.link_number, now)
-        return self._send()
-
-    # --- time and the end -------------------------------------------------------------------------
-
-    def _tick(self, now: float) -> list[Effect]:
-        if not self._in_doubt:
-            self.outbox.forget_kept(now)
-        self.outbox.expire(
-            now - self.delivery_seconds,
-            f"not acknowledged within {self.delivery_seconds:g} s"
-            + (f": {self.reason}" if self.reason else ""),
-        )
-        if self._ask_at is not None and now >= self._ask_at:
-            return [self._ask()]
-        if self.phase is LinkPhase.OPENING and now >= self._ready_by:
-            return self._fail(f"no answer: {self.reason}", now, lost=True)
-        if self.phase is LinkPhase.READY and self.outbox.under_way and now >= self._ack_by():
-            self._in_doubt = True
-            return self._open(now)
-        return []
-
-    def _ack_by(self) -> float:
-        """An acknowledgement has to come by then, also over a slow network."""
-        transfer = channel.transfer_seconds(self.outbox.bytes_under_way)
-        return self._progress_at + ACK_SECONDS + transfer
-
-    def _leave(self, reason: str) -> list[Effect]:
-        bye: tuple[bytes, ...] = ()
-        if self.phase is LinkPhase.READY:
-            bye = (channel.BYE, documents.encode(channel.Bye(publisher=self.publisher)))
-        self.phase = LinkPhase.CLOSED
-        self.reason = reason
+    def _begin(self, event: Relocate, now: float) -> list[Effect]:
+        """Open what is not open yet."""
+        targets = {(info.number, info.epoch): info for info in event.exchanges}
+        if not 0 < len(targets) <= LANES_MAX:
+            return [self._tell(event.epoch, reason=f"cannot publish at {len(targets)} exchanges")]
+        open_ = {lane.source for lane in self.dealer.lanes if lane.phase is not LanePhase.IDLE}
+        relocation = Relocation(event.epoch, tuple(targets.values()), self.topics.heads())
+        self._relocation = relocation
         self._ask_at = None
-        self.outbox.abandon(reason)
-        return [Drop(bye)]
+        self._asked = False
+        effects: list[LaneEffect] = []
+        for source, info in targets.items():
+            if source not in open_:
+                lane = self._add_lane(info, event.epoch, waits=True)
+                relocation.opened.append(lane)
+                effects += lane.open(now)
+        return [*effects, *self._proceed(relocation, now)]
+
+    def _proceed(self, relocation: Relocation, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if not relocation.draining and relocation.targets_ready():
+            effects += self._switch(relocation, now)
+        if relocation.draining and relocation.drained(now):
+            effects += self._finish(relocation, now)
+        return effects
+
+    def _switch(self, relocation: Relocation, now: float) -> list[Effect]:
+        """New batches are for the targets from here on."""
+        before = self.dealer.lanes
+        sources = {(info.number, info.epoch) for info in relocation.targets}
+        stays = [one for one in before if one.source in sources and one.phase is not LanePhase.IDLE]
+        lanes = [*stays, *relocation.opened]
+        relocation.leaving = [lane for lane in before if lane not in stays]
+        relocation.draining = True
+        relocation.since = now
+        if len(before) == len(lanes) == len(relocation.leaving) == 1:
+            relocation.collects = True
+            self.dealer.deal_to(lanes)
+            return []
+        effects: list[Effect] = [one for lane in lanes for one in lane.release(now)]
+        relocation.opened.clear()
+        self.dealer.deal_to(lanes, relocation.leaving)
+        return effects
+
+    def _finish(self, relocation: Relocation, now: float) -> list[Effect]:
+        """Nothing is on its way to the exchanges that are left, or has been for too long."""
+        leaving = relocation.leaving
+        batches = [sealed for lane in leaving for sealed in lane.outbox.take_all()]
+        self.epoch = relocation.epoch
+        self.moves += 1
+        self._relocation = None
+        effects = self._close(leaving)
+        self.dealer.deal_to(self.dealer.lanes)
+        self._replay(batches)
+        if leaving:
+            effects += self._introduce(relocation, now)
+        for lane in relocation.opened:
+            effects += lane.release(now)
+        effects += self._send(now)
+        pause = now - relocation.since if relocation.collects else 0.0
+        effects.append(self._tell(relocation.epoch, accepted=True, pause=pause))
+        return [*effects, *self._begin_next(now)]
+
+    def _abort(self, relocation: Relocation, lane: Lane, now: float) -> list[Effect]:
+        """A target cannot be used: everything is as before."""
+        self._relocation = None
+        batches = [sealed for one in relocation.opened for sealed in one.outbox.take_all()]
+        effects = self._close(relocation.opened)
+        if relocation.draining:
+            self.dealer.deal_to(relocation.leaving)
+        self._replay(batches)
+        effects += self._send(now)
+        effects.append(self._tell(relocation.epoch, failed=(lane.source,), reason=lane.reason))
+        return [*effects, *self._begin_next(now)]
+
+    def _begin_next(self, now: float) -> list[Effect]:
+        event, self._next = self._next, None
+        return self._begin(event, now) if event is not None else []
+
+    def _introduce(self, relocation: Relocation, now: float) -> list[Effect]:
+        """Tell the exchanges of the streams that have moved on since the Hello.
+
+        So their logs show where each stream stands, and a reader notices if the exchange that was
+        left dies with the end of one.
+        """
+        if self.topics.heads() == relocation.heads:
+            return []
+        return [
+            Say(lane.number, self._hello(lane, now, relocation.heads))
+            for lane in self.dealer.lanes
+            if lane.phase in {LanePhase.READY, LanePhase.WAITING}
+        ]
+
+    def _tell(
+        self,
+        epoch: int,
+        *,
+        accepted: bool = False,
+        failed: tuple[Source, ...] = (),
+        reason: str = "",
+        pause: float = 0.0,
+    ) -> TellRelocated:
+        self._told = TellRelocated(epoch, accepted, failed, reason, int(pause * 1_000_000))
+        return self._told
+
+    # --- lanes ------------------------------------------------------------------------------------
+
+    def _lane(self, number: int) -> Lane | None:
+        for lane in self.lanes:
+            if lane.number == number:
+                return lane
+        return None
+
+    def _add_lane(self, exchange: ExchangeInfo | None, epoch: int, *, waits: bool = False) -> Lane:
+        source = (exchange.number, exchange.epoch) if exchange is not None else (0, 0)
+        outbox = Outbox(
+            self.publisher, epoch, max(1, self.limits.window_batches),
+            max(1, self.limits.window_bytes), self.tally,
+            self.kept.of(source) if exchange is not None else Pile(source),
+        )  # fmt: skip
+        self._lane_number += 1
+        lane = Lane(self._lane_number, exchange, outbox, self._hello, waits=waits)
+        self.lanes = (*self.lanes, lane)
+        return lane
+
+    def _close(self, lanes: Sequence[Lane]) -> list[Effect]:
+        """Leave these lanes, whose batches were taken, for good."""
+        effects: list[Effect] = []
+        self.lanes = tuple(lane for lane in self.lanes if lane not in lanes)
+        used = {lane.source for lane in self.lanes}
+        for lane in lanes:
+            if lane.source in used:
+                effects += lane.close()
+                continue
+            effects += lane.close(channel.Bye(publisher=self.publisher, epoch=self.epoch))
+            self.kept.leave(lane.source)
+            if self._serving is not None and lane.source not in self._serving:
+                self.kept.doubt(lane.source, lost=True)
+        return effects
+
+    def _replay(self, batches: Iterable[Sealed]) -> None:
+        """Have these and what exchanges in doubt had acknowledged sent again by the others."""
+        doubtful = self.kept.take_doubtful(frozenset(lane.source for lane in self.lanes))
+        self.dealer.redeal([*doubtful, *batches])
+
+    def _send(self, now: float) -> list[Effect]:
+        """Send what has become possible."""
+        effects: list[Effect] = []
+        for lane in self.lanes:
+            batches = lane.transmit(now)
+            if batches:
+                effects.append(Transmit(lane.number, batches))
+        return effects
+
+    def _hello(
+        self, lane: Lane, now: float, since: Mapping[Stream, int] = NOTHING
+    ) -> tuple[bytes, bytes]:
+        firsts: dict[Stream, int] = {}
+        for one in self.lanes:
+            one.outbox.lower_firsts(firsts)
+        self._attempt += 1
+        hello = channel.Hello(
+            version=channel.CHANNEL_VERSION,
+            queue=self.queue_id,
+            publisher=self.publisher,
+            epoch=lane.outbox.epoch,
+            attempt=self._attempt,
+            streams=self.topics.states(firsts, now, since),
+        )
+        return channel.HELLO, documents.encode(hello)

@@ -1,25 +1,23 @@
-"""What a publisher has sealed and still answers for: numbering, window, replay, voids. Pure.
+"""What is sealed for one lane and not acknowledged: numbering, window, replay, voids. Pure.
 
     kept (acknowledged, for a while) | under way (sent on this connection) | unsent
                                      ^ low                                          ^ next
 
-Link numbers are contiguous from `low` to `next`; the exchange acknowledges them cumulatively.
+Link numbers are contiguous from `low` to `next`; the exchange acknowledges them cumulatively. What
+was acknowledged goes to the lane's pile (`roq.client.kept`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
 
+from roq.client.kept import Pile
 from roq.client.receipt import Outcome, Receipt, SendStatus
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
-
-KEEP_SECONDS: Final = 3.0
-KEEP_BYTES: Final = 16 * 1024 * 1024
 
 
 class Stream:
@@ -30,15 +28,58 @@ class Stream:
         data: as it travels.
         next_sequence: of the next message to be sealed.
         acked_at: when a batch of it was acknowledged last.
+        unacked: first sequences of what is not acknowledged; None unless the publisher is striped.
     """
 
-    __slots__ = ("acked_at", "data", "next_sequence", "topic")
+    __slots__ = ("acked_at", "data", "next_sequence", "topic", "unacked")
 
     def __init__(self, topic: str, data: bytes) -> None:
         self.topic = topic
         self.data = data
         self.next_sequence = 0
         self.acked_at = 0.0
+        self.unacked: dict[int, None] | None = None
+
+
+class Tally:
+    """What one publisher counts, over all of its lanes.
+
+    Attributes:
+        acked_messages, acked_batches: accepted by an exchange, once each.
+        replayed_batches: sent again.
+        failed_messages: given up, certainly not delivered.
+        unknown_messages: given up after they had left.
+        last_reason: why messages were given up last.
+        connections: opened.
+        resets, refused, forgotten, malformed: what exchanges have said.
+    """
+
+    __slots__ = (
+        "acked_batches",
+        "acked_messages",
+        "connections",
+        "failed_messages",
+        "forgotten",
+        "last_reason",
+        "malformed",
+        "refused",
+        "replayed_batches",
+        "resets",
+        "unknown_messages",
+    )
+
+    def __init__(self) -> None:
+        self.acked_messages = 0
+        self.acked_batches = 0
+        self.replayed_batches = 0
+        self.failed_messages = 0
+        self.unknown_messages = 0
+        self.last_reason = ""
+        self.connections = 0
+        self.resets = 0
+        self.refused = 0
+        self.forgotten = 0
+        self.malformed = 0
 
 
 class Sealed:
@@ -84,36 +125,45 @@ class Sealed:
 
 
 class Outbox:
-    """The batches of one publisher, in order.
+    """The batches of one lane, in order.
+
+    Args:
+        publisher: id of the publisher.
+        epoch: under which this lane was opened.
+        window_batches, window_bytes: what may be owed at once, and be under way at once.
+        tally: the publisher's counters.
+        pile: where acknowledged batches go.
 
     Attributes:
         low: link number of the first batch that is not acknowledged.
-        window_batches, window_bytes: what may be owed at once, and be under way at once.
         sent_high: the highest link number that ever left under this epoch.
         owed_batches, owed_bytes: not acknowledged, replays of acknowledged ones excluded.
     """
 
-    def __init__(self, publisher: PublisherId, window_batches: int, window_bytes: int) -> None:
+    def __init__(
+        self,
+        publisher: PublisherId,
+        epoch: int,
+        window_batches: int,
+        window_bytes: int,
+        tally: Tally,
+        pile: Pile,
+    ) -> None:
         self.publisher = publisher
-        self.epoch = 0
+        self.epoch = epoch
+        self.tally = tally
+        self.pile = pile
         self.low = 1
         self.sent_high = 0
         self.window_batches = window_batches
         self.window_bytes = window_bytes
         self.owed_batches = 0
         self.owed_bytes = 0
-        self.acked_messages = 0
-        self.acked_batches = 0
-        self.replayed_batches = 0
-        self.failed_messages = 0
-        self.unknown_messages = 0
-        self.last_reason = ""
-        """Why messages were given up last."""
         self._batches: deque[Sealed] = deque()
         self._sent = 0
         self._sent_bytes = 0
-        self._kept: deque[Sealed] = deque()
-        self._kept_bytes = 0
+        self._mixed = False
+        """Whether older batches may stand behind newer ones."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -150,6 +200,7 @@ class Outbox:
         receipt: Receipt,
         now: float,
         created_us: int,
+        extensions: bytes = b"",
     ) -> Sealed:
         """Pack the next messages of a stream; they have their sequences from here on."""
         data = wire.pack(
@@ -159,6 +210,7 @@ class Outbox:
             link_number=self.next,
             first_sequence=stream.next_sequence,
             created_us=created_us,
+            extensions=extensions,
         )
         count = len(payloads)
         sealed = Sealed(
@@ -224,14 +276,14 @@ class Outbox:
         again = min(number - self.low, self._sent)
         for sealed in islice(self._batches, again, self._sent):
             self._sent_bytes -= len(sealed.data)
-            self.replayed_batches += 1
+            self.tally.replayed_batches += 1
         self._sent = again
 
     # --- acknowledged -----------------------------------------------------------------------------
 
     def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
         """Everything up to this link number is in the log."""
-        batches = self._batches
+        batches, pile, tally = self._batches, self.pile, self.tally
         while self.low <= number and batches:
             sealed = batches.popleft()
             self.low += 1
@@ -244,39 +296,63 @@ class Outbox:
                 self.owed_batches -= 1
                 self.owed_bytes -= size
                 if not sealed.void:
-                    self.acked_batches += 1
-                    self.acked_messages += sealed.count
-            sealed.stream.acked_at = now
+                    tally.acked_batches += 1
+                    tally.acked_messages += sealed.count
+            stream = sealed.stream
+            stream.acked_at = now
+            if stream.unacked is not None:
+                stream.unacked.pop(sealed.first_sequence, None)
             sealed.receipt.settle(status)
             sealed.acked_at = now
-            self._kept.append(sealed)
-            self._kept_bytes += size
-        self.forget_kept(now)
+            pile.add(sealed)
+        pile.forget(now)
 
-    def forget_kept(self, now: float) -> None:
-        """Let go of acknowledged batches that are older or more than the allowance."""
-        kept = self._kept
-        while kept and (self._kept_bytes > KEEP_BYTES or kept[0].acked_at < now - KEEP_SECONDS):
-            self._kept_bytes -= len(kept.popleft().data)
+    # --- between lanes ----------------------------------------------------------------------------
 
-    # --- another link -----------------------------------------------------------------------------
+    def take_all(self) -> list[Sealed]:
+        """Everything that is not acknowledged, in order; this outbox is empty afterwards."""
+        batches = list(self._batches)
+        self.low = self.next
+        self._batches.clear()
+        self.owed_batches = self.owed_bytes = 0
+        self.unsend()
+        return batches
 
-    def move(self, epoch: int, *, replay_kept: bool) -> None:
-        """Begin a new link: everything is numbered from 1 under `epoch` and unsent.
+    def extend(self, batches: Iterable[Sealed]) -> None:
+        """Take over what another lane had sealed, behind what is here."""
+        for sealed in batches:
+            self._mixed |= bool(self._batches) and age(sealed) < age(self._batches[-1])
+            self._adopt(sealed)
+            number = sealed.link_number = self.next
+            sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
+            self._batches.append(sealed)
 
-        Args:
-            epoch: of the new link.
-            replay_kept: the old exchange is lost; what it has acknowledged of late is sent again.
-        """
-        if replay_kept:
-            self._batches.extendleft(reversed(self._kept))
-            self._kept.clear()
-            self._kept_bytes = 0
-        self.epoch = epoch
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has left yet."""
+        return self.low == 1 and self.sent_high == 0
+
+    def merge(self, batches: list[Sealed]) -> None:
+        """Take over what another lane had sealed, in the order of sealing; only if untouched."""
+        if not self.untouched:
+            raise LocalProtocolError("this lane has begun to send already")
+        if not batches:
+            return
+        for sealed in batches:
+            self._adopt(sealed)
+        self._batches = deque(sorted([*self._batches, *batches], key=age))
         self._renumber_from(0, 1)
+
+    def _adopt(self, sealed: Sealed) -> None:
+        sealed.link_number = 0
+        self.tally.replayed_batches += sealed.sent
+        if sealed.owed:
+            self.owed_batches += 1
+            self.owed_bytes += len(sealed.data)
 
     def restart(self) -> None:
         """The exchange has forgotten this link: number from 1 again under the same epoch."""
+        self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
         self._renumber_from(0, 1)
 
     def _renumber_from(self, index: int, number: int) -> None:
@@ -284,10 +360,10 @@ class Outbox:
         if index == 0:
             self.low = number
         self.sent_high = number - 1
-        self.replayed_batches += sum(1 for s in islice(self._batches, index, None) if s.sent)
         for sealed in islice(self._batches, index, None):
-            sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
-            sealed.link_number = number
+            if sealed.link_number != number:
+                sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
+                sealed.link_number = number
             number += 1
         self.unsend()
 
@@ -313,6 +389,7 @@ class Outbox:
         sent, sent_bytes = self._sent, self._sent_bytes
         del self._batches[index]
         self._drop_owed(sealed)
+        self.tally.replayed_batches += sum(1 for s in islice(self._batches, index, None) if s.sent)
         self._renumber_from(index, number)
         self._sent, self._sent_bytes = sent, sent_bytes
         return True
@@ -327,6 +404,8 @@ class Outbox:
             if not sealed.owed or sealed.void:
                 continue  # replays of what was acknowledged before are owed to the readers
             if sealed.sealed_at > before:
+                if self._mixed:
+                    continue
                 break
             given_up += sealed.count
             outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
@@ -340,8 +419,6 @@ class Outbox:
                 outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
                 self._settle_failed(sealed, SendStatus(outcome=outcome, reason=reason))
         self._batches.clear()
-        self._kept.clear()
-        self._kept_bytes = 0
         self.owed_batches = 0
         self.owed_bytes = 0
         self.unsend()
@@ -367,10 +444,10 @@ class Outbox:
 
     def _settle_failed(self, sealed: Sealed, status: SendStatus) -> None:
         if status.outcome is Outcome.UNKNOWN:
-            self.unknown_messages += sealed.count
+            self.tally.unknown_messages += sealed.count
         else:
-            self.failed_messages += sealed.count
-        self.last_reason = status.reason
+            self.tally.failed_messages += sealed.count
+        self.tally.last_reason = status.reason
         sealed.receipt.settle(status)
 
     def _drop_owed(self, sealed: Sealed) -> None:
@@ -378,15 +455,25 @@ class Outbox:
             sealed.owed = False
             self.owed_batches -= 1
             self.owed_bytes -= len(sealed.data)
+        if sealed.stream.unacked is not None:
+            sealed.stream.unacked.pop(sealed.first_sequence, None)
+
+    def oldest_owed(self) -> float | None:
+        """When the oldest batch was sealed that may still be given up."""
+        times = (sealed.sealed_at for sealed in self._batches if sealed.owed and not sealed.void)
+        if not self._mixed:
+            return next(times, None)
+        self._mixed = bool(self._batches)
+        return min(times, default=None)
 
     # --- what a Hello tells -----------------------------------------------------------------------
 
-    def first_sequences(self) -> dict[Stream, int]:
-        """Per stream the lowest sequence that a new link would carry; absent: its next one."""
-        firsts: dict[Stream, int] = {}
+    def lower_firsts(self, firsts: dict[Stream, int]) -> None:
+        """Lower each stream's sequence to the first one that is not acknowledged here."""
         for sealed in self._batches:
-            firsts.setdefault(sealed.stream, sealed.first_sequence)
-        return firsts
+            stream, first = sealed.stream, sealed.first_sequence
+            if first < firsts.get(stream, stream.next_sequence):
+                firsts[stream] = first
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -398,4 +485,9 @@ class Outbox:
         assert self._sent_bytes == sum(len(s.data) for s in sent)  # noqa: S101
         numbers = [s.link_number for s in self._batches]
         assert numbers == list(range(self.low, self.next))  # noqa: S101
-        assert self._kept_bytes == sum(len(s.data) for s in self._kept)  # noqa: S101
+        assert all(s.data[32:40] == self.epoch.to_bytes(8, "little") for s in self._batches)  # noqa: S101
+
+
+def age(sealed: Sealed) -> tuple[float, int]:
+    """Orders batches as they were sealed."""
+    return sealed.sealed_at, sealed.first_sequence

@@ -55,14 +55,14 @@ class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
     replayed_batches: int
     connections: int
     moves: int
-    """Exchanges assigned, the first one included."""
+    """Exchanges assigned and relocations done, the first assignment included."""
     resets: int
     refused: int
     forgotten: int
     malformed: int
     window_waits: int
     exchange: str
-    """Name of the present exchange; empty if there is none."""
+    """Name of the present exchange, or several with commas; empty if there is none."""
     ready: bool
 
 
@@ -312,13 +312,13 @@ class Publisher:
         link = self._driver.link
         if link is None:
             return
-        unknown = link.outbox.unknown_messages
-        failed = link.outbox.failed_messages + unknown
+        unknown = link.tally.unknown_messages
+        failed = link.tally.failed_messages + unknown
         new, self._reported = failed - self._reported, failed
         if new:
             raise DeliveryError(
                 f"{new} messages to queue {self.queue} could not be delivered "
-                f"(whether {unknown} of them were is unknown): {link.outbox.last_reason}",
+                f"(whether {unknown} of them were is unknown): {link.tally.last_reason}",
                 new,
             )
 
@@ -356,26 +356,26 @@ class Publisher:
     def stats(self) -> PublisherStats:
         """Counters and state at this moment."""
         link = self._driver.link or LinkMachine(self.id, b"", Limits(), delivery_seconds=1.0)
-        outbox = link.outbox
+        tally = link.tally
         return PublisherStats(
             messages=self._writer.messages,
             batches=self._writer.batches,
-            acked_messages=outbox.acked_messages,
-            acked_batches=outbox.acked_batches,
-            failed_messages=outbox.failed_messages,
-            unknown_messages=outbox.unknown_messages,
-            unacked_batches=outbox.owed_batches,
-            unacked_bytes=outbox.owed_bytes,
+            acked_messages=tally.acked_messages,
+            acked_batches=tally.acked_batches,
+            failed_messages=tally.failed_messages,
+            unknown_messages=tally.unknown_messages,
+            unacked_batches=link.owed_batches,
+            unacked_bytes=link.owed_bytes,
             open_batches=len(self._writer.packer),
-            replayed_batches=outbox.replayed_batches,
-            connections=link.connections,
+            replayed_batches=tally.replayed_batches,
+            connections=tally.connections,
             moves=link.moves,
-            resets=link.resets,
-            refused=link.refused,
-            forgotten=link.forgotten,
-            malformed=link.malformed,
+            resets=tally.resets,
+            refused=tally.refused,
+            forgotten=tally.forgotten,
+            malformed=tally.malformed,
             window_waits=self._window_waits,
-            exchange=link.exchange.name if link.exchange is not None else "",
+            exchange=",".join(sorted(exchange.name for exchange in link.exchanges)),
             ready=link.ready,
         )
 

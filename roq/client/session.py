@@ -23,17 +23,27 @@ from roq.client.session_machine import (
     OpenMonitor,
     Pushed,
     ReportAssigned,
+    ReportRelocate,
     ReportState,
     ReportTopology,
     SessionMachine,
     SessionState,
     Start,
+    Tell,
     TellMonitor,
 )
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.model import Limits
-from roq.protocol.control import Alive, Answer, Assigned, Control, LocateRequest, Topology
+from roq.protocol.control import (
+    Alive,
+    Answer,
+    Assigned,
+    Control,
+    LocateRequest,
+    Relocate,
+    Topology,
+)
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import RpcClient
 
@@ -54,9 +64,11 @@ class MonitorSession:
         client_id: 16 random bytes.
         role: `publisher` or `subscriber`.
         on_assigned: a publisher's exchange (publishers only).
+        on_relocate: where the monitor wants the publisher to publish instead (publishers only).
         on_topology: the queue's exchanges, at first and at each change.
         on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
-        alive: further fields of `Alive` (received, latency_ms, lost, read), asked for each one.
+        alive: further fields of `Alive` (where a publisher publishes, what a subscriber has
+            received, read and lost), asked for each one.
         translate: applied to each address before it is connected to.
     """
 
@@ -69,6 +81,7 @@ class MonitorSession:
         client_id: bytes,
         role: str,
         on_assigned: Callable[[Assigned], None] | None = None,
+        on_relocate: Callable[[Relocate], None] | None = None,
         on_topology: Callable[[Topology], None] | None = None,
         on_state: Callable[[str, str], None] | None = None,
         alive: Callable[[], Mapping[str, object]] | None = None,
@@ -77,6 +90,7 @@ class MonitorSession:
         self._engine = engine
         self._queue = queue
         self._on_assigned = on_assigned
+        self._on_relocate = on_relocate
         self._on_topology = on_topology
         self._on_state = on_state
         self._alive = alive
@@ -116,6 +130,10 @@ class MonitorSession:
     def attach(self, failed: Sequence[tuple[int, int]] = ()) -> None:
         """Ask for another exchange than these (number, epoch); answered by `on_assigned`."""
         self._handle(AttachWanted(tuple(failed)))
+
+    def tell(self, message: Control) -> None:
+        """Send a message that is not answered; dropped if there is no monitor just now."""
+        self._handle(Tell(message))
 
     def tell_alive(self) -> None:
         """Say `Alive` now, without waiting for its time."""
@@ -159,11 +177,16 @@ class MonitorSession:
             case _:
                 self._report(effect)
 
-    def _report(self, effect: ReportAssigned | ReportTopology | ReportState) -> None:
+    def _report(
+        self, effect: ReportAssigned | ReportRelocate | ReportTopology | ReportState
+    ) -> None:
         match effect:
             case ReportAssigned(assigned):
                 if self._on_assigned is not None:
                     self._on_assigned(assigned)
+            case ReportRelocate(relocate):
+                if self._on_relocate is not None:
+                    self._on_relocate(relocate)
             case ReportTopology(topology):
                 if self._on_topology is not None:
                     self._on_topology(topology)
@@ -172,11 +195,14 @@ class MonitorSession:
                     self._on_state(state, reason)
 
     def _tell_monitor(self, message: Control) -> None:
-        if self._monitor is None:
-            return
+        if self._monitor is not None:
+            self._monitor.send(self._complete(message))
+
+    def _complete(self, message: Control) -> Control:
+        """An `Alive` with the owner's figures."""
         if isinstance(message, Alive) and self._alive is not None:
-            message = msgspec.structs.replace(message, **self._alive())
-        self._monitor.send(message)
+            return msgspec.structs.replace(message, **self._alive())
+        return message
 
     def _connect(self, endpoint: str, on_push: Callable[[Answer], None] | None = None) -> RpcClient:
         address = self._translate(endpoint) if self._translate is not None else endpoint
@@ -204,7 +230,7 @@ class MonitorSession:
             if self._monitor is monitor:
                 self._handle(MonitorAnswered(ask.serial, answer))
 
-        monitor.request(ask.message, ask.timeout, answered)
+        monitor.request(self._complete(ask.message), ask.timeout, answered)
 
     def _drop_monitor(self, linger_ms: int = 0) -> None:
         if self._monitor is not None:

@@ -29,6 +29,7 @@ from roq.protocol.control import (
     Join,
     Leave,
     Located,
+    Relocate,
     Topology,
     Version,
 )
@@ -111,6 +112,13 @@ class AttachWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """The owner has something to say to the monitor that is not answered."""
+
+    message: Control
+
+
+@dataclass(frozen=True, slots=True)
 class AliveWanted:
     """The owner has something to tell that is not to wait."""
 
@@ -121,8 +129,9 @@ class Close:
 
 
 Event = (
-    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted | Close | Tick
-)
+    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted | Tell | Close
+    | Tick
+)  # fmt: skip
 
 
 # --- effects --------------------------------------------------------------------------------------
@@ -173,6 +182,13 @@ class ReportAssigned:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRelocate:
+    """The publisher is to publish elsewhere."""
+
+    relocate: Relocate
+
+
+@dataclass(frozen=True, slots=True)
 class ReportTopology:
     """The exchanges of the queue."""
 
@@ -189,7 +205,7 @@ class ReportState:
 
 Effect = (
     AskManager | OpenMonitor | DropMonitor | AskMonitor | TellMonitor
-    | ReportAssigned | ReportTopology | ReportState
+    | ReportAssigned | ReportRelocate | ReportTopology | ReportState
 )  # fmt: skip
 
 
@@ -258,6 +274,8 @@ class SessionMachine:
             case AliveWanted():
                 self._alive_at = now
                 return self._tick(now)
+            case Tell(message):
+                return [TellMonitor(message)] if self._talks() else []
             case Close():
                 return self._close()
             case Tick():
@@ -362,8 +380,10 @@ class SessionMachine:
     def _want_attach(self, failed: tuple[tuple[int, int], ...]) -> list[Effect]:
         self._attach_wanted = True
         self._failed = failed
-        talks = self.phase in {_Phase.JOINING, _Phase.ACTIVE}
-        return [self._ask_attach()] if talks else []
+        return [self._ask_attach()] if self._talks() else []
+
+    def _talks(self) -> bool:
+        return self.phase in {_Phase.JOINING, _Phase.ACTIVE}
 
     def _monitor_answered(
         self, serial: int, answer: Answer | Unavailable, now: float
@@ -428,7 +448,7 @@ class SessionMachine:
         self._version = (topology.epoch, topology.version)
         return [*effects, ReportTopology(topology)] if changed else effects
 
-    def _pushed(self, message: Answer, now: float) -> list[Effect]:
+    def _pushed(self, message: Answer, now: float) -> list[Effect]:  # noqa: PLR0911 - one per kind
         if not self._listens():
             return []
         match message:
@@ -439,12 +459,17 @@ class SessionMachine:
                 if (message.epoch, message.version) == self._version:
                     return effects
                 return [*effects, self._refresh()]
+            case Relocate() if self._is_mine(message):
+                return [*self._heard(now), ReportRelocate(message)]
             case Failure():
                 # The monitor does not know this client (any more): introduce oneself again.
                 self.phase = _Phase.JOINING
                 return [self._greeting()]
             case _:
                 return []
+
+    def _is_mine(self, relocate: Relocate) -> bool:
+        return relocate.queue_id == self.queue_id and relocate.publisher == self._client
 
     def _listens(self) -> bool:
         if self.phase is _Phase.JOINING:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from roq.client.outbox import Stream
 from roq.errors import InvalidRequest
 from roq.model import encode_topic
 from roq.protocol.channel import STREAMS_PER_HELLO_MAX, StreamState
 
-IDLE_MAX_US = 1 << 62
+IDLE_MAX_US: Final = 1 << 62
+NOTHING: Final[Mapping[Stream, int]] = {}
 
 
 class Topics:
@@ -43,12 +45,22 @@ class Topics:
             stream = self._streams[topic] = Stream(topic, data)
         return stream
 
-    def states(self, firsts: Mapping[Stream, int], now: float) -> list[StreamState]:
+    def heads(self) -> dict[Stream, int]:
+        """The next sequence of each stream."""
+        return {stream: stream.next_sequence for stream in self._streams.values()}
+
+    def states(
+        self,
+        firsts: Mapping[Stream, int],
+        now: float,
+        since: Mapping[Stream, int] = NOTHING,
+    ) -> list[StreamState]:
         """What a Hello says of each stream that has sealed anything.
 
         Args:
             firsts: the lowest sequence that the link may carry, where it is not the next one.
             now: to tell how long ago the stream was acknowledged last.
+            since: former `heads`: streams that have not moved since then are left out.
         """
         return [
             StreamState(
@@ -57,7 +69,7 @@ class Topics:
                 idle_us=_idle_us(stream.acked_at, now),
             )
             for stream in self._streams.values()
-            if stream.next_sequence
+            if stream.next_sequence != since.get(stream, 0)
         ]
 
 

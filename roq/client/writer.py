@@ -85,7 +85,7 @@ class Writer:
 
     def has_room(self) -> bool:
         """Whether another batch may be sealed."""
-        return self.link.outbox.has_room
+        return self.link.dealer.has_room
 
     # --- one message ------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Writer:
         full = self.packer.is_full(batch)
         if not full and not self.packer.stretch(batch, now):
             return
-        if self.link.outbox.has_room:
+        if self.link.dealer.has_room:
             self.driver.full_batches += 1
             self._seal(batch, now)
             self.driver.push(now)
@@ -132,12 +132,12 @@ class Writer:
 
     def _make_room(self, batch: OpenBatch | None, now: float) -> bool:
         """Seal what stands before a new batch; False if the window does not allow it."""
-        outbox = self.link.outbox
-        if batch is None and len(self.packer) >= outbox.window_batches:
+        link = self.link
+        if batch is None and len(self.packer) >= link.limits.window_batches:
             batch = next(iter(self.packer))
         if batch is None:
             return True
-        if not outbox.has_room:
+        if not link.dealer.has_room:
             self.packer.shut(batch)
             return False
         self._seal(batch, now)
@@ -149,9 +149,8 @@ class Writer:
         link, packer = self.link, self.packer
         link.topics.stream(topic)
         batch = packer.open(topic, items, now)
-        idle = link.ready and not len(link.outbox)
         full = packer.is_full(batch)
-        if (idle or full) and link.outbox.has_room:
+        if (full or link.idle) and link.dealer.has_room:
             self.driver.full_batches += full
             self._seal(batch, now)
             self.driver.push(now)
@@ -172,17 +171,17 @@ class Writer:
         link = self.link
         stream = link.topics.stream(topic)
         self._unsettled = True
-        link.outbox.seal(stream, payloads, receipt, now, time_ns() // 1000)
+        link.dealer.seal(stream, payloads, receipt, now, time_ns() // 1000)
         self.messages += len(payloads)
         self.batches += 1
         self._unsettled = False
 
     def _recover(self) -> None:
         """Finish what a raising signal handler (Ctrl-C) has interrupted; nothing is dropped."""
-        batch, outbox = self._sealing, self.link.outbox
-        outbox.recount()
+        batch, link = self._sealing, self.link
+        link.recount()
         self._unsettled = False
-        if batch is not None and not outbox.holds(batch.receipt):
+        if batch is not None and not link.holds(batch.receipt):
             self._seal(batch, monotonic())
         elif batch is not None:
             self.packer.close(batch)
@@ -206,7 +205,7 @@ class Writer:
             return 1, self.publish(as_bytes(payloads[position]), topic)
         packer, now = self.packer, monotonic()
         batch = packer.get(topic)
-        if batch is None and len(chunk) >= packer.most and self.link.outbox.has_room:
+        if batch is None and len(chunk) >= packer.most and self.link.dealer.has_room:
             receipt = self._new_receipt()
             # Packed before this returns, so bytes-like payloads need no copy.
             self._seal_payloads(topic, cast("list[bytes]", chunk), receipt, now)
@@ -247,20 +246,20 @@ class Writer:
             self._recover()
         if not len(packer):
             return None
-        idle = link.ready and not len(link.outbox)
+        idle = link.idle
         patience = packer.linger_seconds if link.ready else OLD_SECONDS
         sealed = False
         for batch in packer:
             if not (idle or now >= batch.opened_at + patience or packer.is_full(batch)):
                 continue
-            if not link.outbox.has_room:
+            if not link.dealer.has_room:
                 break
             self._seal(batch, now)
             sealed = True
         if sealed:
             self.driver.push(now)
         oldest = next(iter(packer), None)
-        if oldest is None or not link.outbox.has_room:
+        if oldest is None or not link.dealer.has_room:
             return None
         return oldest.opened_at + patience
 
@@ -273,11 +272,11 @@ class Writer:
             self._recover()
         if len(self.packer):
             for batch in self.packer:
-                if not link.outbox.has_room:
+                if not link.dealer.has_room:
                     break
                 self._seal(batch, now)
             self.driver.push(now)
-        return not len(self.packer) and link.outbox.owed_batches == 0
+        return not len(self.packer) and link.owed_batches == 0
 
     def _give_up(self) -> None:
         for batch in self.packer:

@@ -478,19 +478,19 @@ def test_a_batch_whose_sealing_is_interrupted_arrives_once(
 ) -> None:
     scene.exchange()
     publisher = scene.publisher()
-    outbox = publisher._writer.link.outbox
-    seal = outbox.seal
+    link = publisher._writer.link
+    seal = link.dealer.seal
 
     def interrupted(*arguments: object) -> object:
-        monkeypatch.setattr(outbox, "seal", seal)
+        monkeypatch.setattr(link.dealer, "seal", seal)
         if after:
             seal(*arguments)  # type: ignore[arg-type]
         raise Raised
 
-    monkeypatch.setattr(outbox, "seal", interrupted)
+    monkeypatch.setattr(link.dealer, "seal", interrupted)
     with pytest.raises(Raised):
         publisher.publish(b"first", topic="t")
     publisher.publish(b"second", topic="t")
     publisher.flush(timeout=10)
-    outbox.check()
+    link.check()
     assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from roq.client.lane import ACK_SECONDS, READY_SECONDS, RESET_SECONDS
 from roq.client.link import (
-    ACK_SECONDS,
-    READY_SECONDS,
-    RESET_SECONDS,
     AskAttach,
     Assignment,
     ConnectionLost,
@@ -47,13 +45,21 @@ class Script:
         self.now = 100.0
         self.receipts: list[Receipt] = []
 
+    @property
+    def lane(self) -> int:
+        return self.link.lanes[-1].number
+
+    def lost(self, reason: str) -> list[Effect]:
+        return self.feed(ConnectionLost(self.lane, reason))
+
     def feed(self, event: object) -> list[Effect]:
         effects = self.link.handle(event, self.now)  # type: ignore[arg-type]
         self.link.check()
         return effects
 
     def says(self, kind: bytes, document: object) -> list[Effect]:
-        return self.feed(Received([kind, documents.encode(document)]))  # type: ignore[arg-type]
+        frames = [kind, documents.encode(document)]  # type: ignore[arg-type]
+        return self.feed(Received(self.lane, frames))
 
     def assign(self, exchange: ExchangeInfo = X1, epoch: int = 1) -> list[Effect]:
         return self.feed(Assignment(exchange, epoch, LIMITS))
@@ -69,14 +75,14 @@ class Script:
         )  # fmt: skip
 
     def ack(self, number: int) -> list[Effect]:
-        return self.feed(Received([channel.ACK, channel.NUMBER.pack(number)]))
+        return self.feed(Received(self.lane, [channel.ACK, channel.NUMBER.pack(number)]))
 
     def publish(self, topic: str = "t", payload: bytes = b"x") -> list[int]:
         receipt = Receipt(NoWaiter())
         self.receipts.append(receipt)
         stream = self.link.topics.stream(topic)
-        self.link.outbox.seal(stream, [payload], receipt, self.now, 1)
-        sent = [sealed.link_number for sealed in self.link.transmit(self.now)]
+        self.link.dealer.seal(stream, [payload], receipt, self.now, 1)
+        sent = [s.link_number for lane in self.link.lanes for s in lane.transmit(self.now)]
         self.link.check()
         return sent
 
@@ -121,7 +127,7 @@ def test_a_broken_connection_is_opened_again_and_replays_what_the_exchange_has_n
     for _ in range(3):
         ready.publish()
     ready.ack(1)
-    hello = opened(ready.feed(ConnectionLost("cut")))
+    hello = opened(ready.lost("cut"))
     assert (hello.epoch, hello.attempt) == (1, 2)
     assert sent(ready.accept(expected=3)) == [3]
     assert [receipt.done() for receipt in ready.receipts] == [True, True, False]
@@ -132,7 +138,7 @@ def test_a_hello_tells_where_each_stream_stands_and_how_long_it_was_idle(ready: 
     ready.publish("b")
     ready.ack(1)
     ready.now += 2.0
-    hello = opened(ready.feed(ConnectionLost("cut")))
+    hello = opened(ready.lost("cut"))
     assert [(s.topic, s.first, s.idle_us) for s in hello.streams] == [
         (b"a", 1, 2_000_000), (b"b", 0, 0),
     ]  # fmt: skip
@@ -141,8 +147,8 @@ def test_a_hello_tells_where_each_stream_stands_and_how_long_it_was_idle(ready: 
 def test_an_exchange_that_cannot_be_reached_is_reported_as_failed() -> None:
     script = Script()
     script.assign()
-    effects = script.feed(ConnectionLost("refused"))
-    assert effects == [Drop(), AskAttach(((1, 5),))]
+    effects = script.lost("refused")
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
     assert script.link.phase is LinkPhase.DETACHED
     assert "refused" in script.link.reason
 
@@ -150,9 +156,9 @@ def test_an_exchange_that_cannot_be_reached_is_reported_as_failed() -> None:
 def test_the_second_failure_in_a_row_waits_before_it_asks_again() -> None:
     script = Script()
     script.assign()
-    script.feed(ConnectionLost("refused"))
+    script.lost("refused")
     script.assign(X2, 2)
-    assert script.feed(ConnectionLost("refused")) == [Drop()]
+    assert script.lost("refused") == [Drop(3)]
     deadline = script.link.next_deadline()
     assert deadline is not None
     script.now = deadline
@@ -185,7 +191,7 @@ def test_what_a_dead_exchange_had_acknowledged_is_kept_until_another_is_found(
 ) -> None:
     ready.publish()
     ready.ack(1)
-    ready.feed(ConnectionLost("killed"))
+    ready.lost("killed")
     for _ in range(20):
         ready.now += 1.0
         ready.feed(Tick())
@@ -218,9 +224,9 @@ def test_a_forgotten_link_starts_from_one(ready: Script) -> None:
     ready.publish()
     ready.publish()
     ready.ack(1)
-    ready.feed(ConnectionLost("cut"))
+    ready.lost("cut")
     assert sent(ready.accept(expected=1)) == [1]
-    assert ready.link.forgotten == 1
+    assert ready.link.tally.forgotten == 1
     ready.ack(1)
     assert all(receipt.done() for receipt in ready.receipts)
 
@@ -233,7 +239,7 @@ def test_a_reset_replays_once_however_often_it_is_said(ready: Script) -> None:
     assert ready.says(channel.RESET, again) == []
     ready.now += RESET_SECONDS
     assert sent(ready.says(channel.RESET, again)) == [2, 3]
-    assert ready.link.resets == 3
+    assert ready.link.tally.resets == 3
 
 
 @pytest.mark.parametrize("expected", [0, 9])
@@ -268,8 +274,8 @@ def test_a_refused_link_asks_for_another_exchange(ready: Script, code: str) -> N
 def test_a_lost_exchange_has_what_it_acknowledged_replayed_at_the_next(ready: Script) -> None:
     ready.publish()
     ready.ack(1)
-    ready.feed(ConnectionLost("killed"))
-    ready.feed(ConnectionLost("refused"))
+    ready.lost("killed")
+    ready.lost("refused")
     assert opened(ready.assign(X2, 2)).streams[0].first == 0
     assert sent(ready.accept(exchange=X2)) == [1]
 
@@ -289,19 +295,17 @@ def test_a_planned_move_replays_only_what_is_not_acknowledged(ready: Script) -> 
     ready.ack(1)
     ready.assign(X2, 2)
     assert sent(ready.accept(exchange=X2)) == [1]
-    assert ready.link.outbox.replayed_batches == 1
+    assert ready.link.tally.replayed_batches == 1
 
 
 def test_an_assignment_that_was_overtaken_is_ignored(ready: Script) -> None:
     assert ready.assign(X2, 1) == []
-    assert ready.link.exchange == X1
+    assert ready.link.exchanges == (X1,)
 
 
 def test_an_exchange_that_left_the_topology_is_given_up_unless_it_works(ready: Script) -> None:
     assert ready.feed(Serving(frozenset({(2, 6)}))) == []
-    ready.feed(ConnectionLost("cut"))
-    effects = ready.feed(Serving(frozenset({(2, 6)})))
-    assert AskAttach(((1, 5),)) in effects
+    assert AskAttach(((1, 5),)) in ready.lost("cut")
 
 
 def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
@@ -330,8 +334,8 @@ def test_an_acknowledgement_of_what_was_never_sent_ends_the_link(ready: Script) 
 )  # fmt: skip
 def test_garbage_is_counted_and_changes_nothing(ready: Script, frames: list[bytes]) -> None:
     ready.publish()
-    assert ready.feed(Received(frames)) == []
-    assert ready.link.malformed == 1
+    assert ready.feed(Received(ready.lane, frames)) == []
+    assert ready.link.tally.malformed == 1
     assert ready.link.ready
 
 

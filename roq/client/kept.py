@@ -1,0 +1,135 @@
+"""Acknowledged batches that a publisher keeps for a while: what an exchange has, it can lose. Pure.
+
+One pile per exchange. A pile ages out while its exchange is known to be well; as long as that is in
+doubt it stays whole, and is replayed elsewhere once the exchange is given up. An exchange that was
+left by a planned move is no longer watched, so its pile is kept longer: until the topology must
+have told if it died. All piles together are bounded in bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from roq.client.outbox import Sealed
+
+KEEP_SECONDS: Final = 3.0
+LEFT_SECONDS: Final = 8.0
+"""As long as it may take until the topology says that an exchange is gone."""
+KEEP_BYTES: Final = 16 * 1024 * 1024
+
+Source = tuple[int, int]
+"""Number and epoch of an exchange."""
+
+
+class Pile:
+    """What one exchange has acknowledged of late.
+
+    Attributes:
+        source: the exchange.
+        doubt: it may be dead, with its memory.
+        left: the publisher has moved elsewhere.
+        batches: the oldest first.
+        bytes: their size.
+    """
+
+    __slots__ = ("batches", "bytes", "doubt", "left", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.doubt = False
+        self.left = False
+        self.batches: deque[Sealed] = deque()
+        self.bytes = 0
+
+    def add(self, sealed: Sealed) -> None:
+        """One more was acknowledged."""
+        self.batches.append(sealed)
+        self.bytes += len(sealed.data)
+
+    def drop_oldest(self) -> None:
+        """Let go of one; only if there is one."""
+        self.bytes -= len(self.batches.popleft().data)
+
+    def forget(self, now: float) -> None:
+        """Let go of what is too old, or more than the allowance."""
+        batches = self.batches
+        horizon = now - (LEFT_SECONDS if self.left else KEEP_SECONDS)
+        while batches and (
+            self.bytes > KEEP_BYTES or (not self.doubt and batches[0].acked_at < horizon)
+        ):
+            self.drop_oldest()
+
+
+class Kept:
+    """The piles of one publisher, the one that was left first at the front."""
+
+    def __init__(self) -> None:
+        self._piles: dict[Source, Pile] = {}
+
+    def __iter__(self) -> Iterator[Pile]:
+        return iter(self._piles.values())
+
+    def of(self, source: Source) -> Pile:
+        """The pile of an exchange that the publisher begins to use; it is the last to be cut."""
+        pile = self._piles.pop(source, None) or Pile(source)
+        pile.left = False
+        self._piles[source] = pile
+        return pile
+
+    def leave(self, source: Source) -> None:
+        """The publisher has moved away from there."""
+        pile = self._piles.get(source)
+        if pile is not None:
+            pile.left = True
+
+    def doubt(self, source: Source, *, lost: bool) -> None:
+        """Whether this exchange is feared to be lost with its memory."""
+        pile = self._piles.get(source)
+        if pile is not None:
+            pile.doubt = lost
+
+    def take_doubtful(self, present: frozenset[Source]) -> list[Sealed]:
+        """Everything of exchanges that are in doubt and not among those in use; it is gone here."""
+        doubtful = [p for p in self._piles.values() if p.doubt and p.source not in present]
+        for pile in doubtful:
+            del self._piles[pile.source]
+        return [sealed for pile in doubtful for sealed in pile.batches]
+
+    def doubt_missing(self, serving: frozenset[Source], now: float) -> bool:
+        """Doubt the exchanges that were left and do not serve any more; whether there are any."""
+        missing = [p for p in self._piles.values() if p.left and p.source not in serving]
+        for pile in missing:
+            pile.forget(now)
+            pile.doubt = True
+        return bool(missing)
+
+    def forget(self, now: float) -> None:
+        """Let go of what is too old in any pile, and of the oldest above the allowance."""
+        excess = -KEEP_BYTES
+        for pile in list(self._piles.values()):
+            pile.forget(now)
+            if pile.left and not pile.batches:
+                del self._piles[pile.source]
+            excess += pile.bytes
+        for pile in self._piles.values():
+            while excess > 0 and pile.batches:
+                excess -= len(pile.batches[0].data)
+                pile.drop_oldest()
+
+    def next_deadline(self) -> float | None:
+        """When the first pile of an exchange that was left is over."""
+        times = [p.batches[0].acked_at for p in self._piles.values() if p.left and p.batches]
+        return min(times) + LEFT_SECONDS if times else None
+
+    def clear(self) -> None:
+        """The publisher ends."""
+        self._piles.clear()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for source, pile in self._piles.items():
+            assert pile.source == source  # noqa: S101
+            assert pile.bytes == sum(len(s.data) for s in pile.batches)  # noqa: S101

@@ -1,0 +1,347 @@
+"""One link of a publisher at one exchange: Hello and Ready, window, acknowledgements, resets. Pure.
+
+    OPENING --Ready--> WAITING --release--> READY --connection lost, silence--> OPENING
+       | refused, no answer, foreign             | refused, nonsense
+       +-------------> IDLE <--------------------+
+
+A lane has a connection of its own, link numbers that count from 1, and an epoch that it keeps. One
+that is opened for a relocation waits after Ready until the old lanes have drained. An IDLE lane has
+no connection and only collects. Whoever owns the lane (`roq.client.link`) looks at `failure` after
+each call and decides what becomes of it and of what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roq.client.kept import Source
+from roq.client.outbox import Outbox, Sealed
+from roq.client.receipt import Outcome, SendStatus
+from roq.errors import RemoteProtocolError
+from roq.model import ExchangeInfo
+from roq.protocol import channel, documents
+
+READY_SECONDS: Final = 1.5
+ACK_SECONDS: Final = 3.0
+SUSPECT_SECONDS: Final = 0.5
+"""As ACK_SECONDS, for an exchange that the monitor has declared gone."""
+RESET_SECONDS: Final = 1.0
+
+_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
+"""Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
+
+
+class LanePhase(StrEnum):
+    """Where a lane stands."""
+
+    IDLE = "idle"
+    OPENING = "opening"
+    WAITING = "waiting"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Drop the lane's connection, open one to this address and send these frames first."""
+
+    lane: int
+    endpoint: str
+    hello: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Close the lane's connection, after sending these frames if there are any."""
+
+    lane: int
+    bye: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Send this message that is no batch; if the connection does not take it, never mind."""
+
+    lane: int
+    frames: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Send these batches in order; if the connection does not take one: `ConnectionLost`."""
+
+    lane: int
+    batches: Sequence[Sealed]
+
+
+LaneEffect = Open | Drop | Say | Transmit
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a lane is of no use any more."""
+
+    reason: str
+    lost: bool
+    """Whether the exchange may be gone with what it has acknowledged."""
+
+
+class Lane:
+    """One link.
+
+    Args:
+        number: names the lane's connection; never used again.
+        exchange: where; None for a lane that only collects.
+        outbox: what it carries.
+        hello: gives the frames of the next Hello.
+        waits: after Ready it sends nothing before `release`.
+
+    Attributes:
+        phase: where it stands.
+        failure: set once when it has failed; it is IDLE then.
+        reason: why it does not work at present, in a sentence; empty when it does.
+        suspect: the monitor says that the exchange is gone.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        exchange: ExchangeInfo | None,
+        outbox: Outbox,
+        hello: Callable[[Lane, float], tuple[bytes, bytes]],
+        *,
+        waits: bool = False,
+    ) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.outbox = outbox
+        self.phase = LanePhase.IDLE
+        self.failure: Failure | None = None
+        self.reason = "" if exchange is not None else "no exchange is assigned yet"
+        self.suspect = False
+        self._hello = hello
+        self._waits = waits
+        self._status = SendStatus(outcome=Outcome.ACCEPTED)
+        self._ready_by = 0.0
+        self._progress_at = 0.0
+        self._reset: tuple[int, float] = (0, 0.0)
+
+    @property
+    def source(self) -> Source:
+        """Number and epoch of the exchange; zeros if there is none."""
+        exchange = self.exchange
+        return (0, 0) if exchange is None else (exchange.number, exchange.epoch)
+
+    @property
+    def name(self) -> str:
+        """The exchange's name as people see it."""
+        return "" if self.exchange is None else self.exchange.name
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is wanted."""
+        if self.phase is LanePhase.OPENING:
+            return self._ready_by
+        if self.phase is LanePhase.READY and self.outbox.under_way:
+            return self._ack_by()
+        return None
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.outbox.check()
+        assert self.phase is LanePhase.READY or self.outbox.under_way == 0  # noqa: S101
+        assert self.exchange is not None or self.phase is LanePhase.IDLE  # noqa: S101
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    def open(self, now: float) -> list[LaneEffect]:
+        """Begin, or begin again, with a Hello on a new connection."""
+        exchange = self.exchange
+        if exchange is None:
+            return []
+        self.phase = LanePhase.OPENING
+        self.outbox.unsend()
+        self.outbox.tally.connections += 1
+        self._ready_by = now + READY_SECONDS
+        self._reset = (0, 0.0)
+        self.reason = f"connecting to exchange {exchange.name} at {exchange.data}"
+        return [Open(self.number, exchange.data, self._hello(self, now))]
+
+    def release(self, now: float) -> list[LaneEffect]:
+        """Nothing is to be waited for any more."""
+        self._waits = False
+        if self.phase is not LanePhase.WAITING:
+            return []
+        self.phase = LanePhase.READY
+        self._progress_at = now
+        return self._send()
+
+    def close(self, bye: channel.Bye | None = None) -> list[LaneEffect]:
+        """Give the connection back; `bye` is said if the exchange listens."""
+        if self.phase is LanePhase.IDLE:
+            return []
+        listens = self.phase is not LanePhase.OPENING
+        self.phase = LanePhase.IDLE
+        self.outbox.unsend()
+        if bye is None or not listens:
+            return [Drop(self.number)]
+        return [Drop(self.number, (channel.BYE, documents.encode(bye)))]
+
+    def _fail(self, reason: str, *, lost: bool) -> list[LaneEffect]:
+        self.phase = LanePhase.IDLE
+        self.outbox.unsend()
+        self.reason = reason
+        self.failure = Failure(reason, lost)
+        self._doubt(lost=lost)
+        return [Drop(self.number)]
+
+    def _doubt(self, *, lost: bool) -> None:
+        pile = self.outbox.pile
+        if pile.source == self.source:
+            pile.doubt = lost
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def transmit(self, now: float) -> list[Sealed]:
+        """What to send now; the plain call for the hot path after a batch was sealed."""
+        if self.phase is not LanePhase.READY:
+            return []
+        if not self.outbox.under_way:
+            self._progress_at = now
+        return self.outbox.take_unsent()
+
+    def received(self, frames: list[bytes], now: float) -> list[LaneEffect]:
+        """A message from the exchange."""
+        try:
+            kind, body = frames
+            if kind == channel.ACK:
+                return self._acked(channel.read_number(body), now)
+            if kind == channel.READY:
+                return self._hello_accepted(documents.decode(body, channel.Ready), now)
+            if kind == channel.RESET:
+                return self._was_reset(documents.decode(body, channel.Reset), now)
+            if kind == channel.REFUSED:
+                return self._was_refused(documents.decode(body, channel.Refused), now)
+        except (ValueError, RemoteProtocolError):
+            kind = b""  # wrong number of frames, or not readable
+        self.outbox.tally.malformed += 1
+        return []
+
+    def connection_lost(self, reason: str, now: float) -> list[LaneEffect]:
+        """The connection was closed, or could not be opened."""
+        if self.phase is LanePhase.READY and not self.suspect:
+            self._doubt(lost=True)
+            return self.open(now)
+        if self.phase is LanePhase.IDLE:
+            return []
+        return self._fail(reason, lost=True)
+
+    def gone(self, now: float) -> list[LaneEffect]:
+        """The monitor does not count this exchange any more.
+
+        It may be a new monitor that does not know it yet, so a connection that works is the better
+        proof; one that has to prove itself anyway is given up at once.
+        """
+        self.suspect = True
+        if self.phase is LanePhase.OPENING:
+            return self._fail(f"exchange {self.name} is gone", lost=True)
+        self._doubt(lost=True)
+        return self.tick(now)
+
+    def serves(self) -> None:
+        """The monitor counts this exchange."""
+        if self.suspect:
+            self.suspect = False
+            self._doubt(lost=self.phase is not LanePhase.READY)
+
+    def tick(self, now: float) -> list[LaneEffect]:
+        """Time has passed."""
+        if self.phase is LanePhase.OPENING and now >= self._ready_by:
+            return self._fail(f"no answer: {self.reason}", lost=True)
+        if self.phase is LanePhase.READY and self.outbox.under_way and now >= self._ack_by():
+            if self.suspect:
+                return self._fail(f"exchange {self.name} is gone", lost=True)
+            self._doubt(lost=True)
+            return self.open(now)
+        return []
+
+    def _ack_by(self) -> float:
+        """An acknowledgement has to come by then, also over a slow network."""
+        transfer = channel.transfer_seconds(self.outbox.bytes_under_way)
+        patience = SUSPECT_SECONDS if self.suspect else ACK_SECONDS
+        return self._progress_at + patience + transfer
+
+    # --- what the exchange says -------------------------------------------------------------------
+
+    def _acked(self, number: int, now: float) -> list[LaneEffect]:
+        outbox = self.outbox
+        if self.phase is not LanePhase.READY or number < outbox.low:
+            return []
+        if number >= outbox.low + outbox.under_way:
+            outbox.tally.malformed += 1
+            return self._fail("the exchange acknowledged what was never sent", lost=False)
+        outbox.acknowledge(number, self._status, now)
+        self._progress_at = now
+        return self._send()
+
+    def _send(self) -> list[LaneEffect]:
+        batches = self.outbox.take_unsent()
+        return [Transmit(self.number, batches)] if batches else []
+
+    def _hello_accepted(self, ready: channel.Ready, now: float) -> list[LaneEffect]:
+        exchange = self.exchange
+        if self.phase is not LanePhase.OPENING or exchange is None:
+            return []
+        if (ready.exchange, ready.exchange_epoch) != self.source:
+            return self._fail(f"another exchange answers at {exchange.data}", lost=True)
+        outbox = self.outbox
+        if not (ready.expected == 1 or outbox.low <= ready.expected <= outbox.sent_high + 1):
+            return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
+        self._status = SendStatus(
+            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
+        )
+        self._doubt(lost=False)
+        if ready.expected < outbox.low:
+            outbox.tally.forgotten += 1
+            outbox.restart()
+        else:
+            outbox.acknowledge(ready.expected - 1, self._status, now)
+        outbox.window_batches = max(1, ready.window_batches)
+        outbox.window_bytes = max(1, ready.window_bytes)
+        self.reason = ""
+        self._progress_at = now
+        if self._waits:
+            self.phase = LanePhase.WAITING
+            return []
+        self.phase = LanePhase.READY
+        return self._send()
+
+    def _was_reset(self, reset: channel.Reset, now: float) -> list[LaneEffect]:
+        if self.phase is not LanePhase.READY:
+            return []
+        outbox = self.outbox
+        outbox.tally.resets += 1
+        expected = reset.expected
+        if not outbox.low <= expected <= outbox.low + outbox.under_way:
+            # Wants a Hello, or what is not there any more: Ready will tell what it really knows.
+            return self.open(now)
+        if self._reset[0] == expected and now < self._reset[1] + RESET_SECONDS:
+            return []  # said about batches that were on their way when the replay began
+        self._reset = (expected, now)
+        outbox.rewind(expected)
+        return self._send()
+
+    def _was_refused(self, refused: channel.Refused, now: float) -> list[LaneEffect]:
+        if self.phase is LanePhase.IDLE:
+            return []
+        self.outbox.tally.refused += 1
+        reason = f"the exchange refused ({refused.code}): {refused.text}"
+        if refused.link_number == 0:
+            return self._fail(reason, lost=refused.code not in _STAYS_ALIVE)
+        status = SendStatus(outcome=Outcome.FAILED, reason=reason)
+        number = refused.link_number
+        if self.phase is not LanePhase.READY or not self.outbox.refuse(number, status):
+            return []
+        self._reset = (number, now)
+        return self._send()
