@@ -1,0 +1,311 @@
+"""The published experiment on this machine: `python -m simulation.published`.
+
+16 publishers, one more every 60 s, each with 3,400 messages of 5 kB a minute, 20 listeners on
+everything, at most 4 exchanges, each on a host of its own. As it was published: 54,400 messages a
+minute come in, 1,088,000 go out, four publishers are on each exchange at the end, the latency is 5
+to 16 ms, and the 2nd, 3rd and 4th exchange start when the 5th, 9th and 13th publisher arrives.
+
+What is scaled is the schedule alone (60 s become 60/20 s): rates, sizes and limits are the
+published ones. Hosts are network namespaces; the link of each carries what four publishers cause
+with 20 listeners, and not what five do, so that the host is the bottleneck as it was there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from roq.cli.output import print_json
+from roq.client.views import ScalingRules
+from roq.demo.latency import Histogram
+from simulation.scenario import measures, picture, place, results
+from simulation.scenario.display import Display, Silent, display
+from simulation.scenario.results import Counts, Machine, Target
+from simulation.scenario.stage import Stage, stage
+
+NAME: Final = "published"
+EXCHANGES: Final = 4
+ARRIVAL_SECONDS: Final = 60.0
+PER_MINUTE: Final = 3_400
+PAYLOAD: Final = 5_000
+LIMIT: Final = 75_000_000
+OVERHEAD: Final = 1.06
+"""Bytes on the wire for one of payload: headers of batches, of TCP and of Ethernet."""
+FITS: Final = 4.5
+"""Publishers whose fan-out the link of a host carries."""
+HOLD_SECONDS: Final = 15.0
+"""At full load, at the end."""
+COOLDOWN_SECONDS: Final = 1
+"""The schedule is compressed, so the pause after a change is as well."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How large it is."""
+
+    scale: float = 20.0
+    """So many times faster than published do publishers arrive."""
+    publishers: int = 16
+    listeners: int = 20
+    policy: str = "balanced"
+
+    @property
+    def link_megabits(self) -> float:
+        """What a host's link carries outwards."""
+        return FITS * PER_MINUTE / 60 * PAYLOAD * OVERHEAD * self.listeners * 8 / 1e6
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """One published figure, and ours."""
+
+    text: str
+    published: str
+    measured: str
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What happened."""
+
+    machine: Machine
+    plan: Plan
+    figures: list[Published]
+    started_at: dict[int, int]
+    """Exchange number → how many publishers there were when its start was decided."""
+    at_the_end: dict[int, int]
+    """Exchange number → publishers."""
+    latency_ms: dict[str, float]
+    """At full load, from creation to receipt."""
+    moves: int
+    pause_ms: float
+    counts: Counts
+    targets: list[Target]
+
+    @property
+    def reached(self) -> bool:
+        """Whether it went as published."""
+        return self.counts.ok and all(target.reached for target in self.targets)
+
+
+def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
+    """Play it.
+
+    Raises:
+        ScenarioError, RoQError: it could not be played to its end.
+    """
+    rules = ScalingRules(
+        name=NAME,
+        exchange_bytes_per_minute=LIMIT,
+        exchanges_max=EXCHANGES,
+        cooldown_seconds=COOLDOWN_SECONDS,
+        policy=plan.policy,
+    )
+    links = place.Links(outward=plan.link_megabits)
+    with (
+        results.measured() as machine,
+        place.networked(EXCHANGES, links, exchanges_per_host=1) as where,
+        stage(where, shown, rules=rules) as scene,
+    ):
+        whole = _play(scene, plan)
+        outcome = _outcome(scene, plan, machine, whole)
+    if drawing is not None:
+        drawing.parent.mkdir(parents=True, exist_ok=True)
+        picture.draw(
+            scene.record,
+            drawing,
+            _caption(outcome),
+            limit=LIMIT / 60,
+            latency=measures.latency_of(scene.record),
+        )
+    return outcome
+
+
+def _play(scene: Stage, plan: Plan) -> measures.Window:
+    """Give when the full load was on."""
+    crew = scene.crew
+    listeners = crew.add(plan.listeners, publishes=False)
+    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    scene.enter("listeners connect")
+    crew.open(listeners)
+    scene.record.began = scene.record.samples[-1].when
+    for number, publisher in enumerate(publishers, start=1):
+        scene.enter(f"publisher {number} of {plan.publishers}")
+        begin = scene.elapsed
+        crew.start([publisher])
+        scene.until(lambda who=publisher: bool(who.id), 30.0, "a publisher connects")  # type: ignore[misc]
+        crew.rate([publisher], PER_MINUTE / 60)
+        scene.run(max(0.0, ARRIVAL_SECONDS / plan.scale - (scene.elapsed - begin)))
+    scene.enter("all publishers")
+    scene.run(HOLD_SECONDS / 3)
+    began = scene.record.began + scene.elapsed
+    scene.run(HOLD_SECONDS * 2 / 3)
+    whole = measures.Window(began, scene.record.began + scene.elapsed)
+    crew.rate(publishers, 0)
+    scene.enter("the last messages arrive")
+    scene.finish()
+    return whole
+
+
+def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window) -> Outcome:
+    record = scene.record
+    inward = 60 * measures.rate(record.samples, whole, "messages_in")
+    outward = 60 * measures.rate(record.samples, whole, "messages_out")
+    at_the_end = measures.publishers_at(record.samples, whole.end)
+    arrivals = sorted(worker.opened for worker in scene.crew.publishers)
+    started_at = {
+        document.number: sum(arrival <= when - document.seconds for arrival in arrivals)
+        for when, document in record.scalings("out")
+    }
+    latency = Histogram()
+    for worker in scene.crew.subscribers:
+        if worker.finished is not None:
+            latency.merge(Histogram(worker.finished.latency))
+    milliseconds = {
+        name: round(1_000 * latency.percentile(percent), 2)
+        for name, percent in (("p50", 50), ("p90", 90), ("p99", 99))
+    }
+    steady = [value for when, value in measures.latency_of(record) if whole.begin < when]
+    counts = results.counts(scene.crew.verdict())
+    expected = plan.publishers * PER_MINUTE
+    mean = sum(steady) / len(steady) if steady else 0.0
+    arrived = [started_at[number] for number in sorted(started_at)]
+    return Outcome(
+        machine=machine,
+        plan=plan,
+        figures=[
+            _figure("messages in, a minute", f"{54_400:,}", f"{inward:,.0f}"),
+            _figure("messages out, a minute", f"{1_088_000:,}", f"{outward:,.0f}"),
+            _figure(
+                "publishers on each exchange at the end",
+                "4, 4, 4, 4",
+                ", ".join(str(count) for _, count in sorted(at_the_end.items())),
+            ),
+            _figure(
+                "publishers when exchange 2, 3 and 4 start",
+                "5, 9, 13",
+                ", ".join(map(str, arrived)) or "-",
+            ),
+            _figure("mean latency at full load", "5 to 16 ms", f"{mean:.1f} ms"),
+        ],
+        started_at=started_at,
+        at_the_end=at_the_end,
+        latency_ms={**milliseconds, "mean": round(mean, 2)},
+        moves=len(record.moves()),
+        pause_ms=max((move.pause_ms for _, move in record.moves()), default=0.0),
+        counts=counts,
+        targets=[
+            Target(text="messages in, share of what was sent",
+                   measured=inward / expected, goal=0.97, at_least=True),
+            Target(text="messages out, share of what was sent to all",
+                   measured=outward / expected / plan.listeners, goal=0.97, at_least=True),
+            Target(text="exchanges at the end",
+                   measured=len(at_the_end), goal=EXCHANGES, at_least=True),
+            Target(text="publishers at the busiest exchange at the end",
+                   measured=max(at_the_end.values(), default=0),
+                   goal=plan.publishers / EXCHANGES),
+            Target(text="mean latency at full load", measured=mean, goal=16.0, unit="ms"),
+        ],
+    )  # fmt: skip
+
+
+def _figure(text: str, published: str, measured: str) -> Published:
+    return Published(text=text, published=published, measured=measured)
+
+
+def _caption(outcome: Outcome) -> picture.Caption:
+    plan, counts = outcome.plan, outcome.counts
+    return picture.Caption(
+        "The published experiment",
+        f"{plan.publishers} publishers of 3,400 messages of 5 kB a minute, one more every "
+        f"{ARRIVAL_SECONDS / plan.scale:g} s, {plan.listeners} listeners;\nof {counts.sent:,} "
+        f"messages {counts.lost} lost, {counts.duplicated} doubled, {counts.reordered} reordered",
+        f"hosts are network namespaces with links of {plan.link_megabits:.0f} Mbit/s, policy "
+        f"{plan.policy}; " + results.machine_text(outcome.machine).plain,
+    )
+
+
+@click.command(short_help="The published experiment on this machine.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(1, 60),
+    default=20.0,
+    show_default=True,
+    help="So many times faster than published do publishers arrive; nothing else changes.",
+)
+@click.option(
+    "--publishers",
+    type=click.IntRange(1, 64),
+    default=16,
+    show_default=True,
+    help="Publisher processes.",
+)
+@click.option(
+    "--listeners",
+    type=click.IntRange(1, 40),
+    default=20,
+    show_default=True,
+    help="Subscriber processes; each gets everything.",
+)
+@click.option(
+    "--policy",
+    default="balanced",
+    show_default=True,
+    help="Which policy decides; `known` is the published one.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=results.RESULTS,
+    show_default=True,
+    help="Directory for JSON and picture.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
+@results.scenario
+def main(
+    scale: float, publishers: int, listeners: int, policy: str, output: Path, as_json: bool
+) -> bool:
+    """Play the published experiment: 16 publishers that arrive one by one, 20 listeners, at most 4
+    exchanges, each on a host (a network namespace) with a limited link. Needs root.
+
+    What is scaled is the schedule alone. Exits with 1 if a message was lost, doubled or came out of
+    order, or the figures are not reached.
+
+    \b
+    Example:
+      sudo python -m simulation.published
+      sudo python -m simulation.published --policy known --scale 10
+    """
+    plan = Plan(scale=scale, publishers=publishers, listeners=listeners, policy=policy)
+    out = results.console(as_json=as_json)
+    drawing = output / f"{NAME}.png"
+    if as_json:
+        outcome = run(plan, Silent(), drawing)
+        print_json(outcome)
+    else:
+        with display(out) as shown:
+            outcome = run(plan, shown, drawing)
+        _show(outcome)
+    written = results.write(outcome, NAME, output)
+    out.print(f"written: {written} and {drawing}", style="dim")
+    return outcome.reached
+
+
+def _show(outcome: Outcome) -> None:
+    out = results.console(as_json=False)
+    rows = [(each.text, each.published, each.measured) for each in outcome.figures]
+    out.print(results.table("The published figures and ours", ("", "published#", "here#"), rows))
+    latency = ", ".join(f"{name} {value} ms" for name, value in outcome.latency_ms.items())
+    out.print(
+        f"\nlatency {latency}; {outcome.moves} publishers moved, the longest pause "
+        f"{outcome.pause_ms:.1f} ms\n"
+    )
+    out.print(results.counts_table(outcome.counts))
+    out.print()
+    out.print(results.targets_table(outcome.targets))
+    out.print()
+    out.print(results.machine_text(outcome.machine))
+
+
+if __name__ == "__main__":
+    main()
