@@ -137,7 +137,8 @@ class ExchangeServer:
         self.reactor.call_later(0, self._tick)
         self._monitor = MonitorLink(
             self.reactor, self._context, spec.monitor,
-            kpi_seconds=spec.kpi_seconds, report=self.report, on_stop=self.stop,
+            queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, report=self.report,
+            on_passed=self._handle, on_stop=self.stop,
         )  # fmt: skip
         self._manager = self._manager_link()
 

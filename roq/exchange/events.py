@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.machine import Tick
+from roq.model import PublisherId
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,21 @@ class Unsubscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """The monitor says that a publisher publishes elsewhere under this epoch."""
+
+    publisher: PublisherId
+    epoch: int
+    addresses: tuple[str, ...] = ()
+    """Where it publishes now."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """No new publishers from now on."""
 
 
-Event = Received | Garbled | Unreachable | Subscribed | Unsubscribed | Stop | Tick
+Event = Received | Garbled | Unreachable | Subscribed | Unsubscribed | Passed | Stop | Tick
 
 
 @dataclass(frozen=True, slots=True)

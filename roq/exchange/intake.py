@@ -195,7 +195,9 @@ class Intake(Generic[B]):
         except RemoteProtocolError as error:
             self._unreadable(route, link, batch, size, error)
             return None
-        if link is None or owner_of(header.publisher, header.epoch) != link.owner:
+        if link is not None and link.left and header.publisher == link.publisher:
+            self._moved(link, header.epoch)
+        elif link is None or owner_of(header.publisher, header.epoch) != link.owner:
             self._stranger(route)
         elif header.link_number < link.expected:
             self._counters.duplicates += 1
@@ -235,6 +237,15 @@ class Intake(Generic[B]):
                 number = claimed
                 self._await_replay(link)
         self._answers.append(refusal(route, code, str(error), number))
+
+    def _moved(self, link: Link, epoch: int) -> None:
+        """It publishes elsewhere by now; told once, however much was on its way."""
+        if link.route is None or link.told:
+            return
+        link.told = True
+        self._counters.refused_batches += 1
+        text = f"epoch {epoch} has been passed by {link.epoch}"
+        self._answers.append(refusal(link.route, "moved", text, addresses=link.addresses))
 
     def _stranger(self, route: bytes) -> None:
         """Whoever this is has to say Hello on a new connection; told once a second."""

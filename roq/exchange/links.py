@@ -28,6 +28,7 @@ class Link:
 
     __slots__ = (
         "acked_at",
+        "addresses",
         "attempt",
         "batches",
         "bytes",
@@ -44,6 +45,7 @@ class Link:
         "route",
         "seen",
         "streams",
+        "told",
     )
 
     def __init__(self, publisher: PublisherId, streams: dict[bytes, Stream], now: float) -> None:
@@ -57,7 +59,11 @@ class Link:
         self.expected = 1
         """The link number that comes next; everything below is in the log."""
         self.left = False
-        """It said Bye under this epoch."""
+        """It publishes elsewhere under this epoch: it said Bye, or the monitor said so."""
+        self.addresses: tuple[str, ...] = ()
+        """Where it publishes since it has left, as far as that is known."""
+        self.told = False
+        """Whether batches that came after it had left were refused already."""
         self.owes_ack = False
         self.acked_at = now
         self.seen = now
@@ -83,7 +89,19 @@ class Link:
         self.attempt = -1
         self.expected = 1
         self.left = False
+        self.addresses = ()
         self.reset_for = 0
+
+    def leave(self, epoch: int) -> None:
+        """It publishes elsewhere under this epoch: everything below is refused from now on.
+
+        What was taken before can still be acknowledged; only a Hello begins anew.
+        """
+        self.epoch = epoch
+        self.owner = b""
+        self.attempt = -1
+        self.left = True
+        self.told = False
 
 
 class LinkTable:
@@ -151,7 +169,8 @@ class LinkTable:
         for link in self:
             assert link.route is None or self.routes[link.route] is link  # noqa: S101
             assert link.expected >= 1  # noqa: S101
-            assert link.owner == owner_of(link.publisher, link.epoch)  # noqa: S101
+            owner = b"" if link.left else owner_of(link.publisher, link.epoch)
+            assert link.owner == owner  # noqa: S101
         for route, link in self.routes.items():
             assert link.route == route  # noqa: S101
             assert self._links[link.publisher] is link  # noqa: S101

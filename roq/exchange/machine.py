@@ -18,6 +18,7 @@ from roq.exchange.events import (
     Effect,
     Event,
     Garbled,
+    Passed,
     Publish,
     Received,
     Stop,
@@ -113,6 +114,9 @@ class ExchangeCore(Generic[B]):
                 return self._subscribed(prefix)
             case Unsubscribed(prefix):
                 self.subscriptions.remove(prefix)
+                return []
+            case Passed():
+                self._publishers.passed(event)
                 return []
             case Stop():
                 self._publishers.stopping = True

@@ -1,4 +1,4 @@
-"""Lets publishers in and out: Hello, Bye, what they find recorded, and when they are forgotten.
+"""Lets publishers in and out: Hello, Bye, Passed, what they find recorded, when they are forgotten.
 
 A Hello is refused for another version, another queue, an epoch that has been passed, and when the
 table is full. An accepted one leaves the log in a state from which every reader knows where each of
@@ -14,7 +14,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.counters import Counters
-from roq.exchange.events import Effect, Publish, Send
+from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.readers import refusal
 from roq.exchange.streams import Stream, StreamTable
@@ -45,9 +45,10 @@ _U63: Final = (1 << 63) - 1
 class RefusedHello(Exception):
     """A Hello that is not accepted; code and sentence go to the publisher."""
 
-    def __init__(self, code: str, text: str) -> None:
+    def __init__(self, code: str, text: str, addresses: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.code = code
+        self.addresses = addresses
 
 
 class Publishers(Generic[B]):
@@ -83,7 +84,7 @@ class Publishers(Generic[B]):
             return [refusal(route, "malformed", str(error))]
         except RefusedHello as error:
             self._counters.refused_hellos += 1
-            return [refusal(route, error.code, str(error))]
+            return [refusal(route, error.code, str(error), addresses=error.addresses)]
         other = self._links.routes.get(route)
         if other is not None and other is not link:
             self.disconnect(other)
@@ -93,6 +94,7 @@ class Publishers(Generic[B]):
             link.begin(hello.epoch)
         link.attempt = hello.attempt
         link.left = False
+        link.addresses = ()
         link.reset_for = 0
         link.streams = self._streams.of(link.publisher)
         effects: list[Effect] = []
@@ -117,9 +119,24 @@ class Publishers(Generic[B]):
         self.disconnect(link)
         link.seen = now
         if link.epoch < bye.epoch <= _U63:
-            link.begin(bye.epoch)
-            link.left = True
+            link.leave(bye.epoch)
         return [last_ack]
+
+    def passed(self, event: Passed) -> None:
+        """The monitor says that a publisher has left; a lower or equal epoch is old news.
+
+        Who is not known here has nothing to be refused.
+        """
+        link = self._links.get(event.publisher)
+        if link is None or not link.epoch <= event.epoch <= _U63:
+            return
+        if link.epoch == event.epoch:
+            if link.left:
+                link.addresses = event.addresses
+            return
+        # The connection stays until the Bye, so that what it still carries can be refused.
+        link.leave(event.epoch)
+        link.addresses = event.addresses
 
     def disconnect(self, link: Link) -> None:
         """Its connection is gone; the publisher may come back within the time of a link."""
@@ -172,10 +189,10 @@ class Publishers(Generic[B]):
         publisher = PublisherId(hello.publisher)
         link = self._links.get(publisher)
         if link is not None and hello.epoch < link.epoch:
-            raise RefusedHello(
-                "moved" if link.left else "stale_epoch",
-                f"epoch {hello.epoch} has been passed by {link.epoch}",
-            )
+            text = f"epoch {hello.epoch} has been passed by {link.epoch}"
+            if link.left:
+                raise RefusedHello("moved", text, link.addresses)
+            raise RefusedHello("stale_epoch", text)
         if link is not None and hello.epoch == link.epoch and hello.attempt < link.attempt:
             raise RefusedHello("stale_epoch", "a newer connection of this publisher has the link")
         if self.stopping:

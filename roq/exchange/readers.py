@@ -6,7 +6,7 @@ is refused with a code and a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -50,9 +50,11 @@ class _RefusedRequest(Exception):
         self.code = code
 
 
-def refusal(route: bytes, code: str, text: str, link_number: int = 0) -> Send:
-    """The effect that tells a peer No."""
-    document = Refused(code=code, text=text, link_number=link_number)
+def refusal(
+    route: bytes, code: str, text: str, link_number: int = 0, addresses: Sequence[str] = ()
+) -> Send:
+    """The effect that tells a peer No, and where else to go."""
+    document = Refused(code=code, text=text, link_number=link_number, addresses=list(addresses))
     return Send(route, (REFUSED, documents.encode(document)))
 
 

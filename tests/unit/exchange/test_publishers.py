@@ -3,7 +3,7 @@
 import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
 
-from roq.exchange.events import Received, Stop, Unreachable
+from roq.exchange.events import Passed, Received, Stop, Unreachable
 from roq.exchange.links import LINK_SECONDS
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
@@ -95,6 +95,76 @@ def test_what_was_sent_just_before_a_bye_is_acknowledged() -> None:
     publisher.send()
     bye(publisher, epoch=2)
     assert publisher.acked() == 1
+
+
+def test_whom_the_monitor_says_to_have_passed_is_refused_with_the_new_addresses() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    publisher.exchange.tell(Passed(publisher.id, 2, ("tcp://b:1",)))
+    assert publisher.acked() == 1, "what was taken before"
+    assert not publisher.send()
+    assert not publisher.send()
+    told = publisher.refused()
+    assert (told.code, told.link_number, told.addresses) == ("moved", 0, ["tcp://b:1"])
+    refused = publisher.hello()
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.addresses) == ("moved", ["tcp://b:1"])
+    assert len(publisher.exchange.log()) == 1
+
+
+def test_a_batch_of_the_epoch_that_has_passed_needs_a_hello_as_well() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.exchange.tell(Passed(publisher.id, 2))
+    publisher.exchange.settle()
+    publisher.epoch, publisher.number = 2, 0
+    assert not publisher.send()
+    publisher.number = 0
+    assert code(publisher.hello()) == "ready"
+    assert publisher.send()
+
+
+def test_a_lower_or_equal_epoch_passes_nobody() -> None:
+    publisher = Publisher(exchange(), epoch=5)
+    publisher.hello()
+    for epoch in (1, 4, 5):
+        publisher.exchange.tell(Passed(publisher.id, epoch, ("tcp://old:1",)))
+    assert publisher.send()
+
+
+def test_bye_and_passed_come_in_any_order() -> None:
+    first, second = Publisher(exchange()), Publisher(exchange())
+    for publisher in (first, second):
+        publisher.hello()
+        publisher.send()
+    bye(first, epoch=2)
+    first.exchange.tell(Passed(first.id, 2, ("tcp://b:1",)))
+    second.exchange.tell(Passed(second.id, 2, ("tcp://b:1",)))
+    bye(second, epoch=2)
+    for publisher in (first, second):
+        assert channel.NUMBER.pack(1) in {frames[1] for _, frames in publisher.exchange.sent}
+        publisher.exchange.answers(publisher.route)
+        assert publisher.exchange.core.present() == []
+        refused = publisher.hello()
+        assert isinstance(refused, Refused)
+        assert refused.addresses == ["tcp://b:1"]
+
+
+def test_whoever_comes_back_under_a_higher_epoch_is_let_in() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.exchange.tell(Passed(publisher.id, 2))
+    publisher.epoch, publisher.number = 3, 0
+    assert code(publisher.hello()) == "ready"
+    publisher.exchange.tell(Passed(publisher.id, 2))
+    assert publisher.send()
+
+
+def test_a_publisher_that_was_never_here_is_not_remembered() -> None:
+    publisher = Publisher(exchange())
+    publisher.exchange.tell(Passed(publisher.id, 2))
+    assert len(publisher.exchange.core.links) == 0
 
 
 def test_a_bye_for_somebody_else_is_not_obeyed() -> None:
