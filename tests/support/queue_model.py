@@ -119,11 +119,16 @@ class QueueModel:
         loads = self.loads().values()
         return max(loads) / (sum(loads) / len(loads)) if sum(loads) else 1.0
 
+    def join(self, number: int, rate: float, place: int) -> None:
+        """One more publisher; its rate as a part of the limit."""
+        self.publishers[publisher(number)] = Publisher(rate * LIMIT, (place,))
+
     def add_exchange(self, *, removable: bool = False) -> int:
         """One more, at once."""
         number = self.next_number
         self.next_number += 1
         self.exchanges[number] = Exchange(self.now, removable=removable)
+        self.exchanges[number].periods.append(0.0)
         return number
 
     # --- what a monitor shows ---------------------------------------------------------------------
@@ -231,8 +236,7 @@ class QueueModel:
     def _scale(self) -> None:
         if self.coming is not None and self.now >= self.coming:
             self.coming = None
-            number = self.add_exchange(removable=True)
-            self.exchanges[number].periods.append(0.0)
+            self.add_exchange(removable=True)
         if self.leaving is None:
             return
         there = [each for each in self.publishers.values() if self.leaving in each.at]

@@ -1,0 +1,68 @@
+"""Objects that other packages offer, and everything that can be wrong with them."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from roq.errors import ConfigError
+from roq.policy.registry import POLICIES
+from roq.policy.static import Static
+from roq.runtime import plugins
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch):
+    """Say what is installed: (name, value) of entry points in any group."""
+
+    def install(*points: tuple[str, str]) -> None:
+        monkeypatch.setattr(
+            plugins,
+            "entry_points",
+            lambda group: [EntryPoint(name, value, group) for name, value in points],
+        )
+
+    return install
+
+
+def test_an_installed_object_is_loaded_by_name(offer) -> None:
+    offer(("calm", "roq.policy.static:Static"))
+    assert plugins.load("roq.policies", "calm") is Static
+    assert isinstance(plugins.policy("calm"), Static)
+
+
+def test_own_names_cannot_be_taken(offer) -> None:
+    offer(("balanced", "roq.policy.static:Static"))
+    assert plugins.policy("balanced") is POLICIES["balanced"]
+
+
+def test_a_name_that_nobody_offers_tells_what_there_is(offer) -> None:
+    offer(("calm", "a:b"), ("wild", "a:c"))
+    with pytest.raises(ConfigError, match=r"no installed package offers 'x'.*there is calm, wild"):
+        plugins.load("roq.policies", "x")
+    offer()
+    with pytest.raises(ConfigError, match="nothing"):
+        plugins.load("roq.policies", "x")
+
+
+def test_a_name_that_two_packages_offer_is_refused(offer) -> None:
+    offer(("calm", "one:policy"), ("calm", "two:policy"))
+    with pytest.raises(ConfigError, match="several packages: one:policy, two:policy"):
+        plugins.load("roq.policies", "calm")
+
+
+def test_the_same_offer_seen_twice_is_one(offer) -> None:
+    offer(("calm", "roq.policy.static:Static"), ("calm", "roq.policy.static:Static"))
+    assert plugins.load("roq.policies", "calm") is Static
+
+
+@pytest.mark.parametrize("value", ["no.such.module:x", "roq.policy.static:Missing"])
+def test_what_cannot_be_imported_is_explained(offer, value: str) -> None:
+    offer(("calm", value))
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        plugins.policy("calm")
+
+
+def test_what_is_no_policy_is_explained(offer) -> None:
+    offer(("calm", "math:pi"))
+    with pytest.raises(ConfigError, match="no method decide"):
+        plugins.policy("calm")
