@@ -149,7 +149,6 @@ def _measure(
         )
         rate = measures.rate(scene.record.samples, window)
         counts = results.counts(scene.crew.verdict())
-        scene.cluster.remove_queue(QUEUE)
     return Run(
         what=what,
         exchanges=exchanges,

@@ -35,15 +35,23 @@ class Window(NamedTuple):
         return self.end - self.begin
 
 
-def throughput(samples: Iterable[Sample], figure: str = "bytes_in") -> dict[int, Series]:
-    """What came in (or another total) per second at each exchange, by number; over each period."""
+class Period(NamedTuple):
+    """What happened at one exchange between two of its documents."""
+
+    begin: float
+    end: float
+    per_second: float
+
+
+def periods(samples: Iterable[Sample], figure: str = "bytes_in") -> dict[int, list[Period]]:
+    """How a total of each exchange has grown, by its number."""
     seen: dict[int, list[tuple[float, ExchangeKpi]]] = {}
     for when, document in samples:
         if isinstance(document, ExchangeKpi):
             seen.setdefault(document.number, []).append((when, document))
     return {
         number: [
-            (when, (getattr(now, figure) - getattr(before, figure)) / (when - then))
+            Period(then, when, (getattr(now, figure) - getattr(before, figure)) / (when - then))
             for (then, before), (when, now) in pairwise(documents)
             if when > then and now.epoch == before.epoch
         ]
@@ -51,17 +59,24 @@ def throughput(samples: Iterable[Sample], figure: str = "bytes_in") -> dict[int,
     }
 
 
+def throughput(samples: Iterable[Sample], figure: str = "bytes_in") -> dict[int, Series]:
+    """What came in (or another total) per second at each exchange, by number; over each period."""
+    return {
+        number: [(period.end, period.per_second) for period in found]
+        for number, found in periods(samples, figure).items()
+    }
+
+
 def rate(samples: Iterable[Sample], window: Window, figure: str = "bytes_in") -> float:
     """What came in at all exchanges together per second, within a window."""
+    if window.seconds <= 0:
+        return 0.0
     total = 0.0
-    for number, series in throughput(samples, figure).items():
-        del number
-        spans = [
-            (max(then, window.begin), min(when, window.end), value)
-            for (then, _), (when, value) in pairwise([(series[0][0], 0.0), *series])
-        ]
-        total += sum((end - begin) * value for begin, end, value in spans if end > begin)
-    return total / window.seconds if window.seconds > 0 else 0.0
+    for found in periods(samples, figure).values():
+        for period in found:
+            within = min(period.end, window.end) - max(period.begin, window.begin)
+            total += max(0.0, within) * period.per_second
+    return total / window.seconds
 
 
 def loads(samples: Iterable[Sample], numbers: Sequence[int]) -> list[tuple[float, list[float]]]:
@@ -187,3 +202,17 @@ def latency_of(record: Record, subscribers: Sequence[str] = ()) -> Series:
         and document.received_per_second > 0
         and (not wanted or document.subscriber in wanted)
     ]
+
+
+def places(samples: Iterable[Sample]) -> dict[str, int]:
+    """Publisher → number of the exchange to which it brings most, by the last documents."""
+    last: dict[int, ExchangeKpi] = {}
+    for _, document in samples:
+        if isinstance(document, ExchangeKpi):
+            last[document.number] = document
+    found: dict[str, tuple[float, int]] = {}
+    for number, document in last.items():
+        for each in document.top:
+            here = (each.bytes_per_second, number)
+            found[each.publisher] = max(here, found.get(each.publisher, here))
+    return {publisher: number for publisher, (_, number) in found.items()}

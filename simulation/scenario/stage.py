@@ -43,7 +43,7 @@ class Stage:
         self.cluster = cluster
         self.crew = crew
         self.record = Record(time.monotonic())
-        self.phase = ""
+        self.phase = "the cluster is there"
         self._statistics = statistics
         self._display = display
         self._board = Board(QUEUE)
@@ -125,7 +125,7 @@ def stage(
     limits: Mapping[str, int] | None = None,
     host: str | None = None,
 ) -> Iterator[Stage]:
-    """Make the queue and a stage for it; the workers are ended with the block.
+    """Make the queue and a stage for it; queue and workers end with the block.
 
     Args:
         rules: when the queue moves, grows and shrinks; None: the defaults.
@@ -143,3 +143,4 @@ def stage(
             made = Stage(place, cluster, crew, statistics, display)
             made.until(lambda: made.exchanges() > 0, HEARD_SECONDS, "the monitor is heard")
             yield made
+        cluster.remove_queue(QUEUE)
