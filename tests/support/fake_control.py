@@ -16,12 +16,17 @@ from roq.protocol.control import (
     Assigned,
     Attach,
     Control,
+    ExchangeAck,
+    ExchangeReport,
     GcmRequest,
     Join,
     Leave,
     Located,
     LocateRequest,
     MonitorRequest,
+    Passed,
+    Relocate,
+    Relocated,
     Topology,
 )
 from roq.protocol.spec import ExchangeSpec
@@ -35,6 +40,8 @@ class FakeControl:
     Attributes:
         exchanges: what is assigned (the first one that has not failed) and told as topology.
         refusal: answer Locate with this error.
+        relocated: what publishers have made of `relocate`.
+        peers: who said something last, by the client's id or the exchange's number.
     """
 
     def __init__(self, queue: str = "orders", limits: Limits | None = None) -> None:
@@ -46,6 +53,8 @@ class FakeControl:
         self.attaches: list[Attach] = []
         self.alive: list[Alive] = []
         self.left: list[Leave] = []
+        self.relocated: list[Relocated] = []
+        self.peers: dict[bytes | int, Peer] = {}
         self.silent = False
         self._moves = 0
         self._engine = Engine("fake-control")
@@ -92,15 +101,15 @@ class FakeControl:
         answer: Control | None = None
         if self.silent:
             return
+        self._remember(peer, request)
         if isinstance(request, Attach):
             self.attaches.append(request)
             good = [x for x in self.exchanges if (x.number, x.epoch) not in request.failed]
             good = good or self.exchanges
             if good:
-                self._moves += 1
                 answer = Assigned(
-                    id=request.id, exchange=good[0], limits=self.limits,
-                    epoch=publisher_epoch(1, self._moves),
+                    id=request.id, exchange=self.choose(good), limits=self.limits,
+                    epoch=self.next_epoch(),
                 )  # fmt: skip
         elif isinstance(request, Join):
             answer = self._topology(request.id)
@@ -109,8 +118,53 @@ class FakeControl:
             answer = self._topology(request.id)
         elif isinstance(request, Leave):
             self.left.append(request)
+        elif isinstance(request, Relocated):
+            self.relocated.append(request)
+        elif isinstance(request, ExchangeReport):
+            answer = ExchangeAck(id=request.id)
         if answer is not None:
             self._mon.send(peer, documents.encode(answer))
+
+    def choose(self, good: list[ExchangeInfo]) -> ExchangeInfo:
+        """The exchange that a publisher gets."""
+        return good[0]
+
+    def next_epoch(self) -> int:
+        self._moves += 1
+        return publisher_epoch(1, self._moves)
+
+    def _remember(self, peer: Peer, request: Control) -> None:
+        match request:
+            case Attach(publisher=client) | Alive(client=client) | Join(subscriber=client):
+                self.peers[client] = peer
+            case ExchangeReport(exchange=info):
+                self.peers[info.number] = peer
+            case _:
+                pass
+
+    def push(self, to: bytes | int, message: Control) -> None:
+        """Say something unasked to a client or exchange that has said something before."""
+
+        def send() -> None:
+            if self._mon is not None:
+                self._mon.send(self.peers[to], documents.encode(message))
+
+        self._engine.run_sync(send)
+
+    def relocate(self, publisher: bytes, *exchanges: ExchangeInfo, epoch: int = 0) -> int:
+        """Have a publisher publish there, once; the epoch."""
+        epoch = epoch or self.next_epoch()
+        self.push(
+            publisher,
+            Relocate(
+                queue_id=self.queue_id, publisher=publisher, epoch=epoch, exchanges=list(exchanges)
+            ),
+        )
+        return epoch
+
+    def pass_by(self, exchange: ExchangeInfo, publisher: bytes, epoch: int) -> None:
+        """Tell an exchange that a publisher has left it."""
+        self.push(exchange.number, Passed(queue_id=self.queue_id, publisher=publisher, epoch=epoch))
 
     def _topology(self, number: int) -> Topology:
         return Topology(

@@ -12,31 +12,15 @@ from typing import Self
 
 from fake_control import FakeControl
 
-from roq.model import ExchangeInfo, Limits, child_epoch, publisher_epoch
-from roq.protocol import documents
-from roq.protocol.control import Assigned, Attach, Control, MonitorRequest
+from roq.model import ExchangeInfo, Limits, child_epoch
 from roq.protocol.spec import ExchangeSpec, encode_spec
-from roq.runtime.rpc import Peer
 
 
 class SpreadingControl(FakeControl):
     """Deals publishers out to the exchanges, one after the other."""
 
-    def _asked_monitor(self, peer: Peer, data: bytes) -> None:
-        request: Control = documents.decode(data, MonitorRequest)  # type: ignore[arg-type]
-        if not isinstance(request, Attach):
-            super()._asked_monitor(peer, data)
-            return
-        good = [x for x in self.exchanges if (x.number, x.epoch) not in request.failed]
-        if good and self._mon is not None:
-            self._moves += 1
-            answer = Assigned(
-                id=request.id,
-                exchange=good[self._moves % len(good)],
-                limits=self.limits,
-                epoch=publisher_epoch(1, self._moves),
-            )
-            self._mon.send(peer, documents.encode(answer))
+    def choose(self, good: list[ExchangeInfo]) -> ExchangeInfo:
+        return good[(self._moves + 1) % len(good)]
 
 
 class ExchangeProcess:
@@ -46,7 +30,8 @@ class ExchangeProcess:
         spec = ExchangeSpec(
             child=f"{control.queue}.x{number}", queue=control.queue, queue_id=control.queue_id,
             epoch=child_epoch(1, number), bind="127.0.0.1", advertise="127.0.0.1", ports=(0, 0),
-            manager="", monitor="", number=number, host="127.0.0.1", limits=control.limits,
+            manager="", monitor=control.monitor, number=number, host="127.0.0.1",
+            limits=control.limits,
         )  # fmt: skip
         path = folder / f"x{number}.json"
         path.write_bytes(encode_spec(spec))
