@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts unit integration bench clean
+.PHONY: help setup demo demo-elastic experiments test check lint types contracts unit integration bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,15 @@ $(STAMP): setup.cfg pyproject.toml scripts/setup
 demo: setup ## Start a cluster and send the whole standard library through it
 	$(BIN)/roq demo
 
+demo-elastic: setup ## Watch a queue grow and shrink with its load; writes simulation/results
+	$(BIN)/python -m simulation.elastic
+
+experiments: setup ## Moves, reaction times and, as root, limited hosts; writes simulation/results
+	$(BIN)/python -m simulation.moves --count 500 --naive
+	$(BIN)/python -m simulation.reaction
+	$(BIN)/python -m simulation.hosts
+	$(BIN)/python -m simulation.published
+
 test: check ## Lint, types, contracts and all tests
 	$(BIN)/pytest
 
@@ -30,7 +39,7 @@ lint: setup ## Style and layout of the code
 	$(BIN)/ruff format --check .
 
 types: setup ## mypy --strict
-	$(BIN)/mypy roq benchmarks scripts examples
+	$(BIN)/mypy roq simulation benchmarks scripts examples
 
 contracts: setup ## Imports point one way
 	$(BIN)/lint-imports
