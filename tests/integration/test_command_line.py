@@ -77,12 +77,14 @@ def test_exchanges_and_hosts_are_listed(roq_cluster: RunningCluster, queue: str)
 
 def test_rules_are_set_and_shown(roq_cluster: RunningCluster, queue: str) -> None:
     address = roq_cluster.address
-    none = roq("rules", "show", queue, cluster=address)
-    assert none.returncode == 1
-    done = roq("rules", "set", queue, "--host-cpu", "80", "--name", "mine", cluster=address)
+    none = json.loads(roq("rules", "show", queue, "--json", cluster=address).stdout)
+    assert (none["set"], none["policy"], none["exchanges_max"]) == (False, "balanced", 4)
+    given = ("--host-cpu", "80", "--name", "mine", "--policy", "static", "--max", "7")
+    done = roq("rules", "set", queue, *given, cluster=address)
     assert done.returncode == 0, done.stderr
     shown = json.loads(roq("rules", "show", queue, "--json", cluster=address).stdout)
-    assert (shown["name"], shown["host_cpu_percent"]) == ("mine", 80)
+    assert (shown["set"], shown["name"], shown["host_cpu_percent"]) == (True, "mine", 80)
+    assert (shown["policy"], shown["exchanges_max"]) == ("static", 7)
     assert b"80 %" in roq("rules", "show", queue, cluster=address).stdout
 
 

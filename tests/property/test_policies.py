@@ -16,8 +16,9 @@ from queue_model import QueueModel
 from roq.model import ElasticRules
 from roq.policy.balanced import ROUNDS_TO_REST, Balanced
 from roq.policy.known import OVERLOAD, Known
+from roq.policy.loads import Loads
 from roq.policy.registry import POLICIES
-from roq.policy.snapshot import Grow, Move, Shrink, Stripe
+from roq.policy.snapshot import Decision, Grow, Move, QueueView, Shrink, Stripe
 
 BALANCED = Balanced()
 NOISE = 0.05
@@ -62,26 +63,27 @@ def best_peak(model: QueueModel) -> float:
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(fixed_queues())
-def test_no_round_makes_the_busiest_exchange_busier(model: QueueModel) -> None:
-    peaks = []
-    for _ in range(30):
-        peaks.append(max(model.loads().values()))
-        model.round(BALANCED)
-    assert all(after <= before + 1e-9 for before, after in pairwise(peaks))
+def after_moves(view: QueueView, decisions: list[Decision]) -> tuple[Loads, Loads]:
+    """What the exchanges carry before and after these moves, as far as the view knows."""
+    before, after = Loads(view), Loads(view)
+    for each in decisions:
+        if isinstance(each, Move):
+            after.move(each.publisher, each.source, each.target, each.reason)
+    return before, after
 
 
 @settings(max_examples=100, deadline=None)
-@given(fixed_queues(most=3))
-def test_an_overloaded_exchange_hands_nobody_to_a_worse_place(model: QueueModel) -> None:
-    for _ in range(20):
-        before = model.loads()
-        moves = [each for each in model.round(BALANCED) if isinstance(each, Move)]
-        after = model.loads()
-        for move in moves:
-            if not move.reason.startswith("rebalancing"):
-                assert after[move.target] < before[move.source]
+@given(fixed_queues())
+def test_nobody_is_moved_to_a_worse_place(model: QueueModel) -> None:
+    for _ in range(30):
+        view = model.view()
+        decisions = [each for each in model.round(BALANCED) if not isinstance(each, Stripe)]
+        before, after = after_moves(view, decisions)
+        assert after.peak <= before.peak * (1 + 1e-9)
+        for move in decisions:
+            # A plan may swap two publishers: the places are better then, taken together.
+            if isinstance(move, Move) and not move.reason.startswith("rebalancing"):
+                assert after.load[move.target] < before.load[move.source]
 
 
 @settings(max_examples=60, deadline=None)

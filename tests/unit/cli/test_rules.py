@@ -1,0 +1,69 @@
+"""What `roq rules` makes of its arguments, and how it tells rules."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from roq.cli.rules import fields_of, limit_of, rules
+from roq.client.views import QueueDescription, ScalingRules, rules_document
+from roq.model import Limits
+
+
+def described(given: ScalingRules | None) -> QueueDescription:
+    document = {
+        "Name": "orders", "Host": "h", "State": "running", "Running": True, "Durability": "none",
+        "Monitor": "", "Statistics": "", "Created": 0.0, "QueueId": "ab", "Exchanges": [],
+        "Limits": msgspec.to_builtins(Limits(throughput_bytes=600_000_000)),
+        "Rules": rules_document(given) if given is not None else {},
+    }  # fmt: skip
+    return msgspec.convert(document, QueueDescription)
+
+
+def test_without_rules_the_defaults_in_force_are_told() -> None:
+    told = dict(fields_of(ScalingRules(name=""), limit_of(described(None))))
+    assert told["Rules"] == "(none set: these are the defaults in force)"
+    assert told["Policy"] == "balanced"
+    assert told["Exchanges"] == "1 to 4"
+    assert told["Exchange: limit L"] == "600,000,000 bytes/min (10 MB/s)"
+    assert told["Queue: latency"] == "not evaluated"
+
+
+def test_the_limit_is_that_of_the_rules_if_they_have_one() -> None:
+    assert limit_of(described(ScalingRules(name="a"))) == 600_000_000
+    mine = ScalingRules(name="a", exchange_bytes_per_minute=7)
+    assert limit_of(described(mine)) == 7
+
+
+def test_set_rules_are_told_with_their_units() -> None:
+    mine = ScalingRules(
+        name="mine", policy="spread", exchanges_max=8, cooldown_seconds=30, latency_ms=20,
+        host_cpu_percent=80, host_memory_mb=4_000, queue_publishers_per_exchange=3,
+    )  # fmt: skip
+    told = dict(fields_of(mine, 60_000_000))
+    assert told["Rules"] == "mine"
+    assert told["Queue: latency"] == "20 ms"
+    assert told["Host: memory"] == "4,000 MB"
+    assert told["Host: CPU"] == "80 %"
+    assert told["Queue: publishers per exchange"] == "3"
+    assert told["Cool-down"] == "30 s"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--host-cpu", "101"], "0<=x<=100"),
+        (["--host-cpu", "-1"], "0<=x<=100"),
+        (["--max", "0"], "1<=x<=1024"),
+        (["--cooldown", "soon"], "not a valid integer"),
+        (["--min", "3", "--max", "2"], "--min 3 is above --max 2"),
+        (["--policy", "a b"], "no valid policy name"),
+    ],
+)
+def test_what_the_cluster_would_refuse_is_refused_before_it_is_asked(
+    arguments: list[str], text: str
+) -> None:
+    done = CliRunner().invoke(rules, ["set", "orders", *arguments])
+    assert done.exit_code == 2
+    assert text in done.output
