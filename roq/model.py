@@ -169,3 +169,8 @@ def publisher_epoch(monitor_epoch: int, counter: int) -> int:
             f"a monitor assigns {1 << _MOVE_BITS} epochs and is restarted then"
         )
     return monitor_epoch << _MOVE_BITS | counter
+
+
+def monitor_epoch(publisher: int) -> int:
+    """The epoch of the monitor that has given a publisher this epoch."""
+    return publisher >> _MOVE_BITS

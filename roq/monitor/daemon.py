@@ -9,9 +9,12 @@ from roq.errors import ConfigError, Unavailable
 from roq.machine import Tick
 from roq.model import endpoint_of
 from roq.monitor.events import (
+    Ask,
     Effect,
     Event,
     Finished,
+    LeaderAnswered,
+    Note,
     Peer,
     Publish,
     Push,
@@ -19,13 +22,14 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
+from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.manager import ManagerLink
 from roq.protocol import documents
-from roq.protocol.control import ChildInfo, Failure, MonitorRequest
+from roq.protocol.control import Answer, ChildInfo, Failure, MonitorRequest
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import exits, sockets
+from roq.runtime import exits, plugins, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
@@ -63,12 +67,15 @@ class Monitor:
         self._machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=self._reactor.now(),
+            policy_named=plugins.policy,
         )  # fmt: skip
+        self._leader = LeaderClient(self._reactor, self._context)
         self._server = RpcServer(self._reactor, self._control, self._request)
         self._reactor.add(self._statistics, self._subscriptions)
         self._manager = ManagerLink(
-            self._reactor, self._context, spec.manager, spec.orphan_seconds, self.child, self.stop
-        )
+            self._reactor, self._context, spec.manager, spec.orphan_seconds, self.child,
+            self._leader.move, self.stop,
+        )  # fmt: skip
 
     def child(self, state: str) -> ChildInfo:
         """How this process presents itself to its host manager."""
@@ -107,6 +114,7 @@ class Monitor:
     def close(self) -> None:
         """Give all sockets back."""
         self._manager.close()
+        self._leader.close()
         self._server.close()
         self._reactor.remove(self._statistics)
         self._statistics.close(0)
@@ -151,8 +159,24 @@ class Monitor:
                 self._send(peers, documents.encode(message))
             case Publish(frames):
                 sockets.send_to(self._statistics, list(frames))
+            case Ask():
+                self._ask(effect)
+            case Note():
+                self._note(effect)
             case Finished():
                 self._reactor.stop()
+
+    def _ask(self, ask: Ask) -> None:
+        def answered(answer: Answer | Unavailable) -> None:
+            self._handle(LeaderAnswered(ask.serial, answer))
+
+        self._leader.ask(ask.message, ask.seconds, answered)
+
+    def _note(self, note: Note) -> None:
+        if note.warning:
+            self._limited.warning(note.event, self._reactor.now(), "%s", note.text)
+        else:
+            log.info("%s", note.text, extra={"event": note.event})
 
     def _send(self, peers: tuple[Peer, ...], data: bytes) -> None:
         # A peer that is gone expires by its silence; one that does not read asks again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from roq.errors import Unavailable
 from roq.machine import Tick
-from roq.protocol.control import Answer, MonitorRequest
+from roq.protocol.control import Answer, GcmRequest, MonitorRequest
 
 Peer = tuple[bytes, bool]
 """Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
@@ -30,7 +31,15 @@ class StopWanted:
     reason: str = ""
 
 
-Event = Received | StopWanted | Tick
+@dataclass(frozen=True, slots=True)
+class LeaderAnswered:
+    """What the leading configuration manager says to the `Ask` with the same serial."""
+
+    serial: int
+    answer: Answer | Unavailable
+
+
+Event = Received | StopWanted | LeaderAnswered | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +66,29 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the leading configuration manager; `LeaderAnswered` comes back within `seconds`."""
+
+    serial: int
+    message: GcmRequest
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that belongs into the log.
+
+    `event` names it for programs; warnings of one name are written at a bounded rate.
+    """
+
+    event: str
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """Nothing is left to do: end the process."""
 
 
-Effect = Send | Push | Publish | Finished
+Effect = Send | Push | Publish | Ask | Note | Finished

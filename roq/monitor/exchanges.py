@@ -180,9 +180,11 @@ class Exchanges:
         exchange.window.add(message.load, message.top, now)
         return outcome
 
-    def drop(self, number: int) -> bool:
-        """It was stopped for good; False if it did not serve any more."""
-        return self._serving.pop(number, None) is not None
+    def retire(self, number: int) -> None:
+        """It was stopped for good: it counts as lost now."""
+        exchange = self._serving.get(number)
+        if exchange is not None:
+            exchange.seen = float("-inf")
 
     def expire(self, now: float) -> list[Exchange]:
         """Drop and give those that have been silent for too long."""

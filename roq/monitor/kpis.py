@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from roq.model import exchange_name
@@ -14,6 +16,25 @@ from roq.protocol.control import ExchangeLoad
 BYTES_PER_MB: Final = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the machine knows of itself.
+
+    Attributes:
+        version: of the topology.
+        waiting: publishers that wait for an exchange.
+        moving: publishers that are being moved.
+        policy: name of the policy that is wanted.
+        policy_errors: rounds that it has spoilt.
+    """
+
+    version: int
+    waiting: int
+    moving: int = 0
+    policy: str = ""
+    policy_errors: int = 0
+
+
 class Kpis:
     """What was published last, so that old consoles get the growth within each period.
 
@@ -21,27 +42,28 @@ class Kpis:
         queue: name of the queue.
         queue_id: of this life of the queue.
         monitor_epoch: of this process.
-        limit: of one exchange, payload bytes per minute.
+        limit: of one exchange, payload bytes per minute; may be changed.
     """
 
     def __init__(self, queue: str, queue_id: bytes, monitor_epoch: int, limit: float) -> None:
         self._queue = queue
         self._queue_id = queue_id
         self._monitor_epoch = monitor_epoch
-        self._limit = limit
+        self.limit = limit
         self._published: dict[tuple[int, int], ExchangeLoad] = {}
 
     def messages(
-        self, exchanges: Exchanges, sessions: Sessions, version: int, waiting: int, now: float
+        self, exchanges: Exchanges, sessions: Sessions, standing: Standing, now: float
     ) -> list[tuple[bytes, ...]]:
         """All messages of one KPI period, in the order in which they are sent."""
         growth = {each.key: self._growth(each) for each in exchanges}
         messages = []
         for exchange in exchanges:
             messages.append(self._old_exchange(exchange, *growth[exchange.key], now))
-            messages.append(kpi.numeric_frames(self._exchange(exchange, now)))
+            leaving = exchange.number in exchanges.leaving
+            messages.append(kpi.numeric_frames(self._exchange(exchange, leaving, now)))
         messages.append(self._old_queue(exchanges, sum(size for _, size in growth.values())))
-        messages.append(kpi.numeric_frames(self._summed(exchanges, sessions, version, waiting)))
+        messages.append(kpi.numeric_frames(self._summed(exchanges, sessions, standing)))
         for session in sessions.subscribers():
             if session.fresh:
                 messages.append(self._old_subscriber(session, now))
@@ -100,8 +122,9 @@ class Kpis:
             )
         )
 
-    def _exchange(self, exchange: Exchange, now: float) -> kpi.ExchangeKpi:
+    def _exchange(self, exchange: Exchange, leaving: bool, now: float) -> kpi.ExchangeKpi:
         info, load, rates = exchange.info, exchange.load, exchange.window.mean()
+        top, last = exchange.window.top(), exchange.window.last()
         return kpi.ExchangeKpi(
             queue=self._queue,
             queue_id=self._queue_id,
@@ -129,23 +152,30 @@ class Kpis:
             duplicates=load.duplicates,
             resets=load.resets,
             fetches=load.fetches,
-            top=[_publisher(each) for each in exchange.window.top()],
+            acks_pending=load.acks_pending,
+            lag_ms=load.lag_ms,
+            leaving=leaving,
+            top=[_publisher(each) for each in top],
+            others=max(0, load.publishers - len(top)),
+            others_messages_per_second=_rest(last.messages_in, (each.messages for each in top)),
+            others_bytes_per_second=_rest(last.bytes_in, (each.bytes for each in top)),
         )
 
-    def _summed(
-        self, exchanges: Exchanges, sessions: Sessions, version: int, waiting: int
-    ) -> kpi.QueueKpi:
+    def _summed(self, exchanges: Exchanges, sessions: Sessions, standing: Standing) -> kpi.QueueKpi:
         rates = [each.window.mean() for each in exchanges]
         return kpi.QueueKpi(
             queue=self._queue,
             queue_id=self._queue_id,
             monitor_epoch=self._monitor_epoch,
-            version=version,
+            version=standing.version,
             exchanges=len(exchanges),
             publishers=sum(each.load.publishers for each in exchanges),
             subscribers=len(sessions.subscribers()),
-            waiting=waiting,
-            limit_bytes_per_second=self._limit / 60,
+            waiting=standing.waiting,
+            moving=standing.moving,
+            policy=standing.policy,
+            policy_errors=standing.policy_errors,
+            limit_bytes_per_second=self.limit / 60,
             messages_in_per_second=sum(each.messages_in for each in rates),
             bytes_in_per_second=sum(each.bytes_in for each in rates),
             messages_out_per_second=sum(each.messages_out for each in rates),
@@ -169,6 +199,10 @@ class Kpis:
 
 def _minute(since: float, now: float) -> str:
     return kpi.text(int((now - since) // 60))
+
+
+def _rest(total: float, parts: Iterable[float]) -> float:
+    return max(0.0, total - sum(parts))
 
 
 def _publisher(rates: PublisherRates) -> kpi.PublisherRate:

@@ -13,14 +13,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from roq.errors import QueueNotFound, QueueStopped, RequestError
+from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import Tick
 from roq.model import Limits
+from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.clock import ObservedClock
+from roq.monitor.elasticity import Elasticity
+from roq.monitor.epochs import Epochs
 from roq.monitor.events import (
     Effect,
     Event,
     Finished,
+    LeaderAnswered,
     Peer,
     Publish,
     Push,
@@ -29,12 +33,14 @@ from roq.monitor.events import (
     StopWanted,
 )
 from roq.monitor.exchanges import Exchanges, Outcome
-from roq.monitor.kpis import Kpis
+from roq.monitor.joining import Joining
+from roq.monitor.kpis import Kpis, Standing
 from roq.monitor.publishers import Publishers, Waiting
+from roq.monitor.rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
 from roq.protocol.control import (
-    FAILED,
     Alive,
+    Answer,
     Assigned,
     Attach,
     Configure,
@@ -42,7 +48,6 @@ from roq.protocol.control import (
     Empty,
     ExchangeAck,
     ExchangeReport,
-    Failure,
     Join,
     Leave,
     MonitorRequest,
@@ -57,7 +62,6 @@ VERSION_SECONDS: Final = 1.0
 GOODBYE_SECONDS: Final = 0.3
 """Time for the last messages to leave before the sockets are closed."""
 STALE: Final = "stale_epoch"
-UNAVAILABLE: Final = "unavailable"
 QUEUE_GONE: Final = {"stopped": QueueStopped, "removed": QueueNotFound}
 
 
@@ -80,6 +84,7 @@ class MonitorMachine:
         kpi_seconds: between two rounds on the statistics stream.
         restarted: another monitor of this queue was there before, so exchanges may be, too.
         now: the present time.
+        policy_named: gives the policy of a name, or raises a RoQError.
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class MonitorMachine:
         kpi_seconds: float,
         restarted: bool,
         now: float,
+        policy_named: PolicyNamed = own_policy,
     ) -> None:
         self.state = State.SETTLING if restarted else State.RUNNING
         self.version = 1
@@ -103,9 +109,15 @@ class MonitorMachine:
         self._clock = ObservedClock(now)
         self._exchanges = Exchanges()
         self._sessions = Sessions()
-        self._publishers = Publishers(epoch, limits.throughput_bytes)
+        self._epochs = Epochs(epoch)
+        self._publishers = Publishers(limits.throughput_bytes)
+        self._elasticity = Elasticity(
+            queue=queue, queue_id=queue_id, epoch=epoch, limits=limits, kpi_seconds=kpi_seconds,
+            restarted=restarted, exchanges=self._exchanges, sessions=self._sessions,
+            epochs=self._epochs, policy_named=policy_named, now=now,
+        )  # fmt: skip
         self._kpis = Kpis(queue, queue_id, epoch, limits.throughput_bytes)
-        self._joining: dict[bytes, tuple[Peer, int]] = {}
+        self._joining = Joining()
         self._reason = ""
         self._settled_at = now + SETTLE_SECONDS
         self._finish_at: float | None = None
@@ -122,6 +134,8 @@ class MonitorMachine:
                 effects = self._received(peer, message, observed)
             case StopWanted(reason):
                 effects = self._stop(reason, observed)
+            case LeaderAnswered(serial, answer):
+                effects = self._leader_answered(serial, answer, observed)
             case Tick():
                 pass
         return effects + self._time_passed(observed)
@@ -137,6 +151,7 @@ class MonitorMachine:
             self._settled_at if self.state is State.SETTLING else None,
             self._exchanges.next_deadline(),
             self._publishers.next_deadline(),
+            self._elasticity.next_deadline(),
         ]
         return self._clock.outside(min(each for each in deadlines if each is not None))
 
@@ -145,7 +160,8 @@ class MonitorMachine:
         self._exchanges.check()
         self._sessions.check()
         self._publishers.check(self._now)
-        assert not (self._joining and self.state is not State.SETTLING)  # noqa: S101
+        self._elasticity.check()
+        assert not (len(self._joining) and self.state is not State.SETTLING)  # noqa: S101
         assert not (len(self._publishers) and self.state is State.STOPPING)  # noqa: S101
 
     # --- messages ---------------------------------------------------------------------------------
@@ -154,9 +170,9 @@ class MonitorMachine:
         try:
             return self._dispatch(peer, message, now)
         except RequestError as error:
-            if isinstance(message, Leave):
+            if isinstance(message, Leave | Relocated):
                 return []
-            return [Send(peer, _failure(message.id, str(error), error.code))]
+            return [Send(peer, failure(message.id, str(error), error.code))]
 
     def _dispatch(self, peer: Peer, message: MonitorRequest, now: float) -> list[Effect]:
         if message.queue_id != self._queue_id:
@@ -174,12 +190,35 @@ class MonitorMachine:
                 return self._alive(peer, message, now)
             case Leave():
                 return self._leave(message)
+            case Relocated() | Empty() | Configure():
+                return self._elastic(peer, message, now)
+
+    def _elastic(
+        self, peer: Peer, message: Relocated | Empty | Configure, now: float
+    ) -> list[Effect]:
+        self._refuse_when_gone()
+        done = Send(peer, Done(id=message.id))
+        match message:
             case Relocated():
-                return []
-            case Empty():
-                raise RequestError("exchanges of this queue cannot be emptied yet")
+                return self._elasticity.relocated(message, now)
             case Configure():
-                return [Send(peer, Done(id=message.id))]
+                return [done, *self._elasticity.configured(now)]
+            case Empty(cancel=True):
+                return [done, *self._elasticity.empty(peer, message, now)]
+            case Empty() if self.state is State.SETTLING:
+                text = "this monitor has just taken over and does not know all exchanges yet"
+                return [Send(peer, failure(message.id, f"{text}: ask again"))]
+            case Empty():
+                return self._elasticity.empty(peer, message, now)
+
+    def _leader_answered(
+        self, serial: int, answer: Answer | Unavailable, now: float
+    ) -> list[Effect]:
+        if self.state is State.STOPPING:
+            return []
+        effects = self._elasticity.answered(serial, answer, now)
+        self._publishers.limit = self._kpis.limit = self._elasticity.rules.limit
+        return effects
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
         outcome = self._exchanges.report(message, peer, now)
@@ -189,7 +228,11 @@ class MonitorMachine:
         if outcome is Outcome.CHANGED:
             # Subscribers learn of an exchange before publishers are sent there.
             effects += self._topology_changed()
-        return effects + self._serve_waiting()
+        effects += self._serve_waiting()
+        exchange = self._exchanges.numbered(message.exchange.number)
+        if exchange is None or self.state is State.STOPPING:
+            return effects
+        return effects + self._elasticity.reported(exchange, now)
 
     def _attach(self, peer: Peer, message: Attach, now: float) -> list[Effect]:
         self._refuse_when_gone()
@@ -200,9 +243,9 @@ class MonitorMachine:
         effects: list[Effect] = []
         if older is not None:
             text = "this publisher has asked again since"
-            effects.append(Send(older.peer, _failure(older.message.id, text, UNAVAILABLE)))
-        if assigned is not None:
-            return [*effects, assigned]
+            effects.append(Send(older.peer, failure(older.message.id, text)))
+        if assigned:
+            return effects + assigned
         self._publishers.wait(waiting)
         return effects
 
@@ -216,15 +259,19 @@ class MonitorMachine:
             return [Send(peer, self._topology(message.id))] if self._reason else []
         session, is_new = self._sessions.touch(message.client, message.role, peer, now)
         self._sessions.told(session, message)
-        if not is_new and message.version == self.version:
-            return []
-        return self._show_topology(message.client, peer, message.id)
+        effects = self._elasticity.alive(session, message, now)
+        if is_new or message.version != self.version:
+            effects += self._show_topology(message.client, peer, message.id)
+        return effects
 
     def _leave(self, message: Leave) -> list[Effect]:
         self._sessions.leave(message.client)
-        self._publishers.forget(message.client)
-        self._joining.pop(message.client, None)
-        return []
+        return self._gone(message.client)
+
+    def _gone(self, client: bytes) -> list[Effect]:
+        self._publishers.forget(client)
+        self._joining.forget(client)
+        return self._elasticity.gone(client)
 
     def _refuse_when_gone(self) -> None:
         if self.state is State.STOPPING:
@@ -233,29 +280,28 @@ class MonitorMachine:
 
     # --- exchanges and publishers -----------------------------------------------------------------
 
-    def _assign(self, waiting: Waiting) -> Send | None:
+    def _assign(self, waiting: Waiting) -> list[Effect]:
+        """The exchange for a publisher that waits; nothing if there is none."""
         session = self._sessions.find(waiting.message.publisher)
-        exchange = self._publishers.choose(waiting, self._exchanges, self._sessions)
-        if session is None or exchange is None:
-            return None
-        self._sessions.place(session, exchange.key)
-        return Send(
-            waiting.peer,
-            Assigned(
-                id=waiting.message.id,
-                exchange=exchange.info,
-                epoch=self._publishers.next_epoch(),
-                limits=self._limits,
-            ),
+        exchange = self._publishers.choose(
+            waiting, self._exchanges, self._sessions, self._elasticity.moves.shift
         )
+        if session is None or exchange is None:
+            return []
+        epoch = self._epochs.next(above=session.epoch)
+        self._sessions.place(session, [exchange.key], epoch)
+        assigned = Assigned(
+            id=waiting.message.id, exchange=exchange.info, epoch=epoch, limits=self._limits
+        )
+        return [Send(waiting.peer, assigned), *self._elasticity.assigned(session.client)]
 
     def _serve_waiting(self) -> list[Effect]:
         effects: list[Effect] = []
         for waiting in self._publishers:
             assigned = self._assign(waiting)
-            if assigned is not None:
+            if assigned:
                 self._publishers.forget(waiting.message.publisher)
-                effects.append(assigned)
+                effects += assigned
         return effects
 
     def _topology(self, request_id: int = 0) -> Topology:
@@ -275,13 +321,7 @@ class MonitorMachine:
     def _show_topology(self, client: bytes, peer: Peer, request_id: int) -> list[Effect]:
         if self.state is not State.SETTLING:
             return [Send(peer, self._topology(request_id))]
-        if request_id:
-            older = self._joining.get(client)
-            self._joining[client] = (peer, request_id)
-            if older is not None:
-                text = "this client has asked again since"
-                return [Send(older[0], _failure(older[1], text, UNAVAILABLE))]
-        return []
+        return self._joining.wait(client, peer, request_id) if request_id else []
 
     def _push(self, message: Topology | Version) -> list[Effect]:
         peers = self._sessions.peers()
@@ -299,7 +339,8 @@ class MonitorMachine:
             effects += self._settle()
         for waiting in self._publishers.expire(now):
             text = f"no exchange of queue {self._queue} serves at the moment"
-            effects.append(Send(waiting.peer, _failure(waiting.message.id, text, UNAVAILABLE)))
+            effects.append(Send(waiting.peer, failure(waiting.message.id, text)))
+        effects += self._elasticity.time_passed(now)
         if now >= self._version_at:
             effects += self._every_second(now)
         if now >= self._kpi_at:
@@ -308,26 +349,30 @@ class MonitorMachine:
 
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING
-        joining, self._joining = self._joining, {}
         answers: list[Effect] = [
-            Send(peer, self._topology(request_id)) for peer, request_id in joining.values()
+            Send(peer, self._topology(request)) for peer, request in self._joining.take()
         ]
         return answers + self._push(self._topology())
 
     def _every_second(self, now: float) -> list[Effect]:
         self._version_at = now + VERSION_SECONDS
-        for client in self._sessions.expire(now):
-            self._publishers.forget(client)
-            self._joining.pop(client, None)
+        effects = [each for client in self._sessions.expire(now) for each in self._gone(client)]
         if self.state is State.SETTLING:
-            return []
-        return self._push(Version(queue_id=self._queue_id, epoch=self._epoch, version=self.version))
+            return effects
+        return effects + self._push(
+            Version(queue_id=self._queue_id, epoch=self._epoch, version=self.version)
+        )
 
     def _publish_kpis(self, now: float) -> list[Effect]:
         self._kpi_at = max(self._kpi_at + self._kpi_seconds, now + self._kpi_seconds / 2)
-        messages = self._kpis.messages(
-            self._exchanges, self._sessions, self.version, len(self._publishers), now
+        standing = Standing(
+            version=self.version,
+            waiting=len(self._publishers),
+            moving=len(self._elasticity.moves),
+            policy=self._elasticity.rules.in_force.policy,
+            policy_errors=self._elasticity.policy_errors,
         )
+        messages = self._kpis.messages(self._exchanges, self._sessions, standing, now)
         return [Publish(frames) for frames in messages]
 
     # --- the end ----------------------------------------------------------------------------------
@@ -340,14 +385,14 @@ class MonitorMachine:
         self._finish_at = now + GOODBYE_SECONDS
         code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE
         unanswered = [(each.peer, each.message.id) for each in self._publishers]
-        unanswered += self._joining.values()
+        unanswered += self._joining.take()
         for waiting in self._publishers:
             self._publishers.forget(waiting.message.publisher)
-        self._joining.clear()
         effects: list[Effect] = [
-            Send(peer, _failure(request_id, self._goodbye(), code))
+            Send(peer, failure(request_id, self._goodbye(), code))
             for peer, request_id in unanswered
         ]
+        effects += self._elasticity.end(self._goodbye(), code)
         if self._reason:
             self.version += 1
             effects += self._push(self._topology())
@@ -361,7 +406,3 @@ class MonitorMachine:
 
     def _goodbye(self) -> str:
         return f"queue {self._queue} {'was ' + self._reason if self._reason else 'has no monitor'}"
-
-
-def _failure(request_id: int, text: str, code: str) -> Failure:
-    return Failure(id=request_id, RESULT=FAILED, COMMENT=text, CODE=code)

@@ -27,6 +27,7 @@ class ManagerLink:
         endpoint: control address of the host manager.
         orphan_seconds: without an answer for so long, nobody does.
         child: gives the present state of this process.
+        on_leader: called with the address of the leading configuration manager when it is told.
         on_stop: called with the reason, empty when the host manager is gone.
     """
 
@@ -37,11 +38,13 @@ class ManagerLink:
         endpoint: str,
         orphan_seconds: float,
         child: Callable[[str], ChildInfo],
+        on_leader: Callable[[str], None],
         on_stop: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._orphan_seconds = orphan_seconds
         self._child = child
+        self._on_leader = on_leader
         self._on_stop = on_stop
         self._clock = ObservedClock(reactor.now())
         self._heard = self._clock.read(reactor.now())
@@ -83,5 +86,9 @@ class ManagerLink:
         if isinstance(answer, Unavailable):
             return  # counted by the clock
         self._heard = self._clock.read(self._reactor.now())
-        if isinstance(answer, ChildAck) and answer.action == "stop":
+        if not isinstance(answer, ChildAck):
+            return
+        if answer.action == "stop":
             self._on_stop(answer.reason)
+        elif answer.leader:
+            self._on_leader(answer.leader)

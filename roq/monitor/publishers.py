@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from roq.model import publisher_epoch
 from roq.monitor.events import Peer
-from roq.monitor.exchanges import Exchange, Exchanges
-from roq.monitor.sessions import Sessions
-from roq.policy.assignment import assign, expected_load
+from roq.monitor.exchanges import Exchange, Exchanges, Key
+from roq.monitor.sessions import Session, Sessions
+from roq.policy.assignment import Candidate, assign, expected_load
 from roq.protocol.control import Attach
 
 WAIT_SECONDS: Final = 2.5
@@ -35,12 +34,14 @@ class Waiting:
 
 
 class Publishers:
-    """Who waits, and the epochs that were given out."""
+    """Who waits.
 
-    def __init__(self, monitor_epoch: int, limit: float) -> None:
-        self._monitor_epoch = monitor_epoch
-        self._limit = limit
-        self._counter = 0
+    Attributes:
+        limit: of one exchange, payload bytes per minute.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
         self._waiting: dict[bytes, Waiting] = {}
 
     def __len__(self) -> int:
@@ -49,11 +50,6 @@ class Publishers:
     def __iter__(self) -> Iterator[Waiting]:
         """In the order of arrival."""
         return iter(list(self._waiting.values()))
-
-    def next_epoch(self) -> int:
-        """Higher than any that this monitor or an earlier one has given out."""
-        self._counter += 1
-        return publisher_epoch(self._monitor_epoch, self._counter)
 
     def wait(self, waiting: Waiting) -> Waiting | None:
         """Let a publisher wait; gives its older question, which this one replaces."""
@@ -76,27 +72,47 @@ class Publishers:
         """When the next one has waited too long: the oldest is the first."""
         return next((each.deadline for each in self._waiting.values()), None)
 
-    def choose(self, waiting: Waiting, exchanges: Exchanges, sessions: Sessions) -> Exchange | None:
+    def choose(
+        self,
+        waiting: Waiting,
+        exchanges: Exchanges,
+        sessions: Sessions,
+        shift: Callable[[Exchange], float],
+    ) -> Exchange | None:
         """The exchange for a publisher, which is counted there at once.
 
-        One that the publisher calls failed counts as failed until it has reported once more: after
-        that it is as good as any other, and perhaps the only one.
+        It stays where it is if nothing speaks against that. An exchange that it calls failed counts
+        as failed until it has reported once more: after that it is as good as any other, and
+        perhaps the only one. So is one that is being emptied, if there is no other.
+
+        Args:
+            waiting: the publisher.
+            exchanges, sessions: of the queue.
+            shift: bytes per minute that moves under way will bring to an exchange.
         """
-        usable = exchanges.accepting()
-        candidates = [each.candidate(sessions.publishers_at(each.key), 0.0) for each in usable]
-        named = {(number, epoch) for number, epoch in waiting.message.failed[:FAILED_MAX]}
-        here = sessions.find(waiting.message.publisher)
-        stay = exchanges.find(here.exchange) if here is not None and here.exchange else None
-        if stay is not None and not stay.stopping and stay.key not in named:
-            return stay
-        choice = assign(candidates, self._limit, named)
+        named = set(waiting.message.failed[:FAILED_MAX])
+        usable = exchanges.accepting() or [each for each in exchanges if not each.stopping]
+        candidates = [
+            each.candidate(sessions.publishers_at(each.key), shift(each)) for each in usable
+        ]
+        choice = self._stay(sessions.find(waiting.message.publisher), candidates, named)
+        if choice is not None:
+            return exchanges.find(choice.key)
+        choice = assign(candidates, self.limit, named)
         if choice is None:
             unproven = {each.key for each in usable if each.seen <= waiting.since}
-            choice = assign(candidates, self._limit, named & unproven)
+            choice = assign(candidates, self.limit, named & unproven)
         exchange = None if choice is None else exchanges.find(choice.key)
         if exchange is not None:
             exchange.count(expected_load(candidates))
         return exchange
+
+    def _stay(
+        self, session: Session | None, candidates: list[Candidate], failed: set[Key]
+    ) -> Candidate | None:
+        here = set(session.exchanges if session is not None else ()) - failed
+        fit = [each for each in candidates if each.key in here and each.throughput <= self.limit]
+        return min(fit, key=lambda each: (each.throughput, each.number), default=None)
 
     def check(self, now: float) -> None:
         """Assert the invariants."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from roq.errors import InvalidRequest, NoCapacity
 from roq.monitor.events import Peer
+from roq.monitor.exchanges import EXCHANGES_MAX, Key
 from roq.protocol.control import Alive
 
 SESSION_SECONDS: Final = 10.0
 """A client that was silent for so long is forgotten; it says Alive every two seconds."""
 SESSIONS_MAX: Final = 50_000
 CLIENT_ID_BYTES_MAX: Final = 64
+LANES_MAX: Final = 64
+"""Exchanges that one publisher may publish at."""
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
 
@@ -24,7 +27,9 @@ class Session:
     """One client.
 
     Attributes:
-        exchange: (number, epoch) of the exchange that a publisher was sent to.
+        exchanges: where a publisher publishes, or was sent to.
+        epoch: the highest under which it does.
+        read: by exchange, up to which offset a subscriber has everything.
         received, lost: totals that a subscriber has told.
         reported: `received` at the time of the last KPI about it, and when that was.
         fresh: it has told something since then.
@@ -35,7 +40,9 @@ class Session:
     peer: Peer
     seen: float
     since: float
-    exchange: tuple[int, int] | None = None
+    exchanges: tuple[Key, ...] = ()
+    epoch: int = 0
+    read: dict[Key, int] = field(default_factory=dict)
     received: int = 0
     latency_ms: float = 0.0
     lost: int = 0
@@ -48,7 +55,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
-        self._placed: Counter[tuple[int, int]] = Counter()
+        self._placed: defaultdict[Key, set[bytes]] = defaultdict(set)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -81,32 +88,45 @@ class Sessions:
         return session, True
 
     def told(self, session: Session, message: Alive) -> None:
-        """Take in what a client tells about itself."""
+        """Take in what a client tells about itself; where a publisher is, `learn` takes in."""
         session.received = max(0, message.received)
         session.latency_ms = max(0.0, message.latency_ms)
         session.lost = max(0, message.lost)
         session.fresh = True
+        if session.role == SUBSCRIBER:
+            read = message.read[:EXCHANGES_MAX]
+            session.read = {(number, epoch): offset for number, epoch, offset in read}
 
-    def place(self, session: Session, exchange: tuple[int, int] | None) -> None:
-        """This publisher publishes there from now on."""
-        if session.exchange is not None:
-            self._placed[session.exchange] -= 1
-            if not self._placed[session.exchange]:
-                del self._placed[session.exchange]
-        session.exchange = exchange
-        if exchange is not None:
-            self._placed[exchange] += 1
+    def learn(self, session: Session, message: Alive) -> None:
+        """Believe a publisher where it is, unless it has been given a higher epoch since."""
+        if session.role == PUBLISHER and message.at and message.epoch >= session.epoch:
+            self.place(session, message.at[:LANES_MAX], message.epoch)
 
-    def publishers_at(self, exchange: tuple[int, int]) -> int:
+    def place(self, session: Session, exchanges: Sequence[Key], epoch: int) -> None:
+        """This publisher publishes there, under this epoch, from now on."""
+        for key in session.exchanges:
+            self._placed[key].discard(session.client)
+            if not self._placed[key]:
+                del self._placed[key]
+        session.exchanges = tuple(dict.fromkeys((key[0], key[1]) for key in exchanges))
+        session.epoch = max(session.epoch, epoch)
+        for key in session.exchanges:
+            self._placed[key].add(session.client)
+
+    def publishers_at(self, exchange: Key) -> int:
         """How many publishers were sent to this exchange and are still in touch."""
-        return self._placed[exchange]
+        return len(self._placed.get(exchange, ()))
+
+    def placed_at(self, exchange: Key) -> list[Session]:
+        """Those publishers."""
+        return [self._sessions[client] for client in self._placed.get(exchange, ())]
 
     def leave(self, client: bytes) -> bool:
         """Forget a client; False if it was not known."""
         session = self._sessions.pop(client, None)
         if session is None:
             return False
-        self.place(session, None)
+        self.place(session, (), 0)
         return True
 
     def expire(self, now: float) -> list[bytes]:
@@ -124,8 +144,26 @@ class Sessions:
         """The subscribers among the clients."""
         return [each for each in self._sessions.values() if each.role == SUBSCRIBER]
 
+    def latency_ms(self) -> float:
+        """The mean of what subscribers tell; 0 if none tells anything."""
+        told = [each.latency_ms for each in self.subscribers() if each.latency_ms > 0]
+        return sum(told) / len(told) if told else 0.0
+
+    def behind(self, exchange: Key, offset: int) -> int:
+        """How many subscribers have not everything of this exchange up to an offset."""
+        if offset <= 0:
+            return 0
+        return sum(each.read.get(exchange, 0) < offset for each in self.subscribers())
+
+    def unaware(self, exchange: Key) -> bool:
+        """Whether some subscriber has not found this exchange yet."""
+        return any(exchange not in each.read for each in self.subscribers())
+
     def check(self) -> None:
         """Assert the invariants."""
-        placed = Counter(each.exchange for each in self if each.exchange is not None)
+        placed: defaultdict[Key, set[bytes]] = defaultdict(set)
+        for session in self:
+            for key in session.exchanges:
+                placed[key].add(session.client)
         assert placed == self._placed  # noqa: S101
         assert len(self._sessions) <= SESSIONS_MAX  # noqa: S101

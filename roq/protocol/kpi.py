@@ -169,6 +169,12 @@ class QueueKpi(Kpi, frozen=True, kw_only=True, tag=42):
     """Publishers that wait for an exchange."""
     limit_bytes_per_second: float
     """The limit of one exchange."""
+    moving: int = 0
+    """Publishers that are being moved."""
+    policy: str = ""
+    """Name of the policy that the rules want."""
+    policy_errors: int = 0
+    """Rounds of decisions in which it has raised or decided the impossible."""
     messages_in_per_second: float
     bytes_in_per_second: float
     messages_out_per_second: float

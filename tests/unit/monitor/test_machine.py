@@ -2,10 +2,8 @@ import msgspec
 import pytest
 from monitor_driver import EPOCH, Driver, answers, info, pushes
 
-from roq.errors import LocalProtocolError
 from roq.model import Limits
 from roq.monitor.events import Finished, Push, Send
-from roq.monitor.machine import MonitorMachine
 from roq.protocol.control import (
     Assigned,
     ExchangeAck,
@@ -408,12 +406,3 @@ def test_a_restarted_monitor_that_stops_answers_those_who_wait_to_join() -> None
     driver = Driver(restarted=True)
     driver.join("s")
     assert answers(driver.stop("stopped"), "s")[0].CODE == "queue_stopped"
-
-
-def test_an_epoch_that_no_host_manager_gives_is_a_bug() -> None:
-    machine = MonitorMachine(
-        queue="q", queue_id=b"q", epoch=1, limits=Limits(), kpi_seconds=1, restarted=False, now=0
-    )
-    machine._publishers._counter = 1 << 27
-    with pytest.raises(LocalProtocolError):
-        machine._publishers.next_epoch()

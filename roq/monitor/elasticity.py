@@ -1,0 +1,344 @@
+"""A queue that grows, shrinks and moves its publishers: one round of decisions per KPI period.
+
+A round is due as soon as every exchange has reported since the one before, in the handler of the
+last report, or when that takes too long. It looks after exchanges that are being emptied, shows the
+queue to its policy, checks what this decides, and has it done.
+
+A policy may be anybody's. One that raises or decides the impossible is counted and logged, and
+nothing is done in that round. Before the configuration manager has told the rules, and while
+another monitor seems to be the newer one, nothing is decided but what publishers ask for.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Final
+
+from roq.errors import RequestError, Unavailable
+from roq.model import Limits
+from roq.monitor.emptying import Emptying, Leaving
+from roq.monitor.epochs import Epochs
+from roq.monitor.events import Ask, Effect, Note, Peer
+from roq.monitor.exchanges import Exchange, Exchanges
+from roq.monitor.moves import Moves
+from roq.monitor.news import News
+from roq.monitor.rules import PolicyNamed, Rules
+from roq.monitor.scaling import Scaling
+from roq.monitor.sessions import SUBSCRIBER, Session, Sessions
+from roq.monitor.view import Viewer
+from roq.policy.emptying import emptying
+from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
+from roq.policy.verdict import problem_of
+from roq.protocol.control import Alive, Answer, Done, Empty, GcmRequest, Relocated
+
+ROUND_PERIODS: Final = 1.25
+"""KPI periods after which a round does not wait for missing reports any longer."""
+OPENING_SECONDS: Final = 1.0
+"""Subscribers have so long to find a new exchange before publishers are moved there."""
+RETURN_SECONDS: Final = 5.0
+"""After another monitor, publishers have so long to say where they are before anybody is moved."""
+ERROR_MAX: Final = 300
+
+
+class Elasticity:
+    """Rounds of decisions about one queue, and what becomes of them.
+
+    Args:
+        queue: name of the queue.
+        queue_id: of this life of it.
+        epoch: of this monitor.
+        limits: of the queue.
+        kpi_seconds: how often exchanges report.
+        restarted: another monitor was there before.
+        exchanges, sessions, epochs: of the queue.
+        policy_named: finds policies by name.
+        now: the present time.
+
+    Attributes:
+        policy_errors: rounds in which the policy has raised or decided the impossible.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        queue_id: bytes,
+        epoch: int,
+        limits: Limits,
+        kpi_seconds: float,
+        restarted: bool,
+        exchanges: Exchanges,
+        sessions: Sessions,
+        epochs: Epochs,
+        policy_named: PolicyNamed,
+        now: float,
+    ) -> None:
+        news = News(queue, queue_id)
+        self.policy_errors = 0
+        self.rules = Rules(queue, queue_id, limits, policy_named, self._question, now)
+        self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
+        self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
+        self.emptying = Emptying(queue, exchanges, sessions)
+        self._exchanges = exchanges
+        self._sessions = sessions
+        self._epochs = epochs
+        self._viewer = Viewer(exchanges, sessions, self.moves)
+        self._round_seconds = ROUND_PERIODS * kpi_seconds
+        self._serials = count(1)
+        self._begins_at = now + RETURN_SECONDS if restarted else now
+        self._round_at = self._begins_at + self._round_seconds
+        self._reported: set[int] = set()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def reported(self, exchange: Exchange, now: float) -> list[Effect]:
+        """An exchange has reported; a round may be due."""
+        effects = self.scaling.arrived(exchange.number, now)
+        leaving = self.emptying.find(exchange.number)
+        if leaving is not None:
+            effects += self._look(leaving, now)
+        self._reported.add(exchange.number)
+        if all(each.number in self._reported for each in self._exchanges):
+            effects += self._round(now)
+        return effects
+
+    def alive(self, session: Session, message: Alive, now: float) -> list[Effect]:
+        """A client tells where it is, or how far it has read."""
+        if session.role == SUBSCRIBER:
+            return self._read_on(now)
+        epoch = message.epoch
+        if not self._epochs.plausible(epoch) or not self._serve(message):
+            return []
+        effects = self.moves.seen(session, epoch, now)
+        if self._epochs.told(epoch, now):
+            text = (
+                "two monitors believe that they are active: a publisher has an epoch of the newer "
+                f"one, {epoch}; this one moves and scales nothing any more"
+            )
+            effects.append(Note("superseded", text, warning=True))
+        self._sessions.learn(session, message)
+        return effects
+
+    def relocated(self, message: Relocated, now: float) -> list[Effect]:
+        """A publisher tells what has become of its move."""
+        effects = self.moves.answered(message, now)
+        return effects + self._empty_on(now) if effects and len(self.emptying) else effects
+
+    def assigned(self, publisher: bytes) -> list[Effect]:
+        """A publisher has asked for an exchange and was given one under a higher epoch."""
+        return self.moves.forget(publisher, "the publisher has asked for an exchange itself")
+
+    def gone(self, client: bytes) -> list[Effect]:
+        """A client is not in touch any more."""
+        return self.moves.forget(client, "the publisher has left")
+
+    def empty(self, peer: Peer, message: Empty, now: float) -> list[Effect]:
+        """Somebody wants an exchange to be emptied, or to take publishers again; see `Emptying`.
+
+        Raises:
+            RequestError: it cannot be emptied.
+        """
+        number = message.number
+        if message.cancel:
+            return self._call_off(number, "whoever wanted it emptied has said so", now)
+        effects = self.emptying.asked(peer, message, now)
+        return [*effects, *self.scaling.removed_by_others(number, now), *self._empty_on(now)]
+
+    def configured(self, now: float) -> list[Effect]:
+        """The rules have changed."""
+        self.rules.changed(now)
+        return self.rules.time_passed(now)
+
+    def answered(self, serial: int, answer: Answer | Unavailable, now: float) -> list[Effect]:
+        """The configuration manager has answered a question."""
+        effects = self.rules.answered(serial, answer)
+        before = self.scaling.operation
+        effects += self.scaling.answered(serial, answer, self._serves, now)
+        if before is None or before.out or self.scaling.operation is before:
+            return effects
+        if not isinstance(answer, Done):
+            return effects + self.emptying.call_off(before.number, "it could not be stopped")
+        self.emptying.stopped(before.number, now)
+        self._exchanges.retire(before.number)
+        return effects
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        effects = self.rules.time_passed(now)
+        effects += self.moves.time_passed(now)
+        effects += self.scaling.time_passed(now)
+        effects += self.emptying.time_passed(now)
+        if self._open_those_found(now) or now >= self._round_at:
+            effects += self._round(now)
+        return effects
+
+    def next_deadline(self) -> float:
+        """When something is due."""
+        deadlines = [
+            self._round_at,
+            self.rules.next_deadline(),
+            self.moves.next_deadline(),
+            self.scaling.next_deadline(),
+            self.emptying.next_deadline(),
+            *(each.since + OPENING_SECONDS for each in self._exchanges if not each.open),
+        ]
+        return min(each for each in deadlines if each is not None)
+
+    def end(self, text: str, code: str) -> list[Effect]:
+        """The monitor stops: answer all who wait."""
+        return self.emptying.end(text, code)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.moves.check()
+        self.scaling.check()
+        self.emptying.check()
+
+    # --- a round ----------------------------------------------------------------------------------
+
+    def _round(self, now: float) -> list[Effect]:
+        self._reported.clear()
+        self._round_at = now + self._round_seconds
+        if now < self._begins_at:
+            return []
+        self.moves.tidy(now)
+        effects = self._empty_on(now)
+        if self.rules.known and not self._epochs.superseded(now):
+            effects += self._decide(now)
+        return effects
+
+    def _decide(self, now: float) -> list[Effect]:
+        """Show the queue to the policy, and do what it decides."""
+        policy = self.rules.policy
+        if policy is None:
+            return []
+        scaling = self.scaling.operation is not None or self.emptying.under_way()
+        view = self._viewer.queue(self.rules, scaling=scaling, now=now)
+        try:
+            decisions, memory = policy.decide(view, self.rules.memory)
+        except Exception as error:  # noqa: BLE001 - a policy is somebody else's code
+            return self._nonsense(f"it raised {error!r:.{ERROR_MAX}}")
+        problem = problem_of(decisions, view) or _problem_of_memory(memory)
+        if problem:
+            return self._nonsense(problem[:ERROR_MAX])
+        self.rules.memory = memory
+        return [effect for each in decisions for effect in self._perform(each, view, now)]
+
+    def _nonsense(self, problem: str) -> list[Effect]:
+        self.policy_errors += 1
+        text = f"policy {self.rules.in_force.policy}: {problem}; nothing is done"
+        return [Note("policy_failed", text, warning=True)]
+
+    def _perform(self, decision: Decision, view: QueueView, now: float) -> list[Effect]:
+        match decision:
+            case Move():
+                return self._move(
+                    decision.publisher, (decision.target,), decision.reason, view, now
+                )
+            case Stripe():
+                return self._move(decision.publisher, decision.targets, decision.reason, view, now)
+            case Grow():
+                return [] if self.scaling.rests(now) else self.scaling.grow(decision.reason, now)
+            case Shrink():
+                return self._shrink(decision, now)
+
+    def _move(
+        self, publisher: bytes, targets: tuple[int, ...], reason: str, view: QueueView, now: float
+    ) -> list[Effect]:
+        session = self._sessions.find(publisher)
+        found = [self._exchanges.numbered(number) for number in targets]
+        there = [each for each in found if each is not None]
+        if session is None or len(there) < len(targets):
+            return []
+        load = sum(
+            each.throughput
+            for exchange in view.exchanges
+            for each in exchange.top
+            if each.id == publisher
+        )
+        return self.moves.begin(session, there, load, reason, now)
+
+    def _shrink(self, shrink: Shrink, now: float) -> list[Effect]:
+        if self.scaling.rests(now):
+            return []
+        try:
+            self.emptying.begin(shrink.number, now, scaling=True)
+        except RequestError as error:
+            return self._nonsense(str(error))
+        return [*self.scaling.shrink(shrink.number, shrink.reason, now), *self._empty_on(now)]
+
+    # --- exchanges that come ----------------------------------------------------------------------
+
+    def _open_those_found(self, now: float) -> bool:
+        """Let publishers be moved to exchanges that subscribers have found; whether there are any.
+
+        Nothing depends on it, for an exchange that is found late is read from its first batch on.
+        """
+        opened = False
+        for exchange in self._exchanges:
+            if exchange.open:
+                continue
+            late = now >= exchange.since + OPENING_SECONDS
+            if late or not self._sessions.unaware(exchange.key):
+                exchange.open = opened = True
+        return opened
+
+    # --- exchanges that go ------------------------------------------------------------------------
+
+    def _empty_on(self, now: float) -> list[Effect]:
+        """Go on with all exchanges that are being emptied."""
+        effects: list[Effect] = []
+        for leaving in self.emptying:
+            effects += self._look(leaving, now)
+        if not len(self.emptying) or self._epochs.superseded(now) or not self.moves.room():
+            return effects
+        view = self._viewer.queue(self.rules, scaling=True, now=now)
+        for leaving in self.emptying:
+            exchange = self._exchanges.numbered(leaving.number)
+            if exchange is not None and leaving.empty_since is None:
+                effects += self._move_all(exchange, view, now)
+        return effects
+
+    def _move_all(self, exchange: Exchange, view: QueueView, now: float) -> list[Effect]:
+        publishers = self._viewer.publishers_at(exchange, now)
+        can_go = [each for each in publishers if not each.moving][: self.moves.room()]
+        effects: list[Effect] = []
+        for decision in emptying(view, exchange.number, can_go):
+            effects += self._perform(decision, view, now)
+        return effects
+
+    def _look(self, leaving: Leaving, now: float) -> list[Effect]:
+        effects = self.emptying.look(leaving, now)
+        if leaving.scaling and leaving.ready:
+            return effects + self.scaling.emptied(leaving.number)
+        why = self.emptying.overdue(leaving, now)
+        if not why and leaving.scaling and not self._exchanges.accepting():
+            why = "no other exchange takes publishers"
+        return effects + self._call_off(leaving.number, why, now) if why else effects
+
+    def _read_on(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for leaving in self.emptying:
+            if leaving.empty_since is not None and not leaving.ready:
+                effects += self._look(leaving, now)
+        return effects
+
+    def _call_off(self, number: int, reason: str, now: float) -> list[Effect]:
+        effects = self.emptying.call_off(number, reason)
+        return effects + self.scaling.called_off(number, reason, now)
+
+    # --- small things -----------------------------------------------------------------------------
+
+    def _question(self, message: GcmRequest, seconds: float) -> Ask:
+        return Ask(next(self._serials), message, seconds)
+
+    def _serves(self, number: int) -> bool:
+        return self._exchanges.numbered(number) is not None
+
+    def _serve(self, message: Alive) -> bool:
+        """Whether a publisher is at some exchange that serves."""
+        return any(self._exchanges.find(key) is not None for key in message.at)
+
+
+def _problem_of_memory(memory: object) -> str:
+    return "" if isinstance(memory, Memory) else f"{type(memory).__name__} instead of a memory"

@@ -1,0 +1,235 @@
+"""Exchanges that are to go: they get no publishers, lose those that they have, and are read.
+
+    leaving --nobody there, everything read--> ready --stopped--> gone
+       \\--called off, nobody wants it any more--> takes publishers again
+
+Two parties have an exchange emptied: the queue's own policy (scale-in), and whoever asks for it
+with `Empty`. A subscriber that is slow is waited for, because what it has not read would be lost to
+it; if that takes too long, the exchange stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from roq.errors import NoCapacity
+from roq.model import exchange_name
+from roq.monitor.answers import UNAVAILABLE, failure
+from roq.monitor.events import Effect, Note, Peer, Send
+from roq.monitor.exchanges import Exchange, Exchanges
+from roq.monitor.sessions import Sessions
+from roq.protocol.control import Done, Empty
+
+ANSWER_SECONDS: Final = 12.0
+"""Whoever asks for an exchange to be emptied is told after so long what it waits for."""
+ASKED_SECONDS: Final = 120.0
+"""Nobody has asked again for so long: the exchange takes publishers again."""
+MOVING_SECONDS: Final = 60.0
+"""Scaling in is called off if publishers are still there after so long."""
+READING_SECONDS: Final = 60.0
+"""And if subscribers have not read everything so long after that."""
+STOPPING_SECONDS: Final = 30.0
+"""An exchange that was stopped is kept free of publishers for so long: a report may come late."""
+LEAVING_MAX: Final = 1_024
+WAITERS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    peer: Peer
+    request: int
+    deadline: float
+
+
+@dataclass(slots=True)
+class Leaving:
+    """An exchange that is being emptied.
+
+    Attributes:
+        number: of the exchange.
+        asked_at: when somebody wanted it for the last time.
+        scaling: the queue shrinks by itself.
+        empty_since: nobody has published there since; None if somebody does.
+        ready: it is empty and read.
+        stopped_at: it was stopped; None before.
+    """
+
+    number: int
+    asked_at: float
+    scaling: bool
+    empty_since: float | None = None
+    ready: bool = False
+    stopped_at: float | None = None
+    waiters: list[_Waiter] = field(default_factory=list)
+
+
+class Emptying:
+    """All exchanges of a queue that are being emptied."""
+
+    def __init__(self, queue: str, exchanges: Exchanges, sessions: Sessions) -> None:
+        self._queue = queue
+        self._exchanges = exchanges
+        self._sessions = sessions
+        self._leaving: dict[int, Leaving] = {}
+
+    def __len__(self) -> int:
+        return len(self._leaving)
+
+    def __iter__(self) -> Iterator[Leaving]:
+        return iter(list(self._leaving.values()))
+
+    def find(self, number: int) -> Leaving | None:
+        """This exchange, if it is being emptied."""
+        return self._leaving.get(number)
+
+    def under_way(self) -> bool:
+        """Whether an exchange that serves is on its way out."""
+        return any(self._exchanges.numbered(number) is not None for number in self._leaving)
+
+    def begin(self, number: int, now: float, *, scaling: bool) -> Leaving:
+        """Begin to empty an exchange, or go on with it.
+
+        Raises:
+            NoCapacity: it is the last one that takes publishers, or too many are being emptied.
+        """
+        leaving = self._leaving.get(number)
+        if leaving is None:
+            self._refuse_the_last(number)
+            if len(self._leaving) >= LEAVING_MAX:
+                raise NoCapacity(f"{LEAVING_MAX} exchanges of this queue are being emptied already")
+            leaving = self._leaving[number] = Leaving(number, now, scaling)
+            self._exchanges.leaving.add(number)
+        leaving.asked_at = now
+        return leaving
+
+    def asked(self, peer: Peer, message: Empty, now: float) -> list[Effect]:
+        """Somebody wants an exchange to be emptied; answered when it is.
+
+        Raises:
+            NoCapacity: as `begin`.
+        """
+        leaving = self.begin(message.number, now, scaling=False)
+        leaving.scaling = False
+        if len(leaving.waiters) >= WAITERS_MAX:
+            oldest = leaving.waiters.pop(0)
+            waits = [_refusal(oldest, "others have asked for the same since")]
+        else:
+            waits = []
+        leaving.waiters.append(_Waiter(peer, message.id, now + ANSWER_SECONDS))
+        return [*waits, *self.look(leaving, now)]
+
+    def call_off(self, number: int, reason: str) -> list[Effect]:
+        """This exchange takes publishers again; whoever waits for the contrary is told why."""
+        leaving = self._leaving.pop(number, None)
+        self._exchanges.leaving.discard(number)
+        if leaving is None:
+            return []
+        text = f"{exchange_name(number)} takes publishers again: {reason}"
+        note = Note("emptying_called_off", text, warning=True)
+        return [*(_refusal(each, text) for each in leaving.waiters), note]
+
+    def look(self, leaving: Leaving, now: float) -> list[Effect]:
+        """Notice how far it is; answers those who wait for it when it is ready."""
+        exchange = self._exchanges.numbered(leaving.number)
+        if exchange is None or not self._there(exchange):
+            if leaving.empty_since is None:
+                leaving.empty_since = now
+        else:
+            leaving.empty_since = None
+        leaving.ready = not self.waits_for(leaving)
+        if not leaving.ready:
+            return []
+        waiters, leaving.waiters = leaving.waiters, []
+        return [Send(each.peer, Done(id=each.request)) for each in waiters]
+
+    def stopped(self, number: int, now: float) -> None:
+        """This exchange was stopped for good."""
+        leaving = self._leaving.get(number)
+        if leaving is not None:
+            leaving.stopped_at = now
+
+    def waits_for(self, leaving: Leaving) -> str:
+        """What is missing until it is ready, in a few words; empty if nothing is."""
+        exchange = self._exchanges.numbered(leaving.number)
+        if exchange is None:
+            return ""  # nothing is there that could be lost
+        there = self._there(exchange)
+        if there:
+            return f"{there} publisher{'s' * (there > 1)} still there"
+        behind = self._sessions.behind(exchange.key, exchange.load.end_offset)
+        if behind:
+            return f"{behind} subscriber{'s' * (behind > 1)} not at its end yet"
+        return ""
+
+    def overdue(self, leaving: Leaving, now: float) -> str:
+        """Why this is to be called off, in a few words; empty if it is not."""
+        if leaving.stopped_at is not None:
+            late = now - leaving.stopped_at >= STOPPING_SECONDS
+            serves = self._exchanges.numbered(leaving.number) is not None
+            return "it was stopped and serves all the same" if late and serves else ""
+        if not leaving.scaling:
+            late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters
+            return f"nobody has asked again for {ASKED_SECONDS:g} s" if late else ""
+        if leaving.ready:
+            return ""
+        if leaving.empty_since is None:
+            late = now - leaving.asked_at >= MOVING_SECONDS
+        else:
+            late = now - leaving.empty_since >= READING_SECONDS
+        return self.waits_for(leaving) if late else ""
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """Tell those who have waited long enough what is still missing; forget what is gone."""
+        effects: list[Effect] = []
+        for leaving in self:
+            late = [each for each in leaving.waiters if now >= each.deadline]
+            for waiter in late:
+                leaving.waiters.remove(waiter)
+                text = f"{exchange_name(leaving.number)} is not empty: {self.waits_for(leaving)}"
+                effects.append(_refusal(waiter, text))
+            if self._gone_for_good(leaving, now):
+                del self._leaving[leaving.number]
+                self._exchanges.leaving.discard(leaving.number)
+        return effects
+
+    def next_deadline(self) -> float | None:
+        """When somebody has waited long enough."""
+        deadlines = [each.deadline for leaving in self for each in leaving.waiters]
+        return min(deadlines, default=None)
+
+    def end(self, text: str, code: str) -> list[Effect]:
+        """The monitor stops: answer all who wait."""
+        waiters = [each for leaving in self for each in leaving.waiters]
+        for leaving in self:
+            leaving.waiters.clear()
+        return [_refusal(each, text, code) for each in waiters]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert set(self._leaving) == self._exchanges.leaving  # noqa: S101
+        assert len(self._leaving) <= LEAVING_MAX  # noqa: S101
+        assert all(len(each.waiters) <= WAITERS_MAX for each in self)  # noqa: S101
+
+    def _there(self, exchange: Exchange) -> int:
+        return exchange.publishers(self._sessions.publishers_at(exchange.key))
+
+    def _gone_for_good(self, leaving: Leaving, now: float) -> bool:
+        if self._exchanges.numbered(leaving.number) is not None or leaving.waiters:
+            return False
+        if leaving.stopped_at is not None:
+            return now - leaving.stopped_at >= STOPPING_SECONDS
+        return not leaving.scaling and now - leaving.asked_at >= ASKED_SECONDS
+
+    def _refuse_the_last(self, number: int) -> None:
+        others = [each for each in self._exchanges.accepting() if each.number != number]
+        if not others and self._exchanges.numbered(number) is not None:
+            raise NoCapacity(
+                f"{exchange_name(number)} is the last exchange of queue {self._queue} that takes "
+                "publishers: add another one first"
+            )
+
+
+def _refusal(waiter: _Waiter, text: str, code: str = UNAVAILABLE) -> Send:
+    return Send(waiter.peer, failure(waiter.request, text, code))

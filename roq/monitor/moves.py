@@ -1,0 +1,251 @@
+"""Publishers on their way from one exchange to another, and what becomes of it.
+
+    told --accepted--> it is there                     counted at the targets
+    told --failed--> it stays, and rests               may be sent elsewhere afterwards
+    told five times, no word --> given up, and rests   counted where it was
+
+A publisher is told once more in each KPI period, with the same epoch. Each attempt has a higher
+epoch than all before it, so an answer that comes late belongs to nothing and is ignored: where the
+publisher really is it says in `Alive`. Whatever is under way is counted where it will be, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from roq.model import PublisherId
+from roq.monitor.epochs import Epochs
+from roq.monitor.events import Effect, Push
+from roq.monitor.exchanges import Exchange, Exchanges
+from roq.monitor.news import News
+from roq.monitor.relocation import Relocation
+from roq.monitor.sessions import Session, Sessions
+from roq.monitor.window import WINDOW_SECONDS
+from roq.protocol.control import Passed, Relocate, Relocated
+
+RELOCATE_TRIES: Final = 5
+"""Periods in which a publisher is told before it is given up."""
+UNDER_WAY_MAX: Final = 256
+REMEMBERED_MAX: Final = 8_192
+"""Publishers that rest, and moves whose load has not settled yet."""
+ACCEPTED_REST_PERIODS: Final = 2.5
+"""After so many KPI periods the reports tell what a move has changed."""
+FAILED_REST_SECONDS: Final = 2.0
+"""Doubled with each further failure."""
+REST_MAX_SECONDS: Final = 60.0
+GIVEN_UP_REST_SECONDS: Final = 30.0
+SETTLED_SECONDS: Final = WINDOW_SECONDS + 2.0
+"""After so long a move is part of all rates."""
+REASON_MAX: Final = 300
+PAUSE_US_MAX: Final = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until: float
+    failures: int
+
+
+class Moves:
+    """All relocations of one queue."""
+
+    def __init__(
+        self,
+        queue_id: bytes,
+        exchanges: Exchanges,
+        sessions: Sessions,
+        epochs: Epochs,
+        news: News,
+        kpi_seconds: float,
+    ) -> None:
+        self._queue_id = queue_id
+        self._exchanges = exchanges
+        self._sessions = sessions
+        self._epochs = epochs
+        self._news = news
+        self._kpi_seconds = kpi_seconds
+        self._under_way: dict[bytes, Relocation] = {}
+        self._settling: list[Relocation] = []
+        self._resting: dict[bytes, _Rest] = {}
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._under_way)
+
+    def room(self) -> int:
+        """How many more may be begun."""
+        return UNDER_WAY_MAX - len(self._under_way)
+
+    def busy(self, publisher: bytes, now: float) -> bool:
+        """Whether this publisher is on its way, or was a moment ago."""
+        rest = self._resting.get(publisher)
+        return publisher in self._under_way or (rest is not None and now < rest.until)
+
+    def shift(self, exchange: Exchange) -> float:
+        """What moves will change of an exchange's mean, bytes per minute."""
+        return sum(
+            each.change_at(exchange.key) * exchange.window.mean_before(each.accepted_at)
+            for each in self._concerned()
+        )
+
+    def shift_last(self, exchange: Exchange) -> float:
+        """The same for the throughput of the last period."""
+        return sum(
+            each.change_at(exchange.key) * exchange.window.last_before(each.accepted_at)
+            for each in self._concerned()
+        )
+
+    # --- the course of a move ---------------------------------------------------------------------
+
+    def begin(
+        self, session: Session, targets: Sequence[Exchange], load: float, reason: str, now: float
+    ) -> list[Effect]:
+        """Tell a publisher to go there; nothing if it is on its way already, or too many are.
+
+        Args:
+            session: of the publisher.
+            targets: where to.
+            load: bytes per minute that it brings.
+            reason: a sentence for people.
+            now: the present time.
+        """
+        if session.client in self._under_way or not self.room():
+            return []
+        relocation = Relocation(
+            publisher=PublisherId(session.client),
+            epoch=self._epochs.next(above=session.epoch),
+            sources=session.exchanges,
+            targets=tuple(each.key for each in targets),
+            infos=[each.info for each in targets],
+            load=load,
+            reason=reason,
+            repeat_at=now + self._kpi_seconds,
+        )
+        self._under_way[session.client] = relocation
+        return [self._tell(session, relocation), *self._news.move(relocation, "started", reason)]
+
+    def answered(self, message: Relocated, now: float) -> list[Effect]:
+        """A publisher says what has become of it."""
+        relocation = self._under_way.get(message.publisher)
+        session = self._sessions.find(message.publisher)
+        if relocation is None or session is None or relocation.epoch != message.epoch:
+            return []
+        if message.outcome == "accepted":
+            pause_us = min(max(0, message.pause_us), PAUSE_US_MAX)
+            return self._accepted(session, relocation, now, pause_us)
+        if message.outcome == "failed":
+            return self._failed(relocation, message, now)
+        return []
+
+    def seen(self, session: Session, epoch: int, now: float) -> list[Effect]:
+        """A publisher publishes under this epoch: its word that it has moved may have been lost."""
+        relocation = self._under_way.get(session.client)
+        if relocation is None or epoch != relocation.epoch:
+            return []
+        return self._accepted(session, relocation, now, 0)
+
+    def forget(self, publisher: bytes, reason: str) -> list[Effect]:
+        """It has left, or was sent elsewhere under a higher epoch on its own demand."""
+        relocation = self._under_way.pop(publisher, None)
+        return self._news.move(relocation, "failed", reason) if relocation is not None else []
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """Tell again, and give up."""
+        effects: list[Effect] = []
+        for relocation in [each for each in self._under_way.values() if now >= each.repeat_at]:
+            session = self._sessions.find(relocation.publisher)
+            if session is None:
+                effects += self.forget(relocation.publisher, "the publisher has left")
+            elif relocation.told >= RELOCATE_TRIES:
+                effects += self._given_up(relocation, now)
+            else:
+                relocation.told += 1
+                relocation.repeat_at = now + self._kpi_seconds
+                effects.append(self._tell(session, relocation))
+        return effects
+
+    def tidy(self, now: float) -> None:
+        """Forget what says nothing any more; once a period."""
+        self._settling = [
+            each for each in self._settling if now < each.accepted_at + SETTLED_SECONDS
+        ][-REMEMBERED_MAX:]
+        self._resting = {
+            publisher: rest
+            for publisher, rest in self._resting.items()
+            if now < rest.until + REST_MAX_SECONDS
+        }
+
+    def next_deadline(self) -> float | None:
+        """When somebody is to be told once more."""
+        return min((each.repeat_at for each in self._under_way.values()), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self._under_way) <= UNDER_WAY_MAX  # noqa: S101
+        assert len(self._resting) <= REMEMBERED_MAX  # noqa: S101
+        for publisher, relocation in self._under_way.items():
+            assert publisher == relocation.publisher  # noqa: S101
+            assert relocation.targets  # noqa: S101
+            assert relocation.told <= RELOCATE_TRIES  # noqa: S101
+
+    def _concerned(self) -> list[Relocation]:
+        return [*self._under_way.values(), *self._settling]
+
+    def _tell(self, session: Session, relocation: Relocation) -> Push:
+        message = Relocate(
+            queue_id=self._queue_id,
+            publisher=relocation.publisher,
+            epoch=relocation.epoch,
+            exchanges=relocation.infos,
+        )
+        return Push((session.peer,), message)
+
+    def _accepted(
+        self, session: Session, relocation: Relocation, now: float, pause_us: int
+    ) -> list[Effect]:
+        del self._under_way[relocation.publisher]
+        relocation.accepted_at = now
+        self._settling.append(relocation)
+        self._rest(relocation, now + ACCEPTED_REST_PERIODS * self._kpi_seconds, failures=0)
+        self._sessions.place(session, relocation.targets, relocation.epoch)
+        passed = Passed(
+            queue_id=self._queue_id,
+            publisher=relocation.publisher,
+            epoch=relocation.epoch,
+            addresses=[info.data for info in relocation.infos],
+        )
+        left = [self._exchanges.find(key) for key in relocation.left]
+        peers = tuple(each.peer for each in left if each is not None and each.peer is not None)
+        effects: list[Effect] = [Push(peers, passed)] if peers else []
+        return effects + self._news.move(relocation, "accepted", relocation.reason, pause_us)
+
+    def _failed(self, relocation: Relocation, message: Relocated, now: float) -> list[Effect]:
+        del self._under_way[relocation.publisher]
+        for key in relocation.targets:
+            exchange = self._exchanges.find(key)
+            if exchange is not None and key in map(tuple, message.failed):
+                exchange.doubted = True
+        failures = self._failures(relocation.publisher) + 1
+        rest = min(FAILED_REST_SECONDS * 2 ** min(failures - 1, 10), REST_MAX_SECONDS)
+        self._rest(relocation, now + rest, failures)
+        reason = message.reason[:REASON_MAX] or "the publisher could not go there"
+        return self._news.move(relocation, "failed", reason)
+
+    def _given_up(self, relocation: Relocation, now: float) -> list[Effect]:
+        del self._under_way[relocation.publisher]
+        failures = self._failures(relocation.publisher) + 1
+        self._rest(relocation, now + GIVEN_UP_REST_SECONDS, failures)
+        reason = f"the publisher was told {RELOCATE_TRIES} times and has said nothing"
+        return self._news.move(relocation, "given_up", reason)
+
+    def _failures(self, publisher: bytes) -> int:
+        rest = self._resting.get(publisher)
+        return rest.failures if rest is not None else 0
+
+    def _rest(self, relocation: Relocation, until: float, failures: int) -> None:
+        self._resting.pop(relocation.publisher, None)
+        self._resting[relocation.publisher] = _Rest(until, failures)
+        if len(self._resting) > REMEMBERED_MAX:
+            del self._resting[next(iter(self._resting))]

@@ -1,0 +1,166 @@
+"""By which rules a queue grows, shrinks and moves its publishers: asked for, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from roq.errors import ConfigError, RoQError, Unavailable
+from roq.model import ElasticRules, Limits
+from roq.monitor.events import Ask, Effect, Note
+from roq.policy.registry import DEFAULT, POLICIES
+from roq.policy.snapshot import HostView, Memory, Policy
+from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
+
+RULES_SECONDS: Final = 2.0
+NUMBER_MAX: Final = 1 << 53
+HOSTS_MAX: Final = 1_024
+SCALED_MAX: Final = 4_096
+NAME_MAX: Final = 128
+REASON_MAX: Final = 300
+
+PolicyNamed = Callable[[str], Policy]
+"""Gives the policy of a name; raises a RoQError if there is none that can be used."""
+
+
+class Rules:
+    """The rules in force, and the policy that they name.
+
+    Args:
+        queue: name of the queue.
+        queue_id: of this life of it.
+        limits: of the queue.
+        policy_named: finds policies.
+        ask: makes questions.
+        now: the present time.
+
+    Attributes:
+        known: the configuration manager has told them; before, nothing may be decided by them.
+        policy: None if there is none to be had.
+        memory: what the policy wanted to remember.
+        scaled: numbers of the exchanges that scaling has made.
+        hosts: where the queue has exchanges, and how busy these are.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        queue_id: bytes,
+        limits: Limits,
+        policy_named: PolicyNamed,
+        ask: Callable[[GcmRequest, float], Ask],
+        now: float,
+    ) -> None:
+        self.known = False
+        self.policy: Policy | None = None
+        self.memory = Memory()
+        self.scaled: frozenset[int] = frozenset()
+        self.hosts: tuple[HostView, ...] = ()
+        self.in_force = ElasticRules()
+        self._request = ElasticityRequest(queue=queue, queue_id=queue_id)
+        self._limits = limits
+        self._policy_named = policy_named
+        self._ask = ask
+        self._named: str | None = None
+        self._serial = 0
+        self._trouble = False
+        self._ask_at = now
+
+    @property
+    def limit(self) -> float:
+        """L, payload bytes per minute that one exchange may take."""
+        return float(max(1, self.in_force.exchange_bytes or self._limits.throughput_bytes))
+
+    def changed(self, now: float) -> None:
+        """Somebody says that they have changed: ask now."""
+        self._ask_at = now
+        self._serial = 0
+
+    def answered(self, serial: int, answer: Answer | Unavailable) -> list[Effect]:
+        """Take in what the configuration manager says; what it gets wrong changes nothing."""
+        if not serial or serial != self._serial:
+            return []
+        self._serial = 0
+        match answer:
+            case Elasticity() if answer.queue_id == self._request.queue_id:
+                problem = problem_of(answer.rules)
+                return self._refused(problem) if problem else self._take(answer)
+            case Failure():
+                return self._refused(answer.COMMENT)
+            case Unavailable():
+                return self._refused(str(answer))
+            case _:
+                return self._refused(f"{type(answer).__name__} is no answer to this question")
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """Ask when it is time."""
+        if now < self._ask_at:
+            return []
+        self._ask_at = now + RULES_SECONDS
+        ask = self._ask(self._request, RULES_SECONDS)
+        self._serial = ask.serial
+        return [ask]
+
+    def next_deadline(self) -> float:
+        """When it is time to ask."""
+        return self._ask_at
+
+    def _refused(self, reason: str) -> list[Effect]:
+        """Nothing changes; that it began is worth a line."""
+        news, self._trouble = not self._trouble, True
+        text = f"no rules from the configuration manager: {reason[:REASON_MAX]}"
+        return [Note("no_rules", text, warning=True)] if news else []
+
+    def _take(self, answer: Elasticity) -> list[Effect]:
+        self.known = True
+        self._trouble = False
+        self.in_force = answer.rules
+        self.scaled = frozenset(answer.scaled[:SCALED_MAX])
+        self.hosts = tuple(
+            HostView(each.host, max(0.0, each.cpu_percent), max(0, each.memory_used_bytes))
+            for each in answer.hosts[:HOSTS_MAX]
+            if each.live
+        )
+        name = answer.rules.policy
+        return [] if name == self._named else self._choose(name)
+
+    def _choose(self, name: str) -> list[Effect]:
+        """Another policy, with nothing to remember; RoQ's own if that one is not to be had."""
+        before, self._named = self._named, name
+        self.memory = Memory()
+        try:
+            self.policy = self._policy_named(name[:NAME_MAX])
+        except RoQError as error:
+            text = f"{error}; policy {DEFAULT} is used"
+            return [*self._fall_back(), Note("unknown_policy", text, warning=True)]
+        return [] if before is None else [Note("policy", f"decides by policy {name} now")]
+
+    def _fall_back(self) -> list[Effect]:
+        try:
+            self.policy = self._policy_named(DEFAULT)
+        except RoQError as error:
+            self.policy = None
+            return [Note("no_policy", str(error), warning=True)]
+        return []
+
+
+def own_policy(name: str) -> Policy:
+    """One of RoQ's own policies.
+
+    Raises:
+        ConfigError: it has none of this name.
+    """
+    policy = POLICIES.get(name)
+    if policy is None:
+        raise ConfigError(f"there is no policy {name!r}; there are {', '.join(sorted(POLICIES))}")
+    return policy
+
+
+def problem_of(rules: ElasticRules) -> str:
+    """What is wrong with rules that came over a wire; empty if nothing is."""
+    for name, value in msgspec.structs.asdict(rules).items():
+        if isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
+            return f"{name} is {value}"
+    return ""

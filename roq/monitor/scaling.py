@@ -1,0 +1,289 @@
+"""Exchanges more and exchanges less: what is asked of the leading configuration manager.
+
+    out   ASKED --ScaledOut--> ARRIVING --its report--> done
+    in    EMPTYING --empty and read--> ASKED --Done--> done
+
+One at a time. Whatever fails is told on the statistics stream and tried again no sooner than after
+a pause that doubles each time. A request of which nobody knows what became of it is asked again
+under the same transaction, so there is never one exchange too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from roq.errors import NotLeader, RegistryAway, Unavailable
+from roq.model import exchange_name
+from roq.monitor.events import Ask, Effect
+from roq.monitor.news import News
+from roq.protocol.control import Answer, Done, Failure, GcmRequest, ScaledOut, ScaleIn, ScaleOut
+
+ASK_SECONDS: Final = 60.0
+ARRIVAL_SECONDS: Final = 10.0
+"""A new exchange reports within this, or it counts as failed."""
+PAUSE_SECONDS: Final = 5.0
+PAUSE_MAX_SECONDS: Final = 60.0
+STOP_TRIES: Final = 5
+"""How often it is asked that an emptied exchange be stopped."""
+PASSING: Final = {"unavailable", NotLeader.code, RegistryAway.code}
+"""Codes of refusals that say nothing about the request; all others are final."""
+REASON_MAX: Final = 300
+
+Asker = Callable[[GcmRequest, float], Ask]
+"""Gives the effect that asks, with a serial of its own, and a deadline in seconds."""
+
+
+class Phase(Enum):
+    """How far an operation is."""
+
+    ASKED = auto()
+    ARRIVING = auto()
+    EMPTYING = auto()
+    PAUSING = auto()
+    """The exchange is empty, but could not be stopped; it is asked again."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """One exchange more or less.
+
+    Attributes:
+        reason: why, as the policy says.
+        since: when it was decided.
+        phase: how far it is.
+        out: one more.
+        number: of the exchange; 0 as long as that is not known.
+        host: where it runs.
+        serial: of the question that is open; 0 if none is.
+        deadline: when this phase has lasted too long; None if somebody else sees to that.
+        tries: how often it was asked.
+    """
+
+    reason: str
+    since: float
+    phase: Phase
+    out: bool
+    number: int = 0
+    host: str = ""
+    serial: int = 0
+    deadline: float | None = None
+    tries: int = 0
+
+
+class Scaling:
+    """The scale operation that is under way, and the pause after one that failed.
+
+    Args:
+        queue: name of the queue.
+        queue_id: of this life of it.
+        epoch: of this monitor; makes transactions unique.
+        ask: makes questions.
+        news: where it is told.
+    """
+
+    def __init__(self, queue: str, queue_id: bytes, epoch: int, ask: Asker, news: News) -> None:
+        self._queue = queue
+        self._queue_id = queue_id
+        self._epoch = epoch
+        self._ask = ask
+        self._news = news
+        self._operation: Operation | None = None
+        self._counter = 0
+        self._transaction = ""
+        """Of a request to grow of which nobody knows what became of it."""
+        self._failures = 0
+        self._rests_until = float("-inf")
+
+    @property
+    def operation(self) -> Operation | None:
+        """What is under way."""
+        return self._operation
+
+    def rests(self, now: float) -> bool:
+        """Whether nothing is begun after a failure a short while ago."""
+        return now < self._rests_until
+
+    def grow(self, reason: str, now: float) -> list[Effect]:
+        """Ask for one exchange more; nothing if something is under way."""
+        if self._operation is not None:
+            return []
+        reason = reason[:REASON_MAX]
+        if not self._transaction:
+            self._counter += 1
+            self._transaction = f"scale-out {self._epoch:x}.{self._counter}"
+        ask = self._ask(
+            ScaleOut(
+                queue=self._queue, queue_id=self._queue_id, transaction=self._transaction,
+                reason=reason,
+            ),
+            ASK_SECONDS,
+        )  # fmt: skip
+        self._operation = Operation(reason, now, Phase.ASKED, out=True, serial=ask.serial)
+        return [ask, *self._news.scale("out", "started", reason)]
+
+    def shrink(self, number: int, reason: str, now: float) -> list[Effect]:
+        """One exchange less: it is being emptied from now on; nothing if something is under way."""
+        if self._operation is not None:
+            return []
+        reason = reason[:REASON_MAX]
+        self._operation = Operation(reason, now, Phase.EMPTYING, out=False, number=number)
+        return self._news.scale("in", "started", reason, number=number)
+
+    def emptied(self, number: int) -> list[Effect]:
+        """The exchange that is to go is empty and read: have it stopped."""
+        operation = self._operation
+        if operation is None or operation.phase is not Phase.EMPTYING:
+            return []
+        return self._ask_to_stop(operation) if operation.number == number else []
+
+    def arrived(self, number: int, now: float) -> list[Effect]:
+        """An exchange serves that was not there before."""
+        operation = self._operation
+        if operation is None or operation.phase is not Phase.ARRIVING:
+            return []
+        return self._done(operation, now) if operation.number == number else []
+
+    def removed_by_others(self, number: int, now: float) -> list[Effect]:
+        """Somebody else has taken the removal of this exchange over."""
+        operation = self._operation
+        if operation is None or operation.out or operation.number != number:
+            return []
+        return self._done(operation, now)
+
+    def called_off(self, number: int, reason: str, now: float) -> list[Effect]:
+        """The exchange that was to go stays."""
+        operation = self._operation
+        if operation is None or operation.out or operation.number != number:
+            return []
+        return self._failed(operation, f"{exchange_name(number)} stays: {reason}", now)
+
+    def answered(
+        self, serial: int, answer: Answer | Unavailable, serves: Callable[[int], bool], now: float
+    ) -> list[Effect]:
+        """The configuration manager says something.
+
+        Args:
+            serial: of the question.
+            answer: what it says.
+            serves: whether the exchange with this number serves.
+            now: the present time.
+        """
+        operation = self._operation
+        if operation is None or not serial or operation.serial != serial:
+            return []
+        operation.serial = 0
+        if operation.out:
+            return self._answered_out(operation, answer, serves, now)
+        if isinstance(answer, Done):
+            return self._done(operation, now)
+        return self._not_stopped(operation, answer, now)
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """End what has lasted too long; ask again what is to be asked again."""
+        operation = self._operation
+        if operation is None or operation.deadline is None or now < operation.deadline:
+            return []
+        if operation.phase is Phase.PAUSING:
+            return self._ask_to_stop(operation)
+        name = exchange_name(operation.number)
+        reason = f"{name} was started on {operation.host}, but has not reported in time"
+        return self._failed(operation, reason, now)
+
+    def next_deadline(self) -> float | None:
+        """When something has lasted too long."""
+        return self._operation.deadline if self._operation is not None else None
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        operation = self._operation
+        if operation is None:
+            return
+        asked = operation.phase is Phase.ASKED
+        assert asked == bool(operation.serial)  # noqa: S101
+        assert operation.number > 0 or operation.out  # noqa: S101
+        waits = operation.phase in {Phase.ARRIVING, Phase.PAUSING}
+        assert waits == (operation.deadline is not None)  # noqa: S101
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def _answered_out(
+        self,
+        operation: Operation,
+        answer: Answer | Unavailable,
+        serves: Callable[[int], bool],
+        now: float,
+    ) -> list[Effect]:
+        if not isinstance(answer, ScaledOut) or answer.number <= 0:
+            if _is_final(answer):
+                self._transaction = ""
+            return self._failed(operation, _text(answer), now)
+        self._transaction = ""
+        operation.number, operation.host = answer.number, answer.host[:REASON_MAX]
+        if serves(answer.number):
+            return self._done(operation, now)
+        operation.phase = Phase.ARRIVING
+        operation.deadline = now + ARRIVAL_SECONDS
+        return []
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def _ask_to_stop(self, operation: Operation) -> list[Effect]:
+        ask = self._ask(
+            ScaleIn(
+                queue=self._queue, queue_id=self._queue_id, number=operation.number,
+                reason=operation.reason,
+            ),
+            ASK_SECONDS,
+        )  # fmt: skip
+        operation.phase, operation.serial, operation.deadline = Phase.ASKED, ask.serial, None
+        operation.tries += 1
+        return [ask]
+
+    def _not_stopped(
+        self, operation: Operation, answer: Answer | Unavailable, now: float
+    ) -> list[Effect]:
+        if _is_final(answer) or operation.tries >= STOP_TRIES:
+            return self._failed(operation, _text(answer), now)
+        operation.phase = Phase.PAUSING
+        operation.deadline = now + _pause(operation.tries)
+        return []
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _done(self, operation: Operation, now: float) -> list[Effect]:
+        self._operation = None
+        self._failures = 0
+        return self._tell(operation, "done", operation.reason, now)
+
+    def _failed(self, operation: Operation, reason: str, now: float) -> list[Effect]:
+        self._operation = None
+        self._failures += 1
+        self._rests_until = now + _pause(self._failures)
+        return self._tell(operation, "failed", reason, now)
+
+    def _tell(self, operation: Operation, state: str, reason: str, now: float) -> list[Effect]:
+        return self._news.scale(
+            "out" if operation.out else "in", state, reason,
+            number=operation.number, host=operation.host, seconds=now - operation.since,
+        )  # fmt: skip
+
+
+def _pause(failures: int) -> float:
+    return min(PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), PAUSE_MAX_SECONDS)
+
+
+def _is_final(answer: Answer | Unavailable) -> bool:
+    """Whether asking the same again would bring the same."""
+    passing = isinstance(answer, Failure) and answer.CODE in PASSING
+    return not passing and not isinstance(answer, Unavailable)
+
+
+def _text(answer: Answer | Unavailable) -> str:
+    if isinstance(answer, Failure):
+        return answer.COMMENT[:REASON_MAX]
+    if isinstance(answer, Unavailable):
+        return str(answer)[:REASON_MAX]
+    return f"the configuration manager answered {type(answer).__name__}"
