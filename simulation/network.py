@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from simulation.world import World
 
+M = TypeVar("M")
 Frames = tuple[bytes, ...]
 
 NOTICE_SECONDS: Final = 0.002
@@ -32,7 +33,7 @@ class Weather:
     drop: float = 0.0
 
 
-class Pipe:
+class Pipe(Generic[M]):
     """One direction of a connection.
 
     Args:
@@ -44,8 +45,8 @@ class Pipe:
         self,
         world: World,
         weather: Weather,
-        deliver: Callable[[Frames], None],
-        ended: Callable[[], None],
+        deliver: Callable[[M], None],
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._weather = weather
@@ -54,16 +55,16 @@ class Pipe:
         self._last = 0.0
         self._until = float("inf")
 
-    def send(self, frames: Frames) -> None:
+    def send(self, message: M) -> None:
         """Put a message on its way."""
         at = self._world.now + self._world.random.uniform(*self._weather.delay_seconds)
         at = self._last = max(at, self._last)
         if at <= self._until:
-            self._world.call_at(at, lambda: self._arrive(at, frames))
+            self._world.call_at(at, lambda: self._arrive(at, message))
 
-    def _arrive(self, at: float, frames: Frames) -> None:
+    def _arrive(self, at: float, message: M) -> None:
         if at <= self._until:
-            self._deliver(frames)
+            self._deliver(message)
 
     def finish(self) -> None:
         """End when all that was sent has arrived."""
@@ -98,8 +99,8 @@ class Connection:
         self.accepted = True
         self._client = client
         self._server = server
-        self._up = Pipe(world, weather, lambda f: server.received(self, f), self._server_noticed)
-        self._down = Pipe(world, weather, self._client_received, self._client_noticed)
+        self._up: Pipe[Frames] = Pipe(world, weather, self._server_received, self._server_noticed)
+        self._down: Pipe[Frames] = Pipe(world, weather, self._client_received, self._client_noticed)
 
     def send(self, frames: Frames) -> None:
         """From the client to the server."""
@@ -135,6 +136,9 @@ class Connection:
         self._up.break_off(0.0)
         self._down.break_off(NOTICE_SECONDS)
 
+    def _server_received(self, frames: Frames) -> None:
+        self._server.received(self, frames)
+
     def _client_received(self, frames: Frames) -> None:
         if self.open:
             self._client.received(self, frames)
@@ -152,35 +156,35 @@ class Connection:
             self._server.disconnected(self)
 
 
-class Server:
+class Server(Protocol):
     """Whoever listens at an address."""
 
     def accepted(self, connection: Connection) -> None:
         """A client has connected."""
-        raise NotImplementedError
+        ...
 
     def received(self, connection: Connection, frames: Frames) -> None:
         """A client says this."""
-        raise NotImplementedError
+        ...
 
     def disconnected(self, connection: Connection) -> None:
         """This connection has ended."""
-        raise NotImplementedError
+        ...
 
 
-class Client:
+class Client(Protocol):
     """Whoever connects."""
 
     def received(self, connection: Connection, frames: Frames) -> None:
         """The server says this."""
-        raise NotImplementedError
+        ...
 
     def disconnected(self, connection: Connection) -> None:
         """The connection has ended without the client's doing, or nobody listens there."""
-        raise NotImplementedError
+        ...
 
 
-class _Nobody(Server):
+class _Nobody:
     """Answers where nobody listens."""
 
     def accepted(self, connection: Connection) -> None:

@@ -19,6 +19,8 @@ from typing import Final
 from roq.client.message import MICROSECONDS
 
 START_SECONDS: Final = 100.0
+AT_ONCE_MAX: Final = 100_000
+"""So many calls at one time are a machine that asks for the same again and again."""
 WALL_CLOCK_AT_START: Final = 1_700_000_000.0
 
 
@@ -30,6 +32,9 @@ class Call:
     def __init__(self, at: float, action: Callable[[], None]) -> None:
         self.at = at
         self._action: Callable[[], None] | None = action
+
+    def __repr__(self) -> str:
+        return f"<call of {self._action}>"
 
     @property
     def cancelled(self) -> bool:
@@ -62,6 +67,7 @@ class World:
         self.happened = 0
         self._calls: list[tuple[float, int, Call]] = []
         self._serial = 0
+        self._at_once = 0
 
     @property
     def time_us(self) -> int:
@@ -99,6 +105,9 @@ class World:
     def _next(self) -> None:
         at, _, call = heappop(self._calls)
         if not call.cancelled:
+            self._at_once = self._at_once + 1 if at == self.now else 0
+            if self._at_once > AT_ONCE_MAX:
+                raise AssertionError(f"time stands still at {at:.6f}: {call}")
             self.now = at
             self.happened += 1
             call.run()

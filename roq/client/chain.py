@@ -279,7 +279,7 @@ class Chain:
         """Assert the invariants."""
         held = 0
         for topic, repair in self.repairs.items():
-            assert repair.start < repair.to, topic  # noqa: S101
+            assert repair.start <= repair.to, topic  # noqa: S101
             assert not repair.held or repair.held[0][0] >= repair.to, topic  # noqa: S101
             held += sum(len(batch) for _, _, batch in repair.held if batch is not None)
         assert held == self.held_bytes <= self._hold_bytes_max  # noqa: S101

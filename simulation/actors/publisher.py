@@ -1,0 +1,227 @@
+"""A publisher: a real `LinkMachine`, a connection for each of its lanes, and a user's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, assert_never
+
+from roq.client.link import (
+    AskAttach,
+    Assignment,
+    ConnectionLost,
+    Drop,
+    Effect,
+    Event,
+    LinkMachine,
+    Open,
+    Received,
+    Say,
+    Serving,
+    TellRelocated,
+    Transmit,
+)
+from roq.client.link import Relocate as RelocateEvent
+from roq.client.receipt import Receipt
+from roq.errors import LocalProtocolError
+from roq.machine import Tick
+from roq.model import Limits, PublisherId
+from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
+from simulation.network import Connection, Frames, Network
+from simulation.world import Alarm, World
+
+DELIVERY_SECONDS: Final = 120.0
+WAIT_SECONDS_MIN: Final = 0.0005
+CHECK_EVERY: Final = 64
+"""Events between two checks of the machine's invariants, which look at everything it holds."""
+
+
+class Desk(Protocol):
+    """What a publisher tells its monitor."""
+
+    def attach(self, publisher: PublisherId, failed: tuple[tuple[int, int], ...]) -> None:
+        """It wants an exchange other than these (number, epoch)."""
+        ...
+
+    def relocated(self, message: Relocated) -> None:
+        """This has become of a Relocate."""
+        ...
+
+
+class _NobodyWaits:
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ARG002
+        raise AssertionError("a simulated publisher does not wait")
+
+
+class Publisher:
+    """One publisher.
+
+    Args:
+        desk: its monitor.
+        naive: at a relocation it closes its connection at once, opens one to the new exchange, and
+            forgets what was not acknowledged: to show what that loses.
+
+    Attributes:
+        link: the machine.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        queue: bytes,
+        publisher: PublisherId,
+        desk: Desk,
+        limits: Limits,
+        *,
+        naive: bool = False,
+    ) -> None:
+        self.id = publisher
+        self.link = LinkMachine(publisher, queue, limits, delivery_seconds=DELIVERY_SECONDS)
+        self._world = world
+        self._network = network
+        self._queue = queue
+        self._desk = desk
+        self._limits = limits
+        self._naive = naive
+        self._connections: dict[int, Connection] = {}
+        self._alarm = Alarm(world, self._tick)
+        self._events = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything was acknowledged."""
+        return self.link.ready and not self.link.unsettled
+
+    def publish(self, topic: str, payloads: list[bytes]) -> bool:
+        """Publish one batch; False if there is no room for it now."""
+        link, now = self.link, self._world.now
+        if not link.dealer.has_room:
+            return False
+        stream = link.topics.stream(topic)
+        link.dealer.seal(stream, payloads, Receipt(_NobodyWaits()), now, self._world.time_us)
+        for lane in link.lanes:
+            batches = lane.transmit(now)
+            if batches:
+                self._perform([Transmit(lane.number, batches)])
+        self._arm()
+        return True
+
+    # --- the monitor says -------------------------------------------------------------------------
+
+    def told(self, message: Control) -> None:
+        """Hear what the monitor says."""
+        match message:
+            case Assigned(exchange=exchange, epoch=epoch, limits=limits):
+                self._feed(Assignment(exchange, epoch, limits))
+            case Topology(exchanges=exchanges):
+                self._feed(Serving(frozenset((info.number, info.epoch) for info in exchanges)))
+            case Relocate() if self._naive:
+                self._jump(message)
+            case Relocate():
+                self._relocate(message)
+            case _:
+                raise LocalProtocolError(f"a publisher is not told {message}")
+
+    def _relocate(self, message: Relocate) -> None:
+        self._feed(RelocateEvent(message.epoch, tuple(message.exchanges)))
+
+    def _jump(self, message: Relocate) -> None:
+        """The naive hand-off."""
+        link = self.link
+        if message.epoch > link.epoch:
+            for connection in self._connections.values():
+                connection.abort()
+            self._connections.clear()
+            for lane in link.lanes:
+                lane.outbox.abandon("the naive hand-off forgets it")
+            link.kept.clear()
+            self._feed(Assignment(message.exchanges[0], message.epoch, self._limits))
+        self._tell(TellRelocated(message.epoch, accepted=True))
+
+    def _tell(self, outcome: TellRelocated) -> None:
+        self._desk.relocated(
+            Relocated(
+                queue_id=self._queue, publisher=self.id, epoch=outcome.epoch,
+                outcome="accepted" if outcome.accepted else "failed",
+                failed=list(outcome.failed), reason=outcome.reason, pause_us=outcome.pause_us,
+            )
+        )  # fmt: skip
+
+    # --- what may happen to it --------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """One of its connections breaks."""
+        if self._connections:
+            self._world.random.choice(list(self._connections.values())).cut()
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def received(self, connection: Connection, frames: Frames) -> None:
+        """See `Client`."""
+        lane = self._lane(connection)
+        if lane is not None:
+            self._feed(Received(lane, list(frames)))
+
+    def disconnected(self, connection: Connection) -> None:
+        """See `Client`."""
+        lane = self._lane(connection)
+        if lane is not None:
+            del self._connections[lane]
+            self._feed(ConnectionLost(lane, "the connection has ended"))
+
+    def _lane(self, connection: Connection) -> int | None:
+        for lane, each in self._connections.items():
+            if each is connection:
+                return lane
+        return None
+
+    # --- the machine ------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._feed(Tick())
+
+    def _feed(self, event: Event) -> None:
+        self._perform(self.link.handle(event, self._world.now))
+        self._events += 1
+        if self._events % CHECK_EVERY == 0:
+            self.link.check()
+        self._arm()
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Transmit(lane, batches):
+                    for sealed in batches:
+                        self._send(lane, (sealed.stream.data, sealed.data))
+                case Say(lane, frames):
+                    self._send(lane, frames)
+                case Open(lane, endpoint, hello):
+                    self._hang_up(lane, ())
+                    self._connections[lane] = self._network.connect(endpoint, self)
+                    self._send(lane, hello)
+                case Drop(lane, bye):
+                    self._hang_up(lane, bye)
+                case AskAttach(failed):
+                    self._desk.attach(self.id, failed)
+                case TellRelocated():
+                    self._tell(effect)
+                case _:
+                    assert_never(effect)
+
+    def _send(self, lane: int, frames: Frames) -> None:
+        connection = self._connections.get(lane)
+        if connection is not None:
+            connection.send(frames)
+
+    def _hang_up(self, lane: int, bye: Frames) -> None:
+        connection = self._connections.pop(lane, None)
+        if connection is not None:
+            if bye:
+                connection.send(bye)
+            connection.close()
+
+    def _arm(self) -> None:
+        deadline = self.link.next_deadline()
+        if deadline is not None:
+            deadline = max(deadline, self._world.now + WAIT_SECONDS_MIN)
+        self._alarm.set(deadline)

@@ -1,0 +1,224 @@
+"""A subscriber: a real `Reception`, its two connections to each exchange, and a user who reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from roq.client.message import Batch, Gap
+from roq.client.reading import Answered, Ask, DataDown, DataUp, Event, Start, Subscribe, Unsubscribe
+from roq.client.reception import Order, Reception, Starts
+from roq.client.stream import Source
+from roq.errors import LocalProtocolError
+from roq.model import ExchangeInfo
+from roq.protocol.control import Control, Topology
+from simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
+from simulation.network import Connection, Frames, Network
+from simulation.world import Alarm, World
+
+RECONNECT_SECONDS: Final = 0.1
+TICK_SECONDS: Final = 0.2
+TICK_SECONDS_MIN: Final = 0.001
+LATEST: Final = Start()
+
+
+@dataclass(slots=True)
+class _Line:
+    """What a subscriber has to one exchange.
+
+    Attributes:
+        filters: set at the fan-out.
+        live, data: present connections; None while there is none.
+    """
+
+    exchange: ExchangeInfo
+    filters: list[bytes] = field(default_factory=list)
+    live: Connection | None = None
+    data: Connection | None = None
+
+
+class Subscriber:
+    """One subscriber.
+
+    Args:
+        name: for histories.
+        on_batch, on_gap: told of everything that the user gets, in order.
+        on_progress: told how far it has read, as the monitor would be.
+        repair, check_duplicates: off only to show what they are good for.
+
+    Attributes:
+        reception: the machine.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        queue: bytes,
+        name: str,
+        *,
+        on_batch: Callable[[Batch], None],
+        on_gap: Callable[[Gap], None],
+        on_progress: Callable[[list[tuple[int, int, int]]], None] | None = None,
+        prefixes: tuple[bytes, ...] = (b"",),
+        start: Starts = LATEST,
+        held_bytes_max: int | None = None,
+        repair: bool = True,
+        check_duplicates: bool = True,
+    ) -> None:
+        self.name = name
+        self.reception = Reception(
+            list(prefixes),
+            start,
+            nonce=lambda: world.random.randbytes(16),
+            now=world.now,
+            held_bytes_max=held_bytes_max,
+            repair=repair,
+            check_duplicates=check_duplicates,
+        )
+        self._world = world
+        self._network = network
+        self._queue = queue
+        self._on_batch = on_batch
+        self._on_gap = on_gap
+        self._on_progress = on_progress
+        self._lines: dict[Source, _Line] = {}
+        self._alarm = Alarm(world, self._tick)
+        self._alarm.set(world.now + TICK_SECONDS)
+
+    # --- the monitor says -------------------------------------------------------------------------
+
+    def told(self, message: Control) -> None:
+        """Hear what the monitor says: read exactly these exchanges from now on."""
+        if not isinstance(message, Topology):
+            raise LocalProtocolError(f"a subscriber is not told {message}")
+        wanted = {(exchange.number, exchange.epoch): exchange for exchange in message.exchanges}
+        for source in [source for source in self._lines if source not in wanted]:
+            line = self._lines.pop(source)
+            orders = self.reception.leave(source, self._world.now)
+            for connection in (line.live, line.data):
+                if connection is not None:
+                    connection.close()
+            self._after(orders)
+        for source, exchange in wanted.items():
+            if source not in self._lines:
+                self._open(source, exchange)
+
+    # --- what may happen to it --------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Its connections to one exchange break."""
+        lines = list(self._lines.values())
+        if not lines:
+            return
+        line = self._world.random.choice(lines)
+        for connection in (line.live, line.data):
+            if connection is not None:
+                connection.cut()
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def received(self, connection: Connection, frames: Frames) -> None:
+        """See `Client`."""
+        found = self._find(connection)
+        if found is None:
+            return
+        source, line = found
+        reader = self.reception.readers[source]
+        if connection is line.live:
+            reader.live(list(frames), self._world.now)
+            self._after(self.reception.burst(source, self._world.now))
+        elif reader.fetched(list(frames), self._world.now):
+            self._after(self.reception.burst(source, self._world.now))
+        else:
+            self._step(source, Answered(list(frames)))
+
+    def disconnected(self, connection: Connection) -> None:
+        """See `Client`; ZeroMQ connects again by itself."""
+        found = self._find(connection)
+        if found is None:
+            return
+        source, line = found
+        if connection is line.live:
+            line.live = None
+            again = self._connect_live
+        else:
+            line.data = None
+            self._step(source, DataDown())
+            again = self._connect_data
+        self._world.call_later(RECONNECT_SECONDS, lambda: again(source, line))
+
+    def _find(self, connection: Connection) -> tuple[Source, _Line] | None:
+        for source, line in self._lines.items():
+            if connection is line.live or connection is line.data:
+                return source, line
+        return None
+
+    def _open(self, source: Source, exchange: ExchangeInfo) -> None:
+        reader = self.reception.open(exchange, self._queue, self._world.now)
+        line = self._lines[source] = _Line(exchange, reader.subscriptions())
+        self._connect_live(source, line)
+        self._connect_data(source, line)
+
+    def _connect_live(self, source: Source, line: _Line) -> None:
+        if self._lines.get(source) is line:
+            line.live = self._network.connect(line.exchange.live, self)
+            for topic in sorted(line.filters):
+                line.live.send((SUBSCRIBE, topic))
+
+    def _connect_data(self, source: Source, line: _Line) -> None:
+        if self._lines.get(source) is line:
+            line.data = self._network.connect(line.exchange.data, self)
+            self._step(source, DataUp())
+
+    # --- the machine ------------------------------------------------------------------------------
+
+    def _step(self, source: Source, event: Event) -> None:
+        self._after(self.reception.handle(source, event, self._world.now))
+
+    def _tick(self) -> None:
+        self._after(self.reception.tick(self._world.now))
+        self.reception.check()
+        self._arm()
+
+    def _after(self, orders: list[Order]) -> None:
+        reception = self.reception
+        for source, effect in orders:
+            line = self._lines.get(source)
+            if line is not None:
+                self._perform(line, effect)
+        if reception.gaps:
+            for gap in reception.gaps:
+                self._on_gap(gap)
+            reception.gaps.clear()
+        if reception.out:
+            for batch in reception.take():
+                self._on_batch(batch)
+        if orders or reception.merge.waiting:
+            self._arm()
+        if self._on_progress is not None and reception.has_news(self._world.now):
+            self._on_progress(reception.read())
+
+    def _perform(self, line: _Line, effect: Ask | Subscribe | Unsubscribe) -> None:
+        match effect:
+            case Ask(frames):
+                if line.data is not None:
+                    line.data.send(tuple(frames))
+            case Subscribe(topic):
+                line.filters.append(topic)
+                if line.live is not None:
+                    line.live.send((SUBSCRIBE, topic))
+            case Unsubscribe(topic):
+                if topic in line.filters:
+                    line.filters.remove(topic)
+                if line.live is not None:
+                    line.live.send((UNSUBSCRIBE, topic))
+
+    def _arm(self) -> None:
+        now = self._world.now
+        deadline = self.reception.next_deadline(now)
+        wait = TICK_SECONDS
+        if deadline is not None:
+            wait = max(TICK_SECONDS_MIN, min(wait, deadline - now))
+        self._alarm.set_earlier(now + wait)
