@@ -1,0 +1,74 @@
+"""The scenarios, at a small scale."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import family, gone, read_line
+
+from simulation import moves
+
+pytestmark = pytest.mark.integration
+
+
+def played(name: str, *arguments: str, output: Path) -> dict[str, Any]:
+    """Run a scenario to its end, and give what it says to programs."""
+    argv = [sys.executable, "-m", f"simulation.{name}", "--json", "--output", str(output)]
+    done = subprocess.run([*argv, *arguments], capture_output=True, timeout=110, check=False)
+    assert done.stdout, done.stderr.decode()
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert json.loads((output / f"{name}.json").read_text()) == document
+    return document
+
+
+def nothing_wrong(counts: dict[str, int]) -> bool:
+    wrong = counts["lost"] + counts["duplicated"] + counts["reordered"] + counts["foreign"]
+    return counts["sent"] == counts["received"] > 0 and not wrong
+
+
+def test_publishers_move_and_no_subscriber_notices(tmp_path: Path) -> None:
+    outcome = played("moves", "--count", "20", "--publishers", "4", output=tmp_path)
+    assert outcome["moves"] >= 20
+    assert nothing_wrong(outcome["counts"])
+    assert outcome["during"]["calls"] > 0
+    assert outcome["between"]["calls"] > 0
+
+
+def test_the_naive_hand_off_goes_through_the_same_harness() -> None:
+    plan = moves.Plan(count=10, publishers=2, subscribers=1, exchanges=2, rate=200.0)
+    found = moves.run_naively(plan)
+    assert found.moves == 10
+    assert found.counts.sent > 0
+    assert found.counts.foreign == found.counts.duplicated == 0
+
+
+def test_a_queue_grows_with_its_load(tmp_path: Path) -> None:
+    outcome = played(
+        "elastic", "--seconds", "20", "--publishers", "4", "--exchanges", "2", output=tmp_path
+    )
+    assert outcome["exchanges_most"] >= 2
+    assert outcome["moves"] >= 1
+    assert nothing_wrong(outcome["counts"])
+    assert (tmp_path / "elastic.png").stat().st_size > 10_000
+
+
+def test_an_interrupted_scenario_leaves_nothing_behind(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "simulation.elastic", "--output", str(tmp_path)]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
+        for line in iter(lambda: read_line(running.stdout), b""):
+            if b"light load" in line:
+                break
+        processes = family(running.pid)
+        assert len(processes) > 10
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=40)
+        assert running.returncode == 1
+        assert gone(processes)
