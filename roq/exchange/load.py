@@ -12,7 +12,7 @@ from roq.protocol.control import ExchangeLoad, PublisherLoad
 
 B = TypeVar("B")
 
-TOP_PUBLISHERS: Final = 16
+TOP_PUBLISHERS: Final = 64
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 

@@ -71,9 +71,10 @@ class Balanced:
         if watch_exchanges(marks, view):
             _end_phase(marks)
             marks.put(_PHASE, 0)
-        settling = _settling(marks, view)
+        resting = _resting(marks)
+        settling = _settling(marks, view, resting)
         unknown = _unknown(view)
-        loads = Loads(view, avoid=unknown | _crowded(view), resting=_resting(marks))
+        loads = Loads(view, avoid=unknown | _crowded(view), resting=resting)
 
         resigned = is_resigned(marks, loads)
         flickers = flickering(view, marks)
@@ -140,9 +141,13 @@ def _scale(
     return [spare] if spare is not None else []
 
 
-def _settling(marks: Marks, view: QueueView) -> set[int]:
+def _settling(marks: Marks, view: QueueView, resting: set[PublisherId]) -> set[int]:
     """Exchanges whose reports may still be about the time before a move; counts the round."""
-    moving = any(publisher.moving for each in view.exchanges for publisher in each.top)
+    moving = any(
+        publisher.moving and publisher.id in resting
+        for each in view.exchanges
+        for publisher in each.top
+    )
     found = set()
     for name in marks.named(_SETTLING):
         rounds = marks.get(name) + 1

@@ -21,7 +21,8 @@ class PublisherView:
         id: of the publisher.
         throughput: what it brings to this exchange, bytes per minute, in the last period.
         exchanges: numbers of all exchanges that it publishes at; several: it is striped.
-        moving: a move of it is under way, or was a moment ago: it is to be left alone.
+        moving: a move of it is under way, or was so short ago that reports are still about the
+            time before, or nobody can tell it anything at present: it is to be left alone.
     """
 
     id: PublisherId
