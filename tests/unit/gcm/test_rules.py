@@ -143,3 +143,21 @@ def test_each_field_means_something_for_the_monitor(script: Script) -> None:
         exchanges_max=8,
         cooldown_seconds=30,
     )
+
+
+def test_rules_that_make_no_sense_change_nothing(script: Script) -> None:
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="good", AUTOSCALING_ROQ=OURS)
+    before = script.ask(2007, QName="orders")
+    for part, field, value in (
+        ("AUTOSCALING_HOST", "AUTOSCALING_HOST_CPU", -1),
+        ("AUTOSCALING_HOST", "AUTOSCALING_HOST_CPU", 101),
+        ("AUTOSCALING_ROQ", "AUTOSCALING_ROQ_XCHANGE_MAX", 2**40),
+        ("AUTOSCALING_ROQ", "AUTOSCALING_ROQ_COOLDOWN", None),
+    ):
+        complete = HOST if part == "AUTOSCALING_HOST" else OURS
+        asked = {part: {**complete, field: value}}
+        answer = script.ask(2006, QName="orders", AUTOSCALING_NAME="bad", **asked)
+        assert answer["RESULT"] == 1101
+        assert field in answer["COMMENT"]
+    assert script.ask(2007, QName="orders") == before
+    assert script.machine.rules.elastic("orders").policy == "static"
