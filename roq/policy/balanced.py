@@ -80,11 +80,11 @@ class Balanced:
         flickers = flickering(view, marks)
         if not resigned:
             _relieve(view, loads, settling, flickers)
-        stuck = overloaded(loads, flickers)
         if not settling:
             gather(view, loads, marks)
             if not unknown:
                 _rebalance(loads, marks)
+        stuck = overloaded(loads, flickers)
         moves = loads.decisions()
         for move in moves:
             marks.start(_MOVED + move.publisher.hex())

@@ -34,7 +34,7 @@ def watch_exchanges(marks: Marks, view: QueueView) -> bool:
     after = {f"{_EXCHANGE}{each.number}": float(each.accepting) for each in view.exchanges}
     if after == before:
         return False
-    if before:
+    if before and before.keys() != after.keys():
         marks.start(_CHANGED)
     marks.drop(*before)
     for name, accepting in after.items():

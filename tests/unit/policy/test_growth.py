@@ -93,5 +93,15 @@ def test_the_first_exchanges_are_news_but_no_change() -> None:
     assert not watch_exchanges(marks, queue(at(1)))
     assert watch_exchanges(marks, queue(at(1), at(2)))
     assert marks.since("changed") == 0.0
-    assert watch_exchanges(marks, queue(at(1), at(2, accepting=False)))
-    assert not watch_exchanges(marks, queue(at(1)))
+
+
+def test_an_exchange_that_takes_nobody_for_a_while_is_no_change_of_their_number() -> None:
+    marks = Marks(Memory(), 1000.0)
+    both, one = queue(at(1), at(2)), queue(at(1), at(2, accepting=False))
+    assert [watch_exchanges(marks, view) for view in (both, one, one, both)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert marks.since("changed") == float("inf")
