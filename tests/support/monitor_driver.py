@@ -6,6 +6,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits
 from roq.monitor.events import Effect, Event, Publish, Push, Received, Send, StopWanted
 from roq.monitor.machine import MonitorMachine
+from roq.monitor.rules import PolicyNamed, own_policy
 from roq.protocol.control import (
     Alive,
     Attach,
@@ -31,11 +32,20 @@ def info(number: int, epoch: int = 1, host: str = "127.0.0.1") -> ExchangeInfo:
 class Driver:
     """A machine at a time, and everything it wanted done since the last look."""
 
-    def __init__(self, *, restarted: bool = False, kpi_seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        restarted: bool = False,
+        kpi_seconds: float = 1.0,
+        limits: Limits | None = None,
+        policy_named: PolicyNamed | None = None,
+        epoch: int = EPOCH,
+    ) -> None:
         self.now = 100.0
         self.machine = MonitorMachine(
-            queue="orders", queue_id=QUEUE_ID, epoch=EPOCH, limits=Limits(),
+            queue="orders", queue_id=QUEUE_ID, epoch=epoch, limits=limits or Limits(),
             kpi_seconds=kpi_seconds, restarted=restarted, now=self.now,
+            policy_named=policy_named or own_policy,
         )  # fmt: skip
         self.effects: list[Effect] = []
 
@@ -74,7 +84,7 @@ class Driver:
         return self.receive(name, Join(id=request, queue_id=QUEUE_ID, subscriber=name.encode()))
 
     def alive(
-        self, name: str, role: str = "subscriber", version: int = 0, **told: int
+        self, name: str, role: str = "subscriber", version: int = 0, **told: object
     ) -> list[Control]:
         return self.receive(
             name,

@@ -40,9 +40,7 @@ def test_a_counter_that_fell_has_started_anew() -> None:
     assert rate(0, 5, 0) == 0.0
 
 
-def test_the_busiest_come_first_and_who_was_not_told_before_has_no_rate_yet() -> (
-    None
-):
+def test_the_busiest_come_first_and_who_was_not_told_before_has_no_rate_yet() -> None:
     window = LoadWindow()
     window.add(
         ExchangeLoad(publishers=3), [PublisherLoad(b"a", 10, 100), PublisherLoad(b"b", 0, 0)], 1.0
