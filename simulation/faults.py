@@ -45,12 +45,12 @@ class Faults:
         self._world = cluster.world
         self._stopped = False
         for name, rate, action in (
-            ("publisher cut", rates.publisher_cuts, self._cut_publisher),
-            ("subscriber cut", rates.subscriber_cuts, self._cut_subscriber),
+            ("cuts of publishers", rates.publisher_cuts, self._cut_publisher),
+            ("cuts of subscribers", rates.subscriber_cuts, self._cut_subscriber),
             ("drops", rates.drops, self._drop),
-            ("lag", rates.lags, self._lag),
-            ("pause", rates.pauses, self._pause),
-            ("kill", rates.kills, self._kill),
+            ("lags", rates.lags, self._lag),
+            ("pauses", rates.pauses, self._pause),
+            ("kills", rates.kills, self._kill),
         ):
             if rate:
                 self._plan(name, rate, action)

@@ -3,138 +3,67 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from random import Random
-from typing import Final, Self
+from typing import Final
 
-from roq.model import Limits
+import msgspec
+
+from simulation.case import CALM, Case
 from simulation.cluster import Cluster
-from simulation.faults import FaultRates, Faults
-from simulation.load import Profile, User
+from simulation.faults import Faults
+from simulation.load import User
 
 SETTLE_SECONDS: Final = 60.0
 MINUTES_MOST: Final = 600.0
 """Virtual seconds after which a trial ends, however many relocations there were."""
 WARM_UP_SECONDS: Final = 0.2
 
-CALM: Final = FaultRates()
-ROUGH: Final = FaultRates(
-    publisher_cuts=0.5, subscriber_cuts=0.5, drops=0.3, lags=0.3, pauses=0.3, kills=0.1
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is tried.
-
-    Attributes:
-        seed: of all chance.
-        relocations: ask for so many.
-        exchanges, publishers, subscribers: how many there are.
-        profile: what each publisher sends.
-        limits: of the queue.
-        moves_per_second: of all publishers together.
-        stripes: the part of relocations that go to several exchanges.
-        faults: what goes wrong meanwhile.
-        naive, check_duplicates: see `Cluster`.
-    """
-
-    seed: int
-    relocations: int
-    exchanges: int
-    publishers: int
-    subscribers: int
-    profile: Profile
-    limits: Limits
-    moves_per_second: float
-    stripes: float = 0.0
-    faults: FaultRates = CALM
-    naive: bool = False
-    check_duplicates: bool = True
-
-    @classmethod
-    def draw(
-        cls,
-        seed: int,
-        relocations: int,
-        *,
-        faults: bool | None = None,
-        naive: bool = False,
-        check_duplicates: bool = True,
-    ) -> Self:
-        """A case by chance: sizes, rates and numbers all over the range.
-
-        Args:
-            faults: None: in every second case.
-        """
-        random = Random(seed)
-        publishers = random.randint(1, 5)
-        rough = bool(seed % 2) if faults is None else faults
-        return cls(
-            seed=seed,
-            relocations=relocations,
-            exchanges=random.randint(2, 5),
-            publishers=publishers,
-            subscribers=random.randint(1, 3),
-            profile=Profile(
-                rate=random.choice([20.0, 100.0, 400.0]) / publishers,
-                messages=random.choice([(1, 1), (1, 5), (20, 50)]),
-                size=random.choice([(0, 20), (50, 200), (10, 5_000)]),
-                topics=random.choice([("a",), ("a", "b"), ("a", "b.1", "b.2", "c")]),
-            ),
-            limits=Limits(
-                window_batches=random.choice([2, 8, 64]),
-                window_bytes=random.choice([20_000, 1_000_000]),
-            ),
-            moves_per_second=random.choice([2.0, 8.0, 20.0]),
-            stripes=0.0 if naive else random.choice([0.0, 0.3, 1.0]),
-            faults=ROUGH if rough else CALM,
-            naive=naive,
-            check_duplicates=check_duplicates,
-        )
-
-
-@dataclass(slots=True)
-class Result:
+class Result(msgspec.Struct, kw_only=True):
     """What came of one or more trials; messages are counted once for each subscriber."""
 
     trials: int = 0
     asked: int = 0
     accepted: int = 0
     striped: int = 0
+    """Accepted ones with several exchanges."""
     failed: int = 0
     given_up: int = 0
     overtaken: int = 0
     sent: int = 0
     received: int = 0
     lost: int = 0
-    """Missing; `reported` are those of them that the subscriber has told of."""
-    reported: int = 0
+    """Not received, reported or not."""
     duplicated: int = 0
     reordered: int = 0
     foreign: int = 0
+    replayed: int = 0
+    """Dropped by subscribers, because they stood in two logs."""
+    needless: int = 0
+    """Those of them in trials in which nothing went wrong: a move that drains makes none."""
     stuck: int = 0
     """Trials in which something was still waiting a minute after the end."""
     seconds: float = 0.0
     """Virtual time."""
-    faults: Counter[str] = field(default_factory=Counter)
-    pauses_us: list[int] = field(default_factory=list)
+    faults: dict[str, int] = {}
+    pauses_us: list[int] = []
 
     @property
     def ok(self) -> bool:
-        """Nothing was lost, duplicated or out of order, and nothing hung."""
-        return not (self.lost or self.duplicated or self.reordered or self.foreign or self.stuck)
+        """Nothing was lost, duplicated, out of order or sent twice for nothing; nothing hung."""
+        return not (
+            self.lost or self.duplicated or self.reordered or self.foreign or self.needless
+            or self.stuck
+        )  # fmt: skip
 
     def add(self, other: Result) -> None:
         """Count another one's figures in."""
-        for name in (
-            "trials", "asked", "accepted", "striped", "failed", "given_up", "overtaken", "sent",
-            "received", "lost", "reported", "duplicated", "reordered", "foreign", "stuck",
-            "seconds",
-        ):  # fmt: skip
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.faults += other.faults
-        self.pauses_us += other.pauses_us
+        for name in self.__struct_fields__:
+            mine, others = getattr(self, name), getattr(other, name)
+            if isinstance(mine, dict):
+                others = Counter(mine) + Counter(others)
+                setattr(self, name, dict(others))
+            else:
+                setattr(self, name, mine + others)
 
 
 class Trial:
@@ -196,6 +125,7 @@ class Trial:
 
     def _result(self, began: float, faults: Faults, *, settled: bool) -> Result:
         figures, verdict = self.cluster.monitor.figures, self.cluster.verdict()
+        replayed = sum(each.reception.merge.counts.duplicates for each in self.cluster.subscribers)
         return Result(
             trials=1,
             asked=figures.asked,
@@ -207,12 +137,13 @@ class Trial:
             sent=verdict.sent,
             received=verdict.received,
             lost=verdict.lost + verdict.counted_lost,
-            reported=verdict.counted_lost,
             duplicated=verdict.duplicated,
             reordered=verdict.reordered,
             foreign=verdict.foreign,
+            replayed=replayed,
+            needless=replayed if self.case.faults == CALM else 0,
             stuck=not settled,
             seconds=self.cluster.world.now - began,
-            faults=faults.happened,
+            faults=dict(faults.happened),
             pauses_us=figures.pauses_us,
         )

@@ -7,6 +7,7 @@ from typing import Final
 from roq.exchange.events import (
     Effect,
     Garbled,
+    Passed,
     Publish,
     Received,
     Send,
@@ -17,7 +18,7 @@ from roq.exchange.events import (
 from roq.exchange.machine import ExchangeCore
 from roq.log.ring import announcement
 from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits
+from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol.channel import ACK, CONTROL, NUMBER
 from simulation.network import Connection, Frames, Network
 from simulation.world import Alarm, World
@@ -126,9 +127,11 @@ class Exchange:
         self._tick()
         self._serve()
 
-    def connections(self) -> list[Connection]:
-        """All that are open, of publishers and of subscribers."""
-        return [*self._data.values(), *self._live]
+    def passed(self, publisher: bytes, epoch: int, addresses: list[str]) -> None:
+        """The monitor says that this publisher publishes elsewhere under this epoch."""
+        if self.alive and not self.paused:
+            event = Passed(PublisherId(publisher), epoch, tuple(addresses))
+            self._perform(self.core.handle(event, self._world.now))
 
     # --- data port --------------------------------------------------------------------------------
 

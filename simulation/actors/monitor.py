@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from roq.model import Limits, PublisherId, publisher_epoch
@@ -199,4 +200,15 @@ class Monitor:
         self.figures.accepted += 1
         self.figures.striped += len(move.targets) > 1
         self.figures.pauses_us.append(message.pause_us)
+        self._pass_on(message, client.at, move)
         client.at = move.targets
+
+    def _pass_on(self, message: Relocated, before: tuple[Key, ...], move: Move) -> None:
+        """Tell the exchanges that were left."""
+        addresses = [exchange.data for exchange in move.message.exchanges]
+        for key in before:
+            exchange = self.serving.get(key)
+            if exchange is not None and key not in move.targets:
+                delay = self._world.random.uniform(*self._weather.delay_seconds)
+                left = partial(exchange.passed, message.publisher, message.epoch, addresses)
+                self._world.call_later(delay, left)
