@@ -245,8 +245,8 @@ class Chain:
         return max(self.last.get(topic, -1) + 1, self.verified or 0)
 
     def _pass(self, topic: bytes, offset: int, batch: bytes) -> None:
+        self.passed.append((topic, offset, batch))  # first: a signal handler may raise after it
         self.last[topic] = offset
-        self.passed.append((topic, offset, batch))
 
     def _repair(self, topic: bytes, start: int, to: int) -> None:
         self.repairs_started += 1

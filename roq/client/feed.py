@@ -1,18 +1,29 @@
-"""The I/O side of a subscriber: sockets and timers around a `Reception`.
+"""Sockets and timers around a `Reception`, for one subscriber.
 
-Everything here runs in the I/O thread. The clock that the reception knows is *active* time:
-a step of it is at most a quarter of a second, so a process that was stopped for a minute does not
-wake up believing that everybody has been silent for a minute.
+One lock guards the reception and the sockets of the fan-out. Whoever wants messages reads the
+fan-out itself (`read`, `wait`): a hand-over from thread to thread costs more than the reading.
+The I/O thread does everything else, and reads when the user's thread stays away.
+
+A signal handler may raise in the user's thread at any point of `read`. What it leaves behind looks
+like a message that the network has dropped, which is repaired: a message is passed on before it
+counts as read, and delivered before it counts as passed on; `_mend` puts right what follows.
+
+The clock that the reception knows is *active* time: a step of it is at most a quarter of a second,
+so a process that was stopped for a minute does not wake up believing that everybody has been silent
+for a minute.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, assert_never
 
+from roq.client.attendance import Attendance, Presence
 from roq.client.engine import Engine
 from roq.client.handoff import Handoff
 from roq.client.message import MICROSECONDS
@@ -20,6 +31,7 @@ from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, ReceptionStats, Starts
 from roq.client.stream import Source
 from roq.client.tap import Tap
+from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
@@ -29,6 +41,8 @@ from roq.runtime.reactor import Timer
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
 CLOCK_STEP_SECONDS: Final = 0.25
+LOOK_SECONDS: Final = 0.01
+"""A user's thread that stays away for longer than this has the I/O thread read in its place."""
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +103,16 @@ class Feed:
             repair=repair,
             check_duplicates=check_duplicates,
         )
+        self._lock = threading.Lock()
+        self._attendance = Attendance()
+        self._looking = False
+        """Whether a `_look` is about to be made."""
+        self._settling = False
+        self._torn = False
+        """Set while the user's thread reads. Set while the lock is free: it was interrupted."""
         self._taps: dict[Source, Tap] = {}
+        self._watching = True
+        """Whether the I/O thread reads the fan-out."""
         self._paused = False
         self._closed = False
         self._timer: Timer | None = None
@@ -98,60 +121,179 @@ class Feed:
         self._latency_sum = 0.0
         self._latency_count = 0
 
-    def topology(self, topology: Topology) -> None:
-        """Read exactly these exchanges from now on."""
-        if self._closed:
-            return
-        wanted = {(exchange.number, exchange.epoch): exchange for exchange in topology.exchanges}
-        for source in [source for source in self._taps if source not in wanted]:
-            tap = self._taps[source]
-            tap.drain()
-            self._perform(self._reception.leave(source, self._clock()))
-            tap.close()
-            del self._taps[source]
-        for source, exchange in wanted.items():
-            if source not in self._taps:
-                self._open(source, exchange, topology.queue_id)
-        self._after()
+    # --- the user's thread ------------------------------------------------------------------------
+
+    def read(self) -> bool:
+        """Read what has come; whether there is anything to take. Does not wait."""
+        items = self._handoff.items
+        with self._lock:
+            self._attendance.come()
+            if not items:
+                if self._paused:
+                    self._call_soon(self._resume)
+                elif not self._torn:
+                    self._read_here()
+            if not self._looking:
+                self._look_soon()
+            return bool(items)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until `read` may have something; whoever calls this calls `read` afterwards."""
+        attendance = self._attendance
+        try:
+            with self._lock:
+                taps = () if self._paused or self._torn else self._taps.values()
+                if self._closed or self._handoff.items or any(tap.pending for tap in taps):
+                    return
+                fds = [tap.live_fd for tap in taps]
+                attendance.waiting = True
+            attendance.sleep(fds, seconds)
+        finally:
+            attendance.waiting = False
+            with self._lock:
+                attendance.hush()
+                if not self._looking:
+                    self._look_soon()
+
+    def emptied(self) -> None:
+        """Whoever does not read by itself has taken everything."""
+        if self._paused:
+            self._call_soon(self._resume)
+
+    def _read_here(self) -> None:
+        self._torn = True
+        now, reception, more = self._clock(), self._reception, False
+        for source, tap in self._taps.items():
+            tap.take_burst()
+            more |= reception.pass_on(source, now)
+        if reception.out:
+            self._put()
+        self._torn = False
+        if more and not self._settling:
+            self._settling = True
+            self._call_soon(self._settle)
+
+    def _look_soon(self) -> None:
+        self._looking = True
+        self._call_soon(self._look)
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        with suppress(Closed):  # an engine that has ended has told the user
+            self._engine.call_soon(function)
+
+    # --- any thread -------------------------------------------------------------------------------
+
+    def end(self, error: RoQError) -> None:
+        """Let the user raise this after what is already there."""
+        with self._lock:
+            self._handoff.end(error)
+            self._attendance.ring()
 
     def trouble(self) -> str:
         """What the start still waits for, in words."""
-        return self._reception.trouble()
+        with self._lock:
+            return self._reception.trouble()
 
     def stats(self) -> ReceptionStats:
         """The counters."""
-        return self._reception.stats()
+        with self._lock:
+            return self._reception.stats()
+
+    # --- the I/O thread ---------------------------------------------------------------------------
+
+    def topology(self, topology: Topology) -> None:
+        """Read exactly these exchanges from now on."""
+        wanted = {(exchange.number, exchange.epoch): exchange for exchange in topology.exchanges}
+        with self._lock:
+            if self._closed:
+                return
+            self._mend()
+            for source in [source for source in self._taps if source not in wanted]:
+                tap = self._taps[source]
+                tap.drain()
+                self._perform(self._reception.leave(source, self._clock()))
+                tap.close()
+                del self._taps[source]
+            for source, exchange in wanted.items():
+                if source not in self._taps:
+                    self._open(source, exchange, topology.queue_id)
+            self._after()
+            self._attendance.ring()  # it sleeps on other descriptors
 
     def alive(self) -> Mapping[str, object]:
         """The figures for the monitor; mean latency in ms since the last call."""
-        mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
-        self._latency_sum, self._latency_count = 0.0, 0
-        counts = self._reception.merge.counts
-        return {
-            "received": counts.delivered,
-            "latency_ms": max(0.0, mean * 1_000),
-            "lost": counts.lost,
-            "read": self._reception.read(),
-        }
-
-    def resume(self) -> None:
-        """The user has caught up."""
-        if self._paused and not self._closed:
-            self._paused = False
-            for tap in list(self._taps.values()):
-                tap.resume()
-            self._arm()
+        with self._lock:
+            mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
+            self._latency_sum, self._latency_count = 0.0, 0
+            counts = self._reception.merge.counts
+            return {
+                "received": counts.delivered,
+                "latency_ms": max(0.0, mean * 1_000),
+                "lost": counts.lost,
+                "read": self._reception.read(),
+            }
 
     def close(self) -> None:
         """Close all sockets."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for tap in self._taps.values():
-            tap.close()
-        self._taps.clear()
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            for tap in self._taps.values():
+                tap.close()
+            self._taps.clear()
+            self._attendance.close()
 
-    # --- in the loop ------------------------------------------------------------------------------
+    def _look(self) -> None:
+        """Read in place of the user's thread, or leave it to that."""
+        with self._lock:
+            if self._closed:
+                return
+            presence = self._attendance.look()
+            self._looking = presence is Presence.BUSY
+            if self._looking:
+                self._engine.reactor.call_later(LOOK_SECONDS, self._look)
+            self._watching = presence is Presence.AWAY
+            for tap in self._taps.values():
+                tap.watch(wanted=self._watching and not self._paused)
+            if self._torn:
+                self._mend()
+                self._after()
+
+    def _resume(self) -> None:
+        """The user has caught up."""
+        with self._lock:
+            if self._paused and not self._closed:
+                self._paused = False
+                for tap in list(self._taps.values()):
+                    tap.resume()
+                    tap.watch(wanted=self._watching)
+                self._arm()
+                self._attendance.ring()
+
+    def _settle(self) -> None:
+        """What the user's thread has left to do."""
+        with self._lock:
+            self._settling = False
+            for source in list(self._taps):
+                self._burst(source)
+            self._after()
+
+    def _mend(self) -> None:
+        """Put right what an interrupted `read` has left half done."""
+        if not self._torn:
+            return
+        self._torn = False
+        out, items = self._reception.out, self._handoff.items
+        if out and items and items[-1] is out[-1]:
+            self._reception.take()  # it was put, and not yet taken away
+        self._reception.recount()
+        for tap in self._taps.values():
+            tap.resynchronize()
+        for source in list(self._taps):
+            self._burst(source)
+
+    # --- the I/O thread, with the lock ------------------------------------------------------------
 
     def _open(self, source: Source, exchange: ExchangeInfo, queue: bytes) -> None:
         tap = self._taps[source] = Tap(
@@ -160,18 +302,22 @@ class Feed:
             self._reception.open(exchange, queue, self._clock()),
             live=self._translate(exchange.live),
             data=self._translate(exchange.data),
+            lock=self._lock,
             step=lambda event: self._step(source, event),
             burst=lambda: self._burst(source),
             clock=self._clock,
         )
+        tap.watch(wanted=self._watching and not self._paused)
         if self._paused:
             tap.pause()
 
     def _step(self, source: Source, event: Event) -> None:
+        self._mend()
         self._perform(self._reception.handle(source, event, self._clock()))
         self._after()
 
     def _burst(self, source: Source) -> None:
+        self._mend()
         orders = self._reception.burst(source, self._clock())
         if orders:
             self._perform(orders)
@@ -183,11 +329,13 @@ class Feed:
             self._arm()
 
     def _tick(self) -> None:
-        self._timer, self._timer_at = None, float("inf")
-        now = self._clock()
-        if not self._paused:
-            self._perform(self._reception.tick(now))
-        self._after()
+        with self._lock:
+            self._timer, self._timer_at = None, float("inf")
+            self._mend()
+            now = self._clock()
+            if not self._paused:
+                self._perform(self._reception.tick(now))
+            self._after()
 
     def _after(self) -> None:
         """Whatever the reception has decided is passed on."""
@@ -202,7 +350,7 @@ class Feed:
             self._deliver()
         self._arm()
         if self._reception.has_news(self._clock()):
-            self._on_news()
+            self._engine.reactor.call_soon(self._on_news)  # which asks `alive`: without the lock
 
     def _perform(self, orders: Iterable[Order]) -> None:
         for source, effect in orders:
@@ -214,19 +362,27 @@ class Feed:
                     tap.ask(frames)
                 case Subscribe(topic):
                     tap.subscribe(topic)
+                    self._attendance.ring()  # to use the socket may swallow a wake-up
                 case Unsubscribe(topic):
                     tap.unsubscribe(topic)
                 case _:
                     assert_never(effect)
 
     def _deliver(self) -> None:
-        out = self._reception.take()
-        self._latency_sum += time.time() - out[-1].created_us / MICROSECONDS
-        self._latency_count += 1
-        if not self._handoff.put(out) and not self._paused:
+        self._put()
+        self._attendance.ring()
+        if self._handoff.full and not self._paused:
             self._paused = True
             for tap in list(self._taps.values()):
+                tap.watch(wanted=False)
                 tap.pause()
+
+    def _put(self) -> None:
+        out = self._reception.out
+        self._latency_sum += time.time() - out[-1].created_us / MICROSECONDS
+        self._latency_count += 1
+        self._handoff.put(out)
+        self._reception.take()
 
     def _report(self) -> None:
         for gap in self._reception.gaps:
@@ -235,6 +391,7 @@ class Feed:
             )
             self._handoff.put_gap(gap)
         self._reception.gaps.clear()
+        self._attendance.ring()
 
     def _arm(self) -> None:
         """Have `_tick` called in time; also only to keep the clock going."""

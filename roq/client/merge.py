@@ -161,12 +161,12 @@ class Merge:
         except RemoteProtocolError:
             self._add_other(source, topic, offset, batch, now)
             return
+        self.out.append(  # first: `recount` mends the rest if this is interrupted
+            Batch(payloads, stream.topic, stream.publisher, first, created_us, len(batch))
+        )
         stream.begun = True
         stream.expected = first + count
         self.counts.delivered += count
-        self.out.append(
-            Batch(payloads, stream.topic, stream.publisher, first, created_us, len(batch))
-        )
 
     def gone(self, source: Source, topic: bytes, offset: int) -> None:
         """A batch that was to be fetched again has left the log."""
@@ -394,25 +394,25 @@ class Merge:
     def _deliver(self, stream: Stream, header: Header, batch: bytes) -> None:
         skip = max(0, stream.expected - header.first_sequence) if self._check_duplicates else 0
         first = header.first_sequence + skip
-        stream.expected = max(stream.expected, header.next_sequence)
-        stream.begun = True
         if header.kind == Kind.VOID:
             self.counts.void += header.count - skip
-            return
-        try:
-            payloads = read_payloads(batch, header)
-        except RemoteProtocolError as error:
-            self.counts.corrupt += 1
-            self._lose(stream, first, header.count - skip, str(error))
-            return
-        self.counts.delivered += header.count - skip
-        self.counts.duplicates += skip
-        self.out.append(
-            Batch(
-                payloads[skip:], stream.topic, stream.publisher, first, header.created_us,
-                len(batch),
-            )
-        )  # fmt: skip
+        else:
+            try:
+                payloads = read_payloads(batch, header)
+            except RemoteProtocolError as error:
+                self.counts.corrupt += 1
+                self._lose(stream, first, header.count - skip, str(error))
+            else:
+                self.out.append(  # first: `recount` mends the rest if this is interrupted
+                    Batch(
+                        payloads[skip:], stream.topic, stream.publisher, first, header.created_us,
+                        len(batch),
+                    )
+                )  # fmt: skip
+                self.counts.delivered += header.count - skip
+                self.counts.duplicates += skip
+        stream.expected = max(stream.expected, header.next_sequence)
+        stream.begun = True
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -442,6 +442,26 @@ class Merge:
                 held.recalled = True
                 self._recalled[held.source, held.topic, held.offset] = key
                 self.recalls.append(Recall(held.source, held.topic, held.offset))
+
+    def recount(self) -> None:
+        """Put right what follows from `out` and from what is held, after an interrupted `add`."""
+        for batch in self.out:
+            stream = self._streams.get(batch.publisher + batch.topic.encode())
+            if stream is not None:
+                stream.begun = True
+                stream.expected = max(stream.expected, batch.sequence + len(batch))
+        self.recalls.clear()
+        self._recalled.clear()
+        self._waiting = {key: stream for key, stream in self._streams.items() if stream.held}
+        self.held_bytes = sum(
+            _STUB_BYTES + len(held.data or b"")
+            for stream in self._waiting.values()
+            for held in stream.held
+        )
+        for key, stream in list(self._waiting.items()):
+            for held in stream.held:
+                held.recalled = False
+            self._advance(key, stream)
 
     def check(self) -> None:
         """Assert the invariants."""

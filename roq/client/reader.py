@@ -168,9 +168,9 @@ class Reader:
             and offset > previous
             and not chain.repairs
         ):
-            self._live_position = offset
+            chain.passed.append((topic, offset, frames[2]))  # first: this may be interrupted
             chain.last[topic] = offset
-            chain.passed.append((topic, offset, frames[2]))
+            self._live_position = offset
             return
         self.dirty = True
         if kind == EntryKind.END:

@@ -227,6 +227,17 @@ class Reception:
         self._recall(now, orders)
         return orders
 
+    def pass_on(self, source: Source, now: float) -> bool:
+        """The part of `burst` that may be interrupted; whether the rest of it is wanted."""
+        reader = self.readers[source]
+        self._pass_on(source, reader, now)
+        merge = self.merge
+        return bool(reader.dirty or merge.recalls or merge.waiting or self.gaps)
+
+    def recount(self) -> None:
+        """Put right what follows from what was delivered, after an interrupted `pass_on`."""
+        self.merge.recount()
+
     def tick(self, now: float) -> list[Order]:
         """Time has passed."""
         orders: list[Order] = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
+from roq.client.bell import deadline_in
 from roq.client.engine import Engine
 from roq.client.feed import Feed
 from roq.client.handoff import BUFFER_BYTES, Handoff
@@ -29,6 +30,8 @@ StartOption = str | int | datetime | Mapping[str, int]
 """`latest`, `earliest`, an offset, offsets by exchange name (`{"x1": 5}`), or an aware time."""
 
 CLOSE_SECONDS: Final = 5.0
+WAIT_SECONDS: Final = 1.0
+"""Between two looks at everything, whatever may have failed to wake the user's thread."""
 
 
 class Subscriber:
@@ -79,9 +82,9 @@ class Subscriber:
         self._error: RoQError | None = None
         self._reason = ""
         self._ready = threading.Event()
-        self._batches: deque[Batch] = deque()
         self._rest: Iterator[Message] = iter(())
-        self._handoff = Handoff(self._resume, bytes_max=buffer_bytes)
+        self._handoff = Handoff(bytes_max=buffer_bytes)
+        self._items = self._handoff.items
         self._feed = Feed(
             engine,
             _prefixes(topic),
@@ -121,14 +124,12 @@ class Subscriber:
             Closed: this subscriber is closed.
             QueueNotFound: the queue was removed, and everything that had come is read.
         """
-        message = next(self._rest, None)
-        while message is None:
-            batch = self._next(timeout)
-            if batch is None:
+        while True:
+            for message in self._rest:  # not `next`: a signal handler could raise after the call
+                return message
+            if not self._fill(timeout):
                 return None
-            self._rest = batch.messages()
-            message = next(self._rest, None)
-        return message
+            self._rest = self._take_messages()
 
     def __iter__(self) -> Iterator[Message]:
         """All messages from now on; ends when the subscriber is closed."""
@@ -139,12 +140,11 @@ class Subscriber:
         rest = remaining(self._rest)
         if rest is not None:
             yield rest
-        batches = self._batches
-        while True:
-            while batches:
-                yield batches.popleft()
-            if not self._fill_or_end():
-                return
+        items = self._items
+        while self._fill_or_end():
+            while items and isinstance(batch := items[0], Batch):
+                del items[0]
+                yield batch
 
     def stats(self) -> ReceptionStats:
         """What has happened so far.
@@ -163,7 +163,7 @@ class Subscriber:
         with contextlib.suppress(Closed, Unavailable):
             self._session.close()
             self._engine.run_sync(self._feed.close, CLOSE_SECONDS)
-        self._handoff.end(Closed("the subscriber is closed"))
+        self._feed.end(Closed("the subscriber is closed"))
 
     def __enter__(self) -> Self:
         return self
@@ -188,60 +188,69 @@ class Subscriber:
         Raises:
             RoQError: as `receive`, once everything that had come is taken.
         """
-        try:
-            while len(self._batches) < most and self._fill(0):
-                continue
-        except RoQError:
-            if not self._batches:
-                raise
-        return [self._batches.popleft() for _ in range(min(most, len(self._batches)))]
+        items, taken = self._items, list[Batch]()
+        self._engine.check_process()
+        while items and len(taken) < most:
+            item = items[0]
+            if isinstance(item, Batch):
+                taken.append(item)
+                del items[0]
+            elif taken:
+                break
+            else:
+                self._report(item)
+        if not items:
+            self._feed.emptied()
+        return taken
 
     # --- the user's side --------------------------------------------------------------------------
 
     def _message_runs(self) -> Iterator[Iterator[Message]]:
         yield self._rest
-        batches = self._batches
-        while True:
-            while batches:
-                self._rest = batches.popleft().messages()
-                yield self._rest
-            if not self._fill_or_end():
-                return
+        while self._fill_or_end():
+            self._rest = self._take_messages()
+            yield self._rest
 
-    def _next(self, timeout: float | None) -> Batch | None:
-        if self._batches or self._fill(timeout):
-            return self._batches.popleft()
-        return None
+    def _take_messages(self) -> Iterator[Message]:
+        batch = self._items[0]
+        assert isinstance(batch, Batch)  # noqa: S101 - after `_fill`
+        messages = batch.messages()
+        del self._items[0]
+        return messages
 
     def _fill_or_end(self) -> bool:
-        """Wait for batches; False if the subscriber is closed."""
-        self._engine.check_process()
+        """Wait for a batch; False if the subscriber is closed."""
         try:
             return self._fill(None)
         except Closed:
+            self._engine.check_process()
             return False
 
     def _fill(self, timeout: float | None) -> bool:
-        """Wait for batches; False when the time is over."""
+        """Wait until a batch is the first of the items; False when the time is over."""
+        items, feed = self._items, self._feed
+        deadline = deadline_in(timeout)
         while True:
-            if self._error is not None:
-                raise self._error
+            while items:
+                item = items[0]
+                if isinstance(item, Batch):
+                    return True
+                self._report(item)
             self._engine.check_process()
-            item = self._handoff.take(timeout)
-            if item is None:
+            if feed.read():
+                continue
+            remaining_seconds = deadline - monotonic()
+            if remaining_seconds <= 0:
                 return False
-            if isinstance(item, list):
-                self._batches.extend(item)
-                return True
-            if isinstance(item, Gap):
-                if self._on_gap is not None:
-                    self._on_gap(item)
-            else:
-                self._error = item
+            feed.wait(min(remaining_seconds, WAIT_SECONDS))
 
-    def _resume(self) -> None:
-        with contextlib.suppress(Closed):
-            self._engine.call_soon(self._feed.resume)
+    def _report(self, item: Gap | RoQError) -> None:
+        """The first of the items is no batch."""
+        if isinstance(item, RoQError):
+            raise item
+        del self._items[0]
+        if self._on_gap is not None:
+            self._on_gap(item)
 
     # --- the start --------------------------------------------------------------------------------
 
@@ -279,7 +288,7 @@ class Subscriber:
             self._error = error
             self._ready.set()
         else:
-            self._handoff.end(error)
+            self._feed.end(error)
 
     def _engine_ended(self) -> None:
         self._feed.close()

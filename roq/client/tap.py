@@ -1,10 +1,14 @@
-"""The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange."""
+"""The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange.
+
+The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 import zmq
 
@@ -32,7 +36,6 @@ _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
-_MORE: Final = int(zmq.MORE)
 _EVENT: Final = Struct("=Hi")
 """First frame of a socket's event: number and value; the second frame is the address."""
 
@@ -42,9 +45,14 @@ class Tap:
 
     Args:
         live, data: addresses of the exchange (translated, if they are to be).
+        lock: taken for everything that comes; hold it when calling a method.
         step: feed this event to the reader, perform its effects, pass on what it brought.
-        burst: the reader was fed through `Reader.live`: pass on what it brought.
+        burst: the reader was fed through `Reader.live` or `fetched`: pass on what it brought.
         clock: the time that the reader knows.
+
+    Attributes:
+        live_fd: readable when something may have come by the fan-out; edge-triggered, so ask
+            `pending` after each use of the socket.
     """
 
     def __init__(
@@ -55,16 +63,19 @@ class Tap:
         *,
         live: str,
         data: str,
+        lock: AbstractContextManager[object],
         step: Callable[[Event], None],
         burst: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self.reader = reader
         self._reactor = reactor
+        self._lock = lock
         self._step = step
         self._burst = burst
         self._clock = clock
         self._reading = False
+        self._watching = False
         self._live = sockets.subscriber(context)
         self._live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
         # The methods of the base class: the subclass only adds Python to each call.
@@ -79,6 +90,7 @@ class Tap:
         self._events = self._data.get_monitor_socket(_EVENTS)
         self._live.connect(live)
         self._data.connect(data)
+        self.live_fd = cast("int", self._get(zmq.FD))
         reactor.add(self._events, self._monitored)
         self._read(on=True)
 
@@ -108,15 +120,27 @@ class Tap:
             self._read(on=True)
             self._step(Resume())
 
+    def watch(self, *, wanted: bool) -> None:
+        """Let the I/O thread read the fan-out, or not: the user's thread does."""
+        if wanted is self._watching:
+            return
+        self._watching = wanted
+        if wanted:
+            self._reactor.add(self.live_fd, self._live_readable)
+            self._reactor.call_soon(self._live_readable)
+        else:
+            self._reactor.remove(self.live_fd)
+
     def drain(self) -> None:
         """Read what has come already; before a close."""
         for _ in range(2 * LIVE_MESSAGES_MAX // BURST):
-            if not self._take_burst():
+            if not self.take_burst():
                 return
 
     def close(self) -> None:
         """Close the sockets."""
         self._read(on=False)
+        self.watch(wanted=False)
         self._reactor.remove(self._events)
         self._data.disable_monitor()
         self._events.close(0)
@@ -128,19 +152,19 @@ class Tap:
             return
         self._reading = on
         if on:
-            self._reactor.add(self._live, self._live_readable)
             self._reactor.add(self._data, self._data_readable)
         else:
-            self._reactor.remove(self._live)
             self._reactor.remove(self._data)
 
-    # --- what comes -------------------------------------------------------------------------------
+    # --- the fan-out ------------------------------------------------------------------------------
 
-    def _live_readable(self) -> None:
-        self._take_burst()
+    @property
+    def pending(self) -> bool:
+        """Whether something has come by the fan-out."""
+        return bool(cast("int", self._get(_EVENTS_NOW)) & _POLLIN)
 
-    def _take_burst(self) -> bool:
-        """Read up to `BURST` messages; False if there are no more."""
+    def take_burst(self) -> bool:
+        """Read up to `BURST` messages of the fan-out; False if there are no more."""
         live, now = self.reader.live, self._clock()
         taken, size, more = 0, 0, True
         while taken < BURST and size <= BURST_BYTES:
@@ -158,11 +182,24 @@ class Tap:
             taken += 1
             size += len(frames[-1])
         self._expected = taken
-        self._burst()
         return more
 
+    def resynchronize(self) -> None:
+        """Drop the rest of a message whose reading was interrupted."""
+        while self._get(_RCVMORE):
+            self._recv(_NOBLOCK)
+
+    def _live_readable(self) -> None:
+        with self._lock:
+            if not self._watching:
+                return
+            more = self.take_burst()
+            self._burst()
+            if more:
+                self._reactor.call_soon(self._live_readable)
+
     def _take_message(self) -> list[bytes]:
-        """All frames of the next message of the fan-out.
+        """The frames of the next message of the fan-out.
 
         Raises:
             zmq.Again: there is none.
@@ -173,32 +210,31 @@ class Tap:
             return frames
         entry = recv(_NOBLOCK)
         frames.append(entry)
-        # An entry says whether a batch follows it, and a frame whether another does: both are
-        # cheaper than asking the socket.
-        if len(entry) == ENTRY_BYTES and entry[3] in _NO_BATCH:
-            return frames
-        if len(entry) != ENTRY_BYTES and not self._get(_RCVMORE):
-            return frames
-        more = True
-        while more:
-            frame = recv(_NOBLOCK, False)
-            frames.append(frame.bytes)
-            more = bool(frame.get(_MORE))
+        # An entry says whether a batch follows it, which is cheaper than asking the socket. What
+        # follows a batch in spite of it is read as a message of its own, and is malformed.
+        if len(entry) == ENTRY_BYTES:
+            if entry[3] not in _NO_BATCH:
+                frames.append(recv(_NOBLOCK))
+        elif self._get(_RCVMORE):
+            self.resynchronize()
         return frames
+
+    # --- the data socket --------------------------------------------------------------------------
 
     def _data_readable(self) -> None:
         fetched = self.reader.fetched
-        now = self._clock()
-        for _ in range(BURST):
-            try:
-                frames = self._data.recv_multipart(_NOBLOCK)
-            except zmq.Again:
-                break
-            if not fetched(frames, now):
-                self._step(Answered(frames))
-                if not self._reading:
-                    return
-        self._burst()
+        with self._lock:
+            now = self._clock()
+            for _ in range(BURST):
+                try:
+                    frames = self._data.recv_multipart(_NOBLOCK)
+                except zmq.Again:
+                    break
+                if not fetched(frames, now):
+                    self._step(Answered(frames))
+                    if not self._reading:
+                        return
+            self._burst()
 
     def _monitored(self) -> None:
         while not self._events.closed:
@@ -207,7 +243,8 @@ class Tap:
             except zmq.Again:
                 return
             event, _ = _EVENT.unpack(frames[0])
-            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._step(DataUp())
-            elif event == zmq.Event.DISCONNECTED:
-                self._step(DataDown())
+            with self._lock:
+                if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+                    self._step(DataUp())
+                elif event == zmq.Event.DISCONNECTED:
+                    self._step(DataDown())

@@ -20,6 +20,7 @@ from queue_processes import QueueProcesses
 from tcp_relay import TcpRelay
 
 from roq.client.engine import Engine
+from roq.client.message import Message
 from roq.client.publisher import Publisher
 from roq.client.subscriber import Subscriber
 from roq.errors import Closed, InvalidRequest, QueueNotFound, Unavailable
@@ -192,6 +193,70 @@ def test_a_user_who_is_slow_gets_everything_later(engine: Engine, queue: QueuePr
         publisher.flush(timeout=20)
         assert receive(sub, len(payloads)) == payloads
         assert sub.stats().counts.lost == 0
+
+
+class Raised(BaseException):
+    """What a signal handler raises in the middle of something."""
+
+
+def test_nothing_is_lost_or_doubled_when_signal_handlers_raise_while_it_is_read(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    count = 40_000
+    armed, messages, interruptions = True, list[Message](), 0
+
+    def handler(_signal: int, _frame: object) -> None:
+        if armed:
+            raise Raised
+
+    def publish_all() -> None:
+        with publish(engine, queue) as publisher:
+            for first in range(0, count, 50):
+                publisher.publish_many([b"%d" % n for n in range(first, first + 50)], topic="alarm")
+
+    sub = subscribe(engine, queue, "alarm")
+    before = signal.signal(signal.SIGALRM, handler)
+    thread = threading.Thread(target=publish_all)
+    thread.start()
+    deadline = time.monotonic() + 30
+    message: Message | None = None
+    try:
+        while len(messages) < count and time.monotonic() < deadline:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + interruptions % 7 * 0.0003)
+                while len(messages) < count:
+                    message = sub.receive(timeout=5)
+                    if message is None:
+                        break
+                    messages.append(message)
+            except Raised:
+                armed = False
+                interruptions += 1
+                if message is not None and message not in messages[-1:]:
+                    messages.append(message)  # the handler raised between the two lines above
+                armed = True
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        thread.join()
+        sub.close()
+    assert interruptions
+    assert [int(message.payload) for message in messages] == list(range(count))
+
+
+def test_a_user_who_stays_away_finds_what_came_meanwhile(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    with publish(engine, queue) as publisher, subscribe(engine, queue, "away") as sub:
+        publisher.publish(b"here", topic="away")
+        assert receive(sub, 1) == [b"here"]
+        publisher.publish_many([b"x" * 1_000] * 1_000, topic="away")
+        publisher.flush(timeout=10)
+        eventually(lambda: sub.stats().counts.delivered == 1_001)  # the I/O thread has read it
+        assert len(receive(sub, 1_000)) == 1_000
+        publisher.publish(b"back", topic="away")
+        assert receive(sub, 1) == [b"back"]
 
 
 def test_closing_from_another_thread_ends_the_iteration(

@@ -1,5 +1,6 @@
 from roq.client.losses import REPLAY_SECONDS
 from roq.client.merge import Merge
+from roq.client.message import Batch
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.extensions import pack_floor
@@ -315,3 +316,16 @@ def test_streams_are_capped_and_a_forgotten_one_does_not_look_like_a_loss() -> N
     assert driver.got() == [0, 0, 0, 1]
     counts = driver.merge.counts
     assert (counts.lost, counts.streams_forgotten) == (0, 2)
+
+
+def test_a_batch_that_was_delivered_before_an_interruption_is_not_delivered_again() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(data(2))
+    delivered = Batch([b"1"], "t", P, 1, 5, 100)
+    driver.merge.out.append(delivered)  # and here a signal handler has raised
+    driver.merge.held_bytes += 1
+    driver.merge.recount()
+    driver.merge.check()
+    driver.add(data(1))
+    assert driver.got() == [0, 1, 2]
