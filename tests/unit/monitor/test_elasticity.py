@@ -1,0 +1,339 @@
+from dataclasses import dataclass
+
+import pytest
+from monitor_driver import EPOCH, pushes
+from monitor_queue import PERIOD, Queue, Script
+
+from roq.errors import ConfigError
+from roq.model import ElasticRules, publisher_epoch
+from roq.monitor.elasticity import OPENING_SECONDS, RETURN_SECONDS
+from roq.policy.snapshot import Grow, Memory, Move, Shrink, Stripe
+from roq.protocol import kpi
+from roq.protocol.control import (
+    Configure,
+    Done,
+    Elasticity,
+    ElasticityRequest,
+    Relocate,
+    ScaleOut,
+)
+
+P = b"p"
+
+
+def events(queue: Queue) -> list[str]:
+    return [each.event for each in queue.notes]
+
+
+# --- timing ---------------------------------------------------------------------------------------
+
+
+def test_an_overload_is_answered_within_two_periods() -> None:
+    queue = Queue(2, cooldown_seconds=0)
+    for name in "abcd":
+        queue.add_publisher(name, 100)
+    queue.periods(5)
+    at_one = queue.placed()[1]
+    for name in at_one:
+        queue.publishers[name].rate = 700
+    began = queue.now
+    while not any(pushes(queue.effects, name, Relocate) for name in at_one):
+        queue.run(0.25)
+    assert queue.now - began <= 2 * PERIOD
+
+
+def test_a_round_comes_with_the_last_report_and_not_later() -> None:
+    script = Script()
+    queue = Queue(3, policy=script)
+    queue.periods(3)
+    rounds = len(script.views)
+    for exchange in (1, 2):
+        queue._report_of(queue.exchanges[exchange])
+    assert len(script.views) == rounds
+    queue._report_of(queue.exchanges[3])
+    assert len(script.views) == rounds + 1
+    assert script.views[-1].now == queue.now
+
+
+def test_there_is_one_round_in_a_period() -> None:
+    script = Script()
+    queue = Queue(3, policy=script)
+    queue.periods(3)
+    before = len(script.views)
+    queue.periods(10)
+    assert len(script.views) == before + 10
+
+
+def test_a_round_does_not_wait_for_an_exchange_that_hangs() -> None:
+    script = Script()
+    queue = Queue(2, policy=script)
+    queue.periods(3)
+    queue.exchanges[2].reports = False
+    before = len(script.views)
+    queue.run(1.5)
+    assert len(script.views) == before + 1
+
+
+def test_a_new_exchange_takes_publishers_as_soon_as_all_subscribers_have_found_it() -> None:
+    script = Script()
+    queue = Queue(1, policy=script)
+    queue.add_subscriber("s")
+    queue.periods(3)
+    queue.add_exchange()
+    assert [each.accepting for each in script.views[-1].exchanges] == [True]
+    queue.run(0.25)
+    queue.alive("s", version=queue.machine.version, read=[(1, 1, 0), (2, 1, 0)])
+    assert [each.accepting for each in script.views[-1].exchanges] == [True, True]
+
+
+def test_a_new_exchange_does_not_wait_for_a_subscriber_that_never_connects() -> None:
+    script = Script()
+    queue = Queue(1, policy=script)
+    queue.add_subscriber("s", "deaf")
+    queue.periods(3)
+    queue.readers.clear()  # it says nothing about what it reads any more
+    queue.add_exchange()
+    began = queue.now
+    while not all(each.accepting for each in script.views[-1].exchanges) or (
+        len(script.views[-1].exchanges) == 1
+    ):
+        queue.run(0.25)
+        assert queue.now - began <= OPENING_SECONDS + 0.25
+
+
+def test_a_queue_grows_and_shrinks_with_its_load() -> None:
+    queue = Queue(1, cooldown_seconds=2)
+    queue.add_subscriber("s")
+    for number in range(8):
+        queue.add_publisher(f"p{number}", 400)
+    queue.periods(25)
+    assert len(queue.exchanges) == 4
+    assert {len(names) for names in queue.placed().values()} == {2}
+    settled = len(queue.moves())
+    queue.periods(60)
+    assert len(queue.moves()) == settled
+    for publisher in queue.publishers.values():
+        publisher.rate = 5
+    queue.periods(120)
+    assert sorted(queue.exchanges) == [1]
+    assert [state for _, state, _ in queue.scales()].count("failed") == 0
+    assert all(state in {"started", "accepted"} for _, state, *_ in queue.moves())
+
+
+# --- policies that are wrong ----------------------------------------------------------------------
+
+
+class Raises:
+    def decide(self, view, memory):  # type: ignore[no-untyped-def]
+        raise ZeroDivisionError("rate of nobody")
+
+
+@dataclass
+class Gives:
+    """Whatever it is told to give, once there is something to decide about."""
+
+    given: object
+
+    def decide(self, view, memory):  # type: ignore[no-untyped-def]
+        return self.given if any(each.top for each in view.exchanges) else ([], memory)
+
+
+NONSENSE = {
+    "unknown publisher": ([Move(b"?", 1, 2, "")], Memory()),
+    "unknown target": ([Move(P, 1, 99, "")], Memory()),
+    "not from there": ([Move(P, 2, 1, "")], Memory()),
+    "to where it is": ([Move(P, 1, 1, "")], Memory()),
+    "twice": ([Move(P, 1, 2, ""), Move(P, 1, 2, "")], Memory()),
+    "nowhere": ([Stripe(P, (), "")], Memory()),
+    "twice the same": ([Stripe(P, (2, 2), "")], Memory()),
+    "an exchange that scaling has not made": ([Shrink(2, "")], Memory()),
+    "an exchange that is not there": ([Shrink(-1, "")], Memory()),
+    "two of one kind": ([Grow(""), Grow("")], Memory()),
+    "no decision": (["move p"], Memory()),
+    "no list": (None, Memory()),
+    "no memory": ([], None),
+    "nothing": None,
+    "three": ([], Memory(), 3),
+}
+
+
+def watched(policy: object) -> Queue:
+    queue = Queue(2, policy=policy)  # type: ignore[arg-type]
+    queue.add_publisher("p", 100)
+    queue.periods(4)
+    return queue
+
+
+@pytest.mark.parametrize("given", NONSENSE.values(), ids=NONSENSE.keys())
+def test_a_policy_that_decides_nonsense_changes_nothing(given) -> None:
+    queue = watched(Gives(given))
+    assert queue.placed() == {1: ["p"], 2: []}
+    assert queue.moves() == queue.scales() == []
+    assert queue.questions(ScaleOut) == []
+    assert queue.machine._elasticity.policy_errors >= 2
+    assert "policy_failed" in events(queue)
+
+
+def test_one_senseless_decision_spoils_its_round() -> None:
+    queue = watched(Gives(([Move(P, 1, 2, ""), Shrink(2, "")], Memory())))
+    assert queue.moves() == []
+
+
+def test_a_policy_that_raises_is_counted_and_told_and_data_goes_on() -> None:
+    queue = watched(Raises())
+    assert queue.placed() == {1: ["p"], 2: []}
+    [note] = {each.text for each in queue.notes if each.event == "policy_failed"}
+    assert "ZeroDivisionError" in note
+    assert queue.documents(kpi.QueueKpi)[-1].policy_errors >= 2
+    assert queue.add_publisher("late", 10).numbers == [2]
+
+
+def test_an_unknown_policy_is_told_and_roqs_own_is_used() -> None:
+    script = Script()
+
+    def named(name: str) -> Script:
+        if name == "balanced":
+            return script
+        raise ConfigError(f"nobody offers policy {name!r}")
+
+    queue = Queue(1, policy=script)
+    queue.machine._elasticity.rules._policy_named = named
+    queue.rules = ElasticRules(policy="dreamt of")
+    queue.receive("gcm", Configure(id=3, queue_id=b"q" * 16))
+    queue.periods(2)
+    [note] = [each for each in queue.notes if each.event == "unknown_policy"]
+    assert "'dreamt of'" in note.text
+    assert script.views
+    assert queue.documents(kpi.QueueKpi)[-1].policy == "dreamt of"
+
+
+def test_without_any_policy_publishers_are_still_assigned() -> None:
+    queue = Queue(2, policy=Script())
+
+    def named(name: str) -> Script:
+        raise ConfigError("no")
+
+    queue.machine._elasticity.rules._policy_named = named
+    queue.rules = ElasticRules(policy="x")
+    queue.receive("gcm", Configure(id=3, queue_id=b"q" * 16))
+    queue.periods(2)
+    assert {number for name in "ab" for number in queue.add_publisher(name, 0).numbers} == {1, 2}
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def test_before_the_rules_are_known_nothing_is_decided_but_assignment() -> None:
+    script = Script()
+    queue = Queue(1, policy=script)
+    queue.machine._elasticity.rules.known = False
+    queue._elasticity = Done  # type: ignore[method-assign,assignment,return-value]
+    queue.add_publisher("p", 5_000)
+    script.views.clear()
+    queue.periods(5)
+    assert script.views == []
+    assert events(queue).count("no_rules") == 1
+
+
+def test_the_rules_are_asked_for_every_two_seconds_and_at_once_when_they_change() -> None:
+    queue = Queue(1, policy=Script())
+    before = len(queue.questions(ElasticityRequest))
+    queue.run(10)
+    assert len(queue.questions(ElasticityRequest)) == before + 5
+    assert queue.receive("gcm", Configure(id=3, queue_id=b"q" * 16)) == [Done(id=3)]
+    assert len(queue.questions(ElasticityRequest)) == before + 6
+
+
+def test_the_limit_of_the_rules_counts_for_assignment_and_is_told() -> None:
+    script = Script()
+    queue = Queue(2, limit=500, policy=script)
+    queue.periods(2)
+    assert script.views[-1].limit == 500 * 60
+    assert queue.documents(kpi.QueueKpi)[-1].limit_bytes_per_second == 500
+
+
+@pytest.mark.parametrize("wrong", [{"exchange_bytes": -1}, {"exchanges_max": 1 << 60}])
+def test_rules_with_impossible_numbers_change_nothing(wrong) -> None:
+    queue = Queue(1, policy=Script())
+    good = queue.machine._elasticity.rules.in_force
+    queue.rules = ElasticRules(**wrong)
+    queue.periods(3)
+    assert queue.machine._elasticity.rules.in_force == good
+    assert "no_rules" in events(queue)
+
+
+def test_the_rules_of_another_queue_are_not_taken() -> None:
+    queue = Queue(1, policy=Script())
+    good = queue.machine._elasticity.rules.in_force
+    strange = Elasticity(queue_id=b"x" * 16, rules=ElasticRules(exchanges_max=9))
+    queue._elasticity = lambda: strange  # type: ignore[method-assign]
+    queue.periods(3)
+    assert queue.machine._elasticity.rules.in_force == good
+
+
+# --- several monitors -----------------------------------------------------------------------------
+
+
+def test_a_monitor_that_meets_the_epoch_of_a_newer_one_decides_nothing_any_more() -> None:
+    script = Script()
+    queue = Queue(2, policy=script)
+    publisher = queue.add_publisher("p", 100)
+    queue.periods(3)
+    newer = publisher_epoch(EPOCH + 1, 4)
+    publisher.epoch = newer
+    queue.periods(2)
+    [note] = [each for each in queue.notes if each.event == "superseded"]
+    assert "two monitors believe that they are active" in note.text
+    script.views.clear()
+    queue.empty(1)
+    queue.periods(5)
+    assert script.views == []
+    assert queue.moves() == []
+    assert queue.placed()[1] == ["p"]
+    # Who asks is served, under an epoch that counts.
+    [assigned] = queue.attach("p", failed=[(1, 1)])
+    assert assigned.epoch > newer  # type: ignore[attr-defined]
+
+
+def test_an_epoch_without_a_place_proves_nothing() -> None:
+    script = Script()
+    queue = Queue(2, policy=script)
+    epoch = publisher_epoch(EPOCH + 1, 4)
+    queue.alive("liar", role="publisher", at=[(9, 9)], epoch=epoch)
+    queue.alive("liar", role="publisher", at=[], epoch=epoch)
+    queue.alive("liar", role="publisher", at=[(1, 1)], epoch=1 << 70 >> 8)
+    assert "superseded" not in events(queue)
+
+
+def test_a_new_monitor_learns_where_publishers_are_and_gives_them_higher_epochs() -> None:
+    old = publisher_epoch(EPOCH - 1, 77)
+    queue = Queue(2, policy=Script(), restarted=True)
+    queue.alive("p", role="publisher", at=[(2, 1)], epoch=old)
+    assert queue.machine._sessions.find(P).exchanges == ((2, 1),)
+    [assigned] = queue.attach("p")
+    assert assigned.exchange.number == 2  # type: ignore[attr-defined]
+    assert assigned.epoch > old  # type: ignore[attr-defined]
+
+
+def test_a_new_monitor_waits_for_publishers_before_it_moves_any() -> None:
+    script = Script()
+    queue = Queue(2, policy=script, restarted=True)
+    queue.run(RETURN_SECONDS - 0.5)
+    assert script.views == []
+    queue.run(2)
+    assert script.views
+
+
+def test_what_a_publisher_says_about_an_older_epoch_changes_nothing() -> None:
+    queue = Queue(2, policy=Script())
+    publisher = queue.add_publisher("p", 0)
+    queue.alive("p", role="publisher", at=[(2, 1)], epoch=publisher.epoch - 1)
+    assert queue.machine._sessions.find(P).exchanges == ((1, 1),)
+
+
+def test_an_epoch_that_was_never_given_is_not_believed() -> None:
+    queue = Queue(2, policy=Script())
+    publisher = queue.add_publisher("p", 0)
+    queue.alive("p", role="publisher", at=[(2, 1)], epoch=publisher.epoch + 100)
+    assert queue.machine._sessions.find(P).exchanges == ((1, 1),)
+    assert publisher.epoch < queue.attach("p")[0].epoch < publisher.epoch + 100  # type: ignore[attr-defined]

@@ -1,0 +1,275 @@
+from monitor_queue import Queue, Script
+
+from roq.monitor.emptying import ANSWER_SECONDS, ASKED_SECONDS, MOVING_SECONDS, READING_SECONDS
+from roq.policy.snapshot import Shrink
+from roq.protocol import kpi
+from roq.protocol.control import Assigned, Done, Failure, ScaleIn
+
+REQUEST = 9
+
+
+def queue_of(*names: str, exchanges: int = 2, **more: object) -> tuple[Queue, Script]:
+    script = Script()
+    queue = Queue(exchanges, policy=script, **more)  # type: ignore[arg-type]
+    for name in names:
+        queue.add_publisher(name, 100)
+    queue.periods(2)
+    queue.effects.clear()
+    return queue, script
+
+
+def test_an_exchange_without_publishers_is_empty_at_once() -> None:
+    queue, _ = queue_of()
+    assert queue.empty(2) == [Done(id=REQUEST)]
+
+
+def test_all_publishers_go_elsewhere_and_then_it_is_empty() -> None:
+    queue, _ = queue_of("a", "b", "c", "d", exchanges=3)
+    assert queue.empty(1) == []
+    queue.periods(2)
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.placed()[1] == []
+    assert sorted(len(names) for names in queue.placed().values()) == [0, 2, 2]
+
+
+def test_an_exchange_that_is_being_emptied_gets_no_publishers() -> None:
+    queue, script = queue_of()
+    queue.empty(1)
+    queue.periods(1)
+    assert [queue.add_publisher(name, 0).numbers for name in "xyz"] == [[2]] * 3
+    assert [each.accepting for each in script.views[-1].exchanges] == [False, True]
+    assert queue.documents(kpi.ExchangeKpi)[-2].leaving
+
+
+def test_a_publisher_that_asks_again_does_not_stay_where_everybody_leaves() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    [assigned] = queue.attach("a")
+    assert isinstance(assigned, Assigned)
+    assert assigned.exchange.number == 2
+
+
+def test_it_is_not_empty_before_every_subscriber_has_read_it() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("quick")
+    queue.add_subscriber("slow", "lags")
+    queue.empty(1)
+    queue.periods(4)
+    assert queue.placed()[1] == []
+    assert queue.answers_to(REQUEST) == []
+    queue.readers["slow"] = "reads"
+    queue.periods(2)
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_a_subscriber_that_is_gone_is_not_waited_for() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    queue.empty(1)
+    queue.periods(3)
+    del queue.readers["slow"]
+    queue.leave("slow")
+    queue.periods(2)
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_whoever_waits_too_long_is_told_for_what_and_may_ask_again() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.run(ANSWER_SECONDS + 1)
+    [failure] = queue.answers_to(REQUEST)
+    assert isinstance(failure, Failure)
+    assert "1 publisher still there" in failure.COMMENT
+    queue.publishers["a"].mood = "obeys"
+    queue.empty(1, request=10)
+    queue.periods(45)
+    assert Done(id=10) in queue.answers_to(10) or queue.placed()[1] == []
+    assert queue.empty(1, request=11) == [Done(id=11)]
+
+
+def test_whoever_waits_for_subscribers_is_told_so() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    queue.empty(1)
+    queue.run(ANSWER_SECONDS + 1)
+    [failure] = queue.answers_to(REQUEST)
+    assert isinstance(failure, Failure)
+    assert "1 subscriber not at its end yet" in failure.COMMENT
+
+
+def test_the_last_exchange_that_takes_publishers_is_never_emptied() -> None:
+    queue, _ = queue_of("a")
+    queue.empty(1)
+    [failure] = queue.empty(2, request=10)
+    assert isinstance(failure, Failure)
+    assert failure.CODE == "no_capacity"
+    assert "last exchange" in failure.COMMENT
+    queue.periods(2)
+    assert queue.placed() == {1: [], 2: ["a"]}
+
+
+def test_emptying_can_be_taken_back() -> None:
+    queue, script = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.empty(1, request=10, cancel=True)
+    assert queue.answers_to(10) == [Done(id=10)]
+    [failure] = queue.answers_to(REQUEST)
+    assert isinstance(failure, Failure)
+    queue.periods(1)
+    assert all(each.accepting for each in script.views[-1].exchanges)
+
+
+def test_taking_back_what_nobody_has_begun_is_no_error() -> None:
+    queue, _ = queue_of()
+    assert queue.empty(7, cancel=True) == [Done(id=REQUEST)]
+
+
+def test_an_exchange_that_dies_while_it_is_emptied_is_empty() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.periods(1)
+    queue.kill(1)
+    queue.publishers["a"].at = []
+    queue.attach("a", failed=[(1, 1)])
+    queue.periods(4)
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_an_exchange_that_was_restarted_meanwhile_still_gets_nobody() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.exchanges[1].epoch = 2
+    queue.publishers["a"].at = []
+    queue.periods(1)
+    [assigned] = queue.attach("a", failed=[(1, 1)])
+    assert isinstance(assigned, Assigned)
+    assert assigned.exchange.number == 2
+    queue.periods(1)
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_publishers_are_served_by_an_exchange_that_leaves_if_there_is_no_other() -> None:
+    queue, _ = queue_of()
+    queue.empty(1)
+    queue.kill(2)
+    queue.periods(4)
+    assert queue.add_publisher("a", 0).numbers == [1]
+
+
+def test_an_exchange_that_nobody_wants_emptied_any_more_takes_publishers_again() -> None:
+    queue, script = queue_of()
+    assert queue.empty(1) == [Done(id=REQUEST)]
+    queue.run(ASKED_SECONDS - 2)
+    assert not script.views[-1].exchanges[0].accepting
+    queue.run(5)
+    assert script.views[-1].exchanges[0].accepting
+    assert "emptying_called_off" in [each.event for each in queue.notes]
+
+
+def test_what_is_known_of_an_exchange_that_is_gone_for_good_is_forgotten() -> None:
+    queue, _ = queue_of()
+    queue.empty(1)
+    queue.kill(1)
+    queue.run(ASKED_SECONDS + 5)
+    assert len(queue.machine._elasticity.emptying) == 0
+    assert queue.machine._exchanges.leaving == set()
+
+
+def test_a_striped_publisher_keeps_its_other_exchanges() -> None:
+    queue, _ = queue_of("a", exchanges=3)
+    publisher = queue.publishers["a"]
+    publisher.at, publisher.epoch = [(1, 1), (2, 1)], publisher.epoch
+    queue.periods(2)
+    queue.empty(1)
+    queue.periods(3)
+    assert 1 not in publisher.numbers
+    assert 2 in publisher.numbers
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_more_publishers_than_can_move_at_once_move_one_after_another() -> None:
+    queue, _ = queue_of()
+    for number in range(600):
+        queue.add_publisher(f"p{number}", 0)
+    queue.periods(1)
+    queue.empty(1)
+    queue.periods(4)
+    assert len(queue.placed()[2]) == 600
+    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+
+
+def test_a_monitor_that_has_just_taken_over_empties_nothing_yet() -> None:
+    queue = Queue(2, policy=Script(), restarted=True)
+    [failure] = queue.empty(1)
+    assert isinstance(failure, Failure)
+    assert failure.CODE == "unavailable"
+    queue.periods(4)
+    assert queue.empty(1, request=10) == [Done(id=10)]
+
+
+def test_the_end_of_the_monitor_answers_all_who_wait() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.stop("stopped")
+    [failure] = queue.answers_to(REQUEST)
+    assert isinstance(failure, Failure)
+    assert failure.CODE == "queue_stopped"
+
+
+# --- by scaling -----------------------------------------------------------------------------------
+
+
+def shrinking(*names: str) -> tuple[Queue, Script]:
+    queue, script = queue_of(*names)
+    queue.scaled.append(1)
+    queue.periods(3)
+    queue.effects.clear()
+    script.wanted = [Shrink(1, "not needed")]
+    return queue, script
+
+
+def test_scaling_in_is_called_off_if_a_publisher_does_not_go() -> None:
+    queue, script = shrinking("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.run(MOVING_SECONDS + 3)
+    assert queue.scales() == [("in", "started", 1), ("in", "failed", 1)]
+    assert "publisher still there" in queue.documents(kpi.ScaleKpi)[-1].reason
+    assert queue.questions(ScaleIn) == []
+    assert script.views[-1].exchanges[0].accepting
+
+
+def test_scaling_in_is_called_off_rather_than_losing_what_a_subscriber_has_not_read() -> None:
+    queue, script = shrinking("a")
+    queue.add_subscriber("slow", "lags")
+    queue.run(READING_SECONDS + 6)
+    assert queue.scales() == [("in", "started", 1), ("in", "failed", 1)]
+    assert queue.questions(ScaleIn) == []
+    assert 1 in queue.exchanges
+    assert script.views[-1].exchanges[0].accepting
+
+
+def test_scaling_in_is_called_off_when_the_others_are_lost() -> None:
+    queue, _ = shrinking("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.periods(1)
+    queue.kill(2)
+    queue.periods(5)
+    assert queue.scales() == [("in", "started", 1), ("in", "failed", 1)]
+    assert queue.add_publisher("b", 0).numbers == [1]
+
+
+def test_whoever_wants_the_same_exchange_removed_takes_over() -> None:
+    queue, _ = shrinking("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.periods(1)
+    queue.empty(1)
+    assert queue.scales() == [("in", "started", 1), ("in", "done", 1)]
+    queue.publishers["a"].mood = "obeys"
+    queue.periods(8)
+    assert queue.questions(ScaleIn) == []

@@ -1,0 +1,177 @@
+"""Questions to the leader, with real sockets on a real reactor."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from roq.errors import Unavailable
+from roq.monitor.leader import LeaderClient
+from roq.protocol import documents
+from roq.protocol.control import (
+    NOT_LEADER,
+    Answer,
+    Control,
+    Done,
+    ElasticityRequest,
+    Failure,
+    GcmRequest,
+)
+from roq.protocol.request import read_request
+from roq.runtime import sockets
+from roq.runtime.reactor import Reactor
+from roq.runtime.rpc import Peer, RpcServer
+
+QUESTION = ElasticityRequest(queue="orders", queue_id=b"q" * 16)
+
+
+class World:
+    """A reactor with configuration managers that answer as they are told."""
+
+    def __init__(self) -> None:
+        self.reactor = Reactor()
+        self.context = sockets.new_context()
+        self.client = LeaderClient(self.reactor, self.context)
+        self.servers: list[RpcServer] = []
+        self.asked: list[str] = []
+        self.answers: list[Answer | Unavailable] = []
+
+    def manager(self, answer: Callable[[], Control | None]) -> str:
+        """Start one; gives its address."""
+        socket = sockets.router(self.context)
+        endpoint = f"tcp://127.0.0.1:{sockets.bind(socket, '127.0.0.1')}"
+
+        def received(peer: Peer, data: bytes) -> None:
+            request = read_request(data, GcmRequest)  # type: ignore[arg-type]
+            self.asked.append(endpoint)
+            answered = answer()
+            if answered is not None:
+                reply = documents.encode(type(answered)(**{**fields(answered), "id": request.id}))
+                server.send(peer, reply)
+
+        server = RpcServer(self.reactor, socket, received)
+        self.servers.append(server)
+        return endpoint
+
+    def ask(self, seconds: float = 5.0) -> None:
+        self.client.ask(QUESTION, seconds, self._answered)
+
+    def run(self) -> None:
+        """Until all questions are answered."""
+        timer = self.reactor.call_later(10.0, self.reactor.stop)
+        self.reactor._stopping = False
+        self.reactor.run()
+        timer.cancel()
+
+    def close(self) -> None:
+        self.client.close()
+        for server in self.servers:
+            server.close()
+        self.context.term()
+        self.reactor.close()
+
+    def _answered(self, answer: Answer | Unavailable) -> None:
+        self.answers.append(answer)
+        self.reactor.stop()
+
+
+def fields(message: Control) -> dict[str, object]:
+    return {name: getattr(message, name) for name in message.__struct_fields__}
+
+
+def redirects_to(endpoint: str) -> Failure:
+    return Failure(RESULT=NOT_LEADER, COMMENT="no", CODE="not_leader", ENDPOINT=endpoint)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_the_leader_answers(world: World) -> None:
+    world.client.move(world.manager(Done))
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[0], Done)
+
+
+def test_a_manager_that_does_not_lead_names_the_one_that_does(world: World) -> None:
+    leader = world.manager(Done)
+    follower = world.manager(lambda: redirects_to(leader))
+    world.client.move(follower)
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[0], Done)
+    assert world.asked == [follower, leader]
+
+
+def test_the_old_word_of_the_host_manager_does_not_lead_back(world: World) -> None:
+    leader = world.manager(Done)
+    follower = world.manager(lambda: redirects_to(leader))
+    for _ in range(2):
+        world.client.move(follower)
+        world.ask()
+        world.run()
+    assert world.asked == [follower, leader, leader]
+
+
+def test_two_managers_that_name_each_other_are_not_asked_for_ever(world: World) -> None:
+    addresses: list[str] = []
+    addresses.append(world.manager(lambda: redirects_to(addresses[1])))
+    addresses.append(world.manager(lambda: redirects_to(addresses[0])))
+    world.client.move(addresses[0])
+    world.ask()
+    world.run()
+    [answer] = world.answers
+    assert isinstance(answer, Failure)
+    assert answer.RESULT == NOT_LEADER
+    assert len(world.asked) == 4
+
+
+@pytest.mark.parametrize("endpoint", ["", "file:///etc/passwd", "tcp://" + "x" * 400])
+def test_a_redirection_to_nowhere_is_an_answer(world: World, endpoint: str) -> None:
+    world.client.move(world.manager(lambda: redirects_to(endpoint)))
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[0], Failure)
+
+
+def test_without_an_answer_the_question_ends_in_time(world: World) -> None:
+    world.client.move(world.manager(lambda: None))
+    world.ask(0.1)
+    world.run()
+    assert isinstance(world.answers[0], Unavailable)
+
+
+def test_what_is_open_when_the_leader_changes_is_asked_again_there(world: World) -> None:
+    world.client.move(world.manager(lambda: None))
+    world.ask()
+    leader = world.manager(Done)
+    world.reactor.call_later(0.1, lambda: world.client.move(leader))
+    world.run()
+    assert isinstance(world.answers[0], Done)
+
+
+def test_a_silent_leader_may_be_named_again(world: World) -> None:
+    answers: list[Control | None] = [None, Done()]
+    leader = world.manager(lambda: answers.pop(0))
+    follower = world.manager(lambda: redirects_to(leader))
+    world.client.move(follower)
+    world.ask(0.2)
+    world.run()
+    world.client.move(follower)
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[-1], Done)
+    assert world.asked == [follower, leader, follower, leader]
+
+
+def test_as_long_as_nobody_is_known_to_lead_a_question_fails_at_once(world: World) -> None:
+    world.client.move("")
+    world.ask()
+    assert world.answers == []
+    world.run()
+    [answer] = world.answers
+    assert isinstance(answer, Unavailable)
+    assert "nobody is known to lead" in str(answer)
