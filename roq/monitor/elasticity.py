@@ -309,11 +309,9 @@ class Elasticity:
 
     def _look(self, leaving: Leaving, now: float) -> list[Effect]:
         effects = self.emptying.look(leaving, now)
-        if leaving.scaling and leaving.ready:
-            return effects + self.scaling.emptied(leaving.number)
         why = self.emptying.overdue(leaving, now)
-        if not why and leaving.scaling and not self._exchanges.accepting():
-            why = "no other exchange takes publishers"
+        if not why and leaving.scaling and leaving.ready:
+            return effects + self.scaling.emptied(leaving.number)
         return effects + self._call_off(leaving.number, why, now) if why else effects
 
     def _read_on(self, now: float) -> list[Effect]:

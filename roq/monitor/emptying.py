@@ -165,10 +165,12 @@ class Emptying:
 
     def overdue(self, leaving: Leaving, now: float) -> str:
         """Why this is to be called off, in a few words; empty if it is not."""
+        serves = self._exchanges.numbered(leaving.number) is not None
         if leaving.stopped_at is not None:
             late = now - leaving.stopped_at >= STOPPING_SECONDS
-            serves = self._exchanges.numbered(leaving.number) is not None
             return "it was stopped and serves all the same" if late and serves else ""
+        if serves and not self._exchanges.accepting():
+            return "no other exchange takes publishers"
         if not leaving.scaling:
             late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters
             return f"nobody has asked again for {ASKED_SECONDS:g} s" if late else ""

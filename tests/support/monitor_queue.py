@@ -137,9 +137,7 @@ class Queue(Driver):
 
     def add_publisher(self, name: str, rate: float, mood: str = "obeys") -> Publisher:
         publisher = self.publishers[name] = Publisher(name, rate, mood=mood)
-        [assigned] = [each for each in self.attach(name) if isinstance(each, Assigned)]
-        publisher.at = [(assigned.exchange.number, assigned.exchange.epoch)]
-        publisher.epoch = assigned.epoch
+        self.attach(name)
         return publisher
 
     def add_subscriber(self, name: str, mood: str = "reads") -> None:
@@ -160,16 +158,17 @@ class Queue(Driver):
 
     # --- time -------------------------------------------------------------------------------------
 
-    def run(self, seconds: float) -> list[Effect]:
+    def run(self, seconds: float, step: float = STEP) -> list[Effect]:
         """Let everything go on for a while."""
         effects: list[Effect] = []
-        for _ in range(round(seconds / STEP)):
-            effects += self.advance(STEP)
+        for _ in range(round(seconds / step)):
+            effects += self.advance(step)
             for exchange in self.exchanges.values():
-                self._flow(exchange)
+                self._flow(exchange, step)
             if self.now - self._told_at >= PERIOD:
                 self._told_at = self.now
-                for publisher in self.publishers.values():
+                for publisher in list(self.publishers.values()):
+                    self._reattach(publisher)
                     effects += self._alive(publisher)
                 for name, mood in self.readers.items():
                     effects += self._read(name, mood)
@@ -182,10 +181,20 @@ class Queue(Driver):
     def periods(self, count: int) -> list[Effect]:
         return self.run(count * PERIOD)
 
-    def _flow(self, exchange: Exchange) -> None:
+    def settle(self) -> None:
+        """Let everybody do what is wanted of them, until nothing is left to be done."""
+        self.manager = "obeys"
+        for publisher in self.publishers.values():
+            publisher.mood = "obeys"
+        for exchange in self.exchanges.values():
+            exchange.reports = True
+        self.readers = dict.fromkeys(self.readers, "reads")
+        self.run(90, step=1.0)
+
+    def _flow(self, exchange: Exchange, step: float) -> None:
         for publisher in self.publishers.values():
             if exchange.key in publisher.at and publisher.rate:
-                brought = publisher.rate * STEP / len(publisher.at)
+                brought = publisher.rate * step / len(publisher.at)
                 exchange.bytes_in += brought
                 before = exchange.brought.get(publisher.name, 0.0)
                 exchange.brought[publisher.name] = before + brought
@@ -230,6 +239,7 @@ class Queue(Driver):
 
     def handle(self, event: Event) -> list[Effect]:
         effects = super().handle(event)
+        self.look(effects)
         for effect in effects:
             match effect:
                 case Push(peers, Relocate() as message):
@@ -240,6 +250,8 @@ class Queue(Driver):
                     for exchange in self.exchanges.values():
                         if peer_of(f"exchange {exchange.number}.{exchange.epoch}") in peers:
                             exchange.passed.append(message)
+                case Send((name, _), Assigned() as message):
+                    self._assigned(self.publishers.get(name.decode()), message)
                 case Ask():
                     self.asked.append(effect)
                     self._asked(effect)
@@ -247,16 +259,38 @@ class Queue(Driver):
                     self.notes.append(effect)
         return effects
 
+    def look(self, effects: list[Effect]) -> None:
+        """For those who want to see what the monitor does before it is done."""
+
+    def _assigned(self, publisher: Publisher | None, message: Assigned) -> None:
+        if publisher is not None and message.epoch > publisher.epoch:
+            publisher.at = [(message.exchange.number, message.exchange.epoch)]
+            publisher.epoch = message.epoch
+
     def _relocate(self, publisher: Publisher, message: Relocate) -> None:
         publisher.told.append(message)
         targets = [(each.number, each.epoch) for each in message.exchanges]
-        if publisher.mood == "obeys":
-            publisher.at, publisher.epoch = targets, message.epoch
-            self.relocated(publisher, message.epoch, "accepted", pause_us=2_500)
-        elif publisher.mood == "fails":
+        away = [key for key in targets if key not in self._keys()]
+        if publisher.mood == "ignores" or message.epoch <= publisher.epoch:
+            return
+        if publisher.mood == "fails" or away:
             self.relocated(
-                publisher, message.epoch, "failed", failed=targets, reason="connection refused"
-            )
+                publisher, message.epoch, "failed", failed=away or targets,
+                reason="connection refused",
+            )  # fmt: skip
+            return
+        publisher.at, publisher.epoch = targets, message.epoch
+        self.relocated(publisher, message.epoch, "accepted", pause_us=2_500)
+
+    def _keys(self) -> set[tuple[int, int]]:
+        return {each.key for each in self.exchanges.values()}
+
+    def _reattach(self, publisher: Publisher) -> None:
+        """Leave what is gone; if that is all there was, ask for an exchange."""
+        gone = [key for key in publisher.at if key not in self._keys()]
+        publisher.at = [key for key in publisher.at if key not in gone]
+        if not publisher.at:
+            self.attach(publisher.name, failed=gone)
 
     def relocated(
         self, publisher: Publisher, epoch: int, outcome: str, **more: object

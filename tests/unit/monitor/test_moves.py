@@ -145,7 +145,7 @@ def test_a_target_that_dies_during_the_move_changes_nothing_for_the_publisher() 
     publisher.mood = "obeys"
     script.wanted = [Move(P, 1, 3, "again")]
     queue.periods(1)
-    assert queue.placed()[3] == ["p"]
+    assert "p" in queue.placed()[3]
 
 
 @pytest.mark.parametrize("off", [-1, 1, 1 << 27])
