@@ -84,7 +84,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     publishers: int = 10_000
     """Publishers that one exchange remembers."""
     throughput_bytes: int = 75_000_000
-    """The limit L of one exchange, payload bytes per minute, used for assignment."""
+    """The limit L of one exchange, payload bytes per minute, by which publishers are assigned and
+    moved."""
+    exchanges_max: int = 4
+    """The queue grows by itself to so many exchanges, unless its rules say otherwise; 1: not at
+    all."""
 
 
 class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,7 +114,7 @@ def set_(
     Limits of 0 are not looked at, which is the default of those below without another one.
 
     \b
-    Examples:
+    Example:
       roq rules set orders                     # the defaults
       roq rules set orders --max 8 --queue-publishers 4
       roq rules set orders --policy static     # whoever adds exchanges does it by hand

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from roq.errors import QueueStopped, RequestError
+from roq.errors import QueueNotFound, QueueStopped, RegistryAway, RequestError
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
+from roq.gcm.hosts import LIVE, Hosts
+from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.queues import Queues
+from roq.gcm.records import SCALING
 from roq.gcm.reports import Reports
+from roq.gcm.rules import Rules
+from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
+from roq.model import exchange_name
 from roq.protocol import documents, public
 from roq.protocol.control import (
     ClusterInfo,
     ClusterInfoRequest,
+    Elasticity,
     ElasticityRequest,
     GcmRequest,
     HostReport,
+    HostUse,
     Located,
     LocateRequest,
     ScaleIn,
@@ -27,9 +35,22 @@ from roq.protocol.public_answers import refusal
 class ClientPort:
     """Answers clients, host managers and monitors."""
 
-    def __init__(self, standing: Standing, queues: Queues, reports: Reports) -> None:
+    def __init__(
+        self,
+        standing: Standing,
+        queues: Queues,
+        hosts: Hosts,
+        rules: Rules,
+        operations: Operations,
+        sagas: Sagas,
+        reports: Reports,
+    ) -> None:
         self._standing = standing
         self._queues = queues
+        self._hosts = hosts
+        self._rules = rules
+        self._operations = operations
+        self._sagas = sagas
         self._reports = reports
 
     def frame(self, event: ClientFrame, now: float) -> list[Effect]:
@@ -57,8 +78,61 @@ class ClientPort:
                 return [Reply(event.peer, documents.encode(self._located(request)))]
             case HostReport():
                 return self._reports.take(event.peer, request, now)
-            case ScaleOut() | ScaleIn() | ElasticityRequest():
-                raise RequestError("queues do not grow and shrink by themselves yet")
+            case ElasticityRequest():
+                return [Reply(event.peer, documents.encode(self._elasticity(request)))]
+            case ScaleOut() | ScaleIn():
+                return self._scale(event, request, now)
+
+    def _scale(self, event: ClientFrame, request: ScaleOut | ScaleIn, now: float) -> list[Effect]:
+        """A monitor wants one exchange more or less."""
+        if self._standing.registry_away:
+            raise RegistryAway("registry away")
+        return self._operations.submit(
+            request.queue,
+            event.peer,
+            lambda: self._scaling(request),
+            now,
+            lambda error: refusal(error, request.id),
+        )
+
+    def _scaling(self, request: ScaleOut | ScaleIn) -> Saga:
+        name = request.queue
+        wanted = f"queue {name} {'grows' if isinstance(request, ScaleOut) else 'shrinks'}"
+        rules = self._rules.elastic(name)
+        yield Emit((Note("queue_scaling", f"{wanted}: {request.reason:.200}"),))
+        try:
+            if isinstance(request, ScaleIn):
+                return (yield from self._sagas.exchange.scale_in(request, rules))
+            made = yield from self._sagas.exchange.scale_out(request, rules)
+        except RequestError as error:
+            yield Emit((Note("queue_not_scaled", f"{wanted}, but cannot: {error}"),))
+            raise
+        text = f"queue {name} has {exchange_name(made.number)} on host {made.host}"
+        yield Emit((Note("queue_scaled", text),))
+        return made
+
+    def _elasticity(self, request: ElasticityRequest) -> Elasticity:
+        queue = self._queues.demand_running(request.queue)
+        record = queue.record
+        if record.queue_id != request.queue_id:
+            raise QueueNotFound(f"queue {queue.name!r} is another one by now")
+        hosts = [self._hosts.get(name) for name in record.hosts]
+        return Elasticity(
+            id=request.id,
+            queue_id=record.queue_id,
+            rules=self._rules.elastic(queue.name),
+            scaled=[each.number for each in record.exchanges if each.origin == SCALING],
+            hosts=[
+                HostUse(
+                    host=host.name,
+                    cpu_percent=host.report.cpu_percent,
+                    memory_used_bytes=host.report.memory_bytes - host.report.memory_free_bytes,
+                    live=host.state is LIVE,
+                )
+                for host in hosts
+                if host is not None
+            ],
+        )
 
     def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
         standing = self._standing

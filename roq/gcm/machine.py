@@ -79,7 +79,15 @@ class GcmMachine:
         self._reports = Reports(
             self._standing, self.queues, self.hosts, self.operations, self._sagas
         )
-        self._clients = ClientPort(self._standing, self.queues, self._reports)
+        self._clients = ClientPort(
+            self._standing,
+            self.queues,
+            self.hosts,
+            self.rules,
+            self.operations,
+            self._sagas,
+            self._reports,
+        )
         self._management = ManagementPort(
             self._standing,
             self.queues,
@@ -175,7 +183,7 @@ class GcmMachine:
         self._standing.caretaker = False
         self._standing.leader = self._standing.me
         self._standing.registry_away = False
-        self._sagas.leader_epoch = event.epoch
+        self._sagas.lead(event.epoch)
         self._version = event.epoch << _VERSION_BITS
         self.queues.load(event.snapshot)
         self.rules.load(event.snapshot)

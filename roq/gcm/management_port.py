@@ -10,15 +10,19 @@ from roq.gcm import views
 from roq.gcm.client_port import malformed
 from roq.gcm.events import Effect, ManagementFrame, Note, Reply
 from roq.gcm.hosts import Hosts
-from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.operations import Call, Calls, Emit, Operations, Saga
 from roq.gcm.queues import Queues
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.protocol import documents, public
+from roq.protocol.control import Configure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import Bad, ManagementRequest
 from roq.protocol.public_answers import NO, YES, done, failed
+
+CONFIGURE_SECONDS: Final = 0.5
+"""What a monitor may take to hear of new rules before whoever sets them gets the answer."""
 
 
 class ManagementPort:
@@ -103,7 +107,7 @@ class ManagementPort:
         sagas = self._sagas
         match request:
             case public.CreateQueueOn() | public.CreateQueue():
-                return request.QName, lambda: sagas.create(
+                return request.QName, lambda: sagas.queue.create(
                     request.QName,
                     request.Host if isinstance(request, public.CreateQueueOn) else "",
                     queue_id=event.unique,
@@ -112,21 +116,32 @@ class ManagementPort:
                     durability=request.Durability,
                 )
             case public.CreateExchange():
-                return request.QName, lambda: sagas.create_exchange(request)
+                return request.QName, lambda: sagas.exchange.create(request)
+            case public.RemoveExchange():
+                return request.QName, lambda: sagas.exchange.remove(request)
             case public.StartQueue():
-                return request.QName, lambda: sagas.start(request.QName)
+                return request.QName, lambda: sagas.queue.start(request.QName)
             case public.StopQueue():
-                return request.QName, lambda: sagas.stop(request.QName)
+                return request.QName, lambda: sagas.queue.stop(request.QName)
             case public.RemoveQueue():
                 return request.QName, lambda: self._remove(request.QName)
             case public.SetRules():
-                return request.QName, lambda: self._rules.set(request)
+                return request.QName, lambda: self._set_rules(request)
             case _:
                 return None
 
     def _remove(self, name: str) -> Saga:
-        answer = yield from self._sagas.remove(name)
+        answer = yield from self._sagas.queue.remove(name)
         yield Emit(tuple(self._rules.forget(name)))
+        return answer
+
+    def _set_rules(self, request: public.SetRules) -> Saga:
+        answer = yield from self._rules.set(request)
+        queue = self._queues.demand(request.QName)
+        if queue.running and queue.monitor:
+            # It would ask by itself within two seconds, so whether it hears this does not matter.
+            message = Configure(queue_id=queue.record.queue_id)
+            yield Calls((Call(queue.record.host, queue.monitor, message, CONFIGURE_SECONDS),))
         return answer
 
 
@@ -138,6 +153,7 @@ _DEEDS: Final = {
     2005: "started",
     2006: "given scaling rules",
     2010: "created",
+    2100: "rid of an exchange",
 }
 
 
@@ -149,6 +165,7 @@ def _noted(name: str, number: object, saga: Saga) -> Saga:
     except RequestError as error:
         yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}", provoked=True),))
         raise
-    more = "".join(f" {key.lower()}={answer[key]}" for key in ("Host", "Exchange") if key in answer)
+    told = answer if isinstance(answer, dict) else {}
+    more = "".join(f" {key.lower()}={told[key]}" for key in ("Host", "Exchange") if key in told)
     yield Emit((Note("queue_changed", f"queue {name} {deed}{more}"),))
     return answer

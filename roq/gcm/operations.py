@@ -65,7 +65,9 @@ class Emit:
 
 Step: TypeAlias = Save | Calls | Emit
 Outcome: TypeAlias = list[Control | str]
-Saga: TypeAlias = Generator[Step, Outcome, RawDocument]
+Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control]
+Refuse: TypeAlias = Callable[[RequestError], bytes]
+"""Makes the frame that tells whoever asked why nothing came of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +75,7 @@ class _Operation:
     queue: str
     peer: Hashable
     make: Callable[[], Saga]
+    refuse: Refuse
     deadline: float
     """While it waits: when it is refused."""
     saga: Saga | None = None
@@ -105,7 +108,12 @@ class Operations:
         return frozenset(self._lanes)
 
     def submit(
-        self, queue: str, peer: Hashable, make: Callable[[], Saga], now: float
+        self,
+        queue: str,
+        peer: Hashable,
+        make: Callable[[], Saga],
+        now: float,
+        refuse: Refuse | None = None,
     ) -> list[Effect]:
         """Run a saga as soon as it is its turn.
 
@@ -114,14 +122,16 @@ class Operations:
             peer: who gets the answer; None for nobody.
             make: makes the generator when its turn has come, so that it sees the state of then.
             now: the time.
+            refuse: the frame for an error; None: as the management port says it.
         """
+        refuse = refuse or _refused
         lane = self._lanes.get(queue)
         full = lane is not None and len(lane.waiting) >= WAITING_MAX
         if full or self._size >= OPERATIONS_MAX:
-            return _answer(peer, failed(RequestError(
+            return _answer(peer, refuse(RequestError(
                 f"too many requests for queue {queue!r} are waiting; try again later"
             )))  # fmt: skip
-        operation = _Operation(queue, peer, make, now + WAIT_SECONDS)
+        operation = _Operation(queue, peer, make, refuse, now + WAIT_SECONDS)
         self._size += 1
         if lane is not None:
             lane.waiting.append(operation)
@@ -155,7 +165,7 @@ class Operations:
             while lane.waiting and lane.waiting[0].deadline <= now:
                 late = lane.waiting.popleft()
                 self._size -= 1
-                effects += _answer(late.peer, failed(RequestError(
+                effects += _answer(late.peer, late.refuse(RequestError(
                     f"other operations on queue {late.queue!r} took longer than "
                     f"{WAIT_SECONDS:g} s; try again"
                 )))  # fmt: skip
@@ -177,7 +187,7 @@ class Operations:
             for operation in (lane.running, *lane.waiting):
                 if operation.saga is not None:
                     operation.saga.close()
-                effects += _answer(operation.peer, failed(error))
+                effects += _answer(operation.peer, operation.refuse(error))
         self._lanes.clear()
         self._pending.clear()
         self._size = 0
@@ -220,10 +230,10 @@ class Operations:
                 else:
                     step = saga.send(outcome)
             except StopIteration as end:
-                yield from self._finished(operation, end.value, now)
+                yield from self._finished(operation, _encoded(end.value), now)
                 return
             except RequestError as refused:
-                yield from self._finished(operation, failed(refused), now)
+                yield from self._finished(operation, operation.refuse(refused), now)
                 return
             outcome, error = [], None
             match step:
@@ -254,7 +264,7 @@ class Operations:
             effects.append(Ask(token, call.endpoint, call.message, call.timeout))
         return effects
 
-    def _finished(self, operation: _Operation, answer: RawDocument, now: float) -> Iterator[Effect]:
+    def _finished(self, operation: _Operation, answer: bytes, now: float) -> Iterator[Effect]:
         self._size -= 1
         yield from _answer(operation.peer, answer)
         lane = self._lanes[operation.queue]
@@ -269,5 +279,13 @@ _COMMIT: Final = "commit"
 """Stands for the outcome of a commit while it is under way."""
 
 
-def _answer(peer: Hashable, document: RawDocument) -> list[Effect]:
-    return [] if peer is None else [Reply(peer, documents.encode_raw(document))]
+def _answer(peer: Hashable, frame: bytes) -> list[Effect]:
+    return [] if peer is None else [Reply(peer, frame)]
+
+
+def _encoded(answer: RawDocument | Control) -> bytes:
+    return documents.encode(answer) if isinstance(answer, Control) else documents.encode_raw(answer)
+
+
+def _refused(error: RequestError) -> bytes:
+    return documents.encode_raw(failed(error))

@@ -19,6 +19,8 @@ from roq.model import Limits, QueueState
 from roq.protocol.public import SetRules
 
 QUEUES: Final = "/queues"
+MANUAL: Final = "manual"
+SCALING: Final = "scaling"
 TRANSACTIONS_MAX: Final = 1_000
 """TransactionIDs that are remembered per queue."""
 
@@ -39,12 +41,19 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     host: str
     state: str = "creating"
-    """`creating` until it has run for the first time, then `created`."""
+    """`creating` until it has run for the first time, then `created`; `removing` at the end."""
     transaction: str = ""
     """TransactionID of the request that is making it."""
+    origin: str = MANUAL
+    """`manual`, or `scaling` if it was added because of the load: then it goes by itself, too."""
     data: str = ""
     live: str = ""
     epoch: int = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to run when its queue does."""
+        return self.state != "removing"
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,14 +83,16 @@ class Reports:
             number = MONITOR if child.role == "monitor" else child.number
             if queue is not None and queue.unsaved and queue.running:
                 effects += self._note_addresses(queue.name, now)
-            elif child.state != "stopping" and self._sagas.is_stray(
+            elif child.state != "stopping" and self._sagas.upkeep.is_stray(
                 child.queue, child.queue_id, number
             ):
                 effects += self._stop_stray(host.name, child.queue, child.queue_id, number, now)
         return effects
 
     def _note_addresses(self, name: str, now: float) -> list[Effect]:
-        return self._operations.submit(name, None, lambda: self._sagas.note_addresses(name), now)
+        return self._operations.submit(
+            name, None, lambda: self._sagas.upkeep.note_addresses(name), now
+        )
 
     def _stop_stray(
         self, host: str, queue: str, queue_id: bytes, number: int, now: float
@@ -102,5 +104,5 @@ class Reports:
             self._strays.clear()
         self._strays[key] = now + STRAY_SECONDS
         return self._operations.submit(
-            queue, None, lambda: self._sagas.stop_stray(host, queue, queue_id, number), now
+            queue, None, lambda: self._sagas.upkeep.stop_stray(host, queue, queue_id, number), now
         )

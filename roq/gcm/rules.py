@@ -16,7 +16,7 @@ from roq.gcm.events import Effect, ForgetListener, PushRules, Put
 from roq.gcm.operations import Emit, Saga, Save
 from roq.gcm.queues import Queues
 from roq.gcm.records import Snapshot, encode, rules_path
-from roq.model import ElasticRules
+from roq.model import ElasticRules, Limits
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import SetRules
@@ -57,7 +57,9 @@ class Rules:
 
         What is not set has its default, so a queue without rules is elastic, too.
         """
-        return elastic_of(self._rules.get(name))
+        queue = self._queues.get(name)
+        limits = queue.record.limits if queue is not None else Limits()
+        return elastic_of(self._rules.get(name), limits)
 
     def answer(self, name: str) -> RawDocument:
         """The answer to 2007, which is also what listeners get.
@@ -126,9 +128,9 @@ class Rules:
         return [ForgetListener(address)]
 
 
-def elastic_of(rules: SetRules | None) -> ElasticRules:
+def elastic_of(rules: SetRules | None, limits: Limits) -> ElasticRules:
     """What the fields of command 2006 mean for a monitor; a limit of 0 is not looked at."""
-    meant: dict[str, object] = {}
+    meant: dict[str, object] = {"exchanges_max": limits.exchanges_max}
     for name in PARTS:
         part = getattr(rules, name, None)
         if part is not None:

@@ -1,11 +1,14 @@
 """Where a new monitor or exchange goes: the least loaded live host with a free slot.
 
-Pure functions of a snapshot. Load is what runs already, then the processor, then free memory; equal
-hosts are taken by name, so the choice is the same everywhere. A refusal says why, host by host.
+One more exchange of a queue rather goes to a host that has none of it, since it is wanted because
+one host is not enough. Pure functions of a snapshot. Load is what runs already, then the processor,
+then free memory; equal hosts are taken by name, so the choice is the same everywhere. A refusal
+says why, host by host.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -41,8 +44,12 @@ def refusal(load: HostLoad) -> str:
     return ""
 
 
-def choose(hosts: Iterable[HostLoad]) -> str:
+def choose(hosts: Iterable[HostLoad], beside: Iterable[str] = ()) -> str:
     """The host for a new queue or exchange.
+
+    Args:
+        hosts: all hosts.
+        beside: the hosts of the queue's other exchanges, one entry each.
 
     Raises:
         NoCapacity: no host can take it; the text says why for each.
@@ -50,7 +57,8 @@ def choose(hosts: Iterable[HostLoad]) -> str:
     candidates = sorted(hosts, key=lambda load: load.host)
     free = [load for load in candidates if not refusal(load)]
     if free:
-        return min(free, key=_burden).host
+        taken = Counter(beside)
+        return min(free, key=lambda load: (taken[load.host], _burden(load))).host
     if not candidates:
         raise NoCapacity("no host is registered: start a host manager with `roq host`")
     reasons = [f"{load.host} {refusal(load)}" for load in candidates[:_HOSTS_SHOWN]]

@@ -67,6 +67,8 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "topics": (1, 10_000_000),
     "publishers": (1, 1_000_000),
     "throughput_bytes": (1, NUMBER_MAX),
+    "exchanges_max": (1, 1_024),
+    "exchanges_max": (1, 1_024),
 }
 """Limit of a queue → smallest and largest value."""
 
@@ -161,6 +163,14 @@ class QueueExistsRequest(Public, frozen=True, kw_only=True, tag=2011):
     QName: str
 
 
+class RemoveExchange(Public, frozen=True, kw_only=True, tag=2100):
+    """Empty an exchange and stop it; while it is not empty yet, the command may be repeated."""
+
+    QName: str
+    Exchange: str | int
+    """Its name (`x2`) or its number."""
+
+
 class ListQueues(Public, frozen=True, kw_only=True, tag=2101):
     """List all queues."""
 
@@ -183,8 +193,8 @@ class DescribeQueue(Public, frozen=True, kw_only=True, tag=2104):
 
 ManagementRequest = (
     RemoveQueue | StopQueue | CreateQueueOn | CreateExchange | StartQueue | SetRules | GetRules
-    | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | ListQueues
-    | ListHosts | ListExchanges | DescribeQueue
+    | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | RemoveExchange
+    | ListQueues | ListHosts | ListExchanges | DescribeQueue
 )  # fmt: skip
 """What the management port understands."""
 
@@ -222,6 +232,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
             "`cloud.use` (bool), `cloud.user`, `cloud.endpoint`, `cloud.gateway`"),
     Command(2010, "create queue, host chosen", CreateQueue, "`COMMENT` SUCCESS, `Host`", True),
     Command(2011, "queue exists", QueueExistsRequest, "`COMMENT` YES; 1101 NO if there is none"),
+    Command(2100, "remove exchange", RemoveExchange,
+            "`COMMENT` SUCCESS, `Exchange` (name), `Number`; 1101 with `CODE` not_empty while it "
+            "is being emptied", True),
     Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueRow`"),
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),
     Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeRow`"),

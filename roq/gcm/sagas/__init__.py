@@ -1,0 +1,44 @@
+"""What each change of a queue consists of, step by step.
+
+The order is always: write down what shall be, start or stop it, write down what is. A change that
+cannot be completed is undone; where even that fails, the definition stays behind in a state
+(`creating`, `stopping`, …) from which the same command, or a later leader, can go on. Every step is
+idempotent at the host manager.
+
+    queue      create     creating  -> StartMonitor, StartExchange      -> running
+                                                                  undo: StopQueue, erase
+               start      starting  -> StartMonitor, all StartExchange  -> running
+                                                                  undo: StopQueue, stopped
+               stop       stopping  -> StopQueue on every host          -> stopped
+               remove     removing  -> StopQueue on every host          -> erased
+    exchange   add        creating  -> StartExchange                    -> created
+                                                                  undo: StopQueue(number), erase
+               remove     Empty, removing -> StopQueue(number)          -> erased
+    upkeep     note addresses, stop what nobody wants
+"""
+
+from __future__ import annotations
+
+from roq.gcm.hosts import Hosts
+from roq.gcm.queues import Queues
+from roq.gcm.sagas.exchange import ExchangeSagas
+from roq.gcm.sagas.queue import QueueSagas
+from roq.gcm.sagas.steps import Steps
+from roq.gcm.sagas.upkeep import Upkeep
+
+
+class Sagas:
+    """The sagas of one leader, by what they change."""
+
+    def __init__(self, queues: Queues, hosts: Hosts) -> None:
+        self._steps = Steps(queues, hosts)
+        self.queue = QueueSagas(self._steps)
+        self.exchange = ExchangeSagas(self._steps)
+        self.upkeep = Upkeep(self._steps)
+
+    def lead(self, epoch: int) -> None:
+        """Host managers are told that commands come from the leader of this epoch."""
+        self._steps.leader_epoch = epoch
+
+
+__all__ = ["ExchangeSagas", "QueueSagas", "Sagas", "Upkeep"]

@@ -1,0 +1,293 @@
+"""The exchanges of a running queue: one more, one less, by hand or because the load wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from roq.errors import (
+    REQUEST_ERRORS,
+    ExchangeNotFound,
+    NoCapacity,
+    NotEmpty,
+    QueueNotFound,
+    RequestError,
+)
+from roq.gcm.events import Change, Put
+from roq.gcm.hosts import AWAY
+from roq.gcm.operations import Call, Calls, Saga
+from roq.gcm.queues import Queue, transactions_of
+from roq.gcm.records import (
+    MANUAL,
+    SCALING,
+    TRANSACTIONS_MAX,
+    ExchangeRecord,
+    encode,
+    transactions_path,
+)
+from roq.gcm.sagas.steps import Part, Steps, with_problem, without_exchange
+from roq.model import ElasticRules, QueueState, exchange_name
+from roq.protocol.control import (
+    Control,
+    Done,
+    Empty,
+    Failure,
+    ScaledOut,
+    ScaleIn,
+    ScaleOut,
+)
+from roq.protocol.public import CreateExchange, RemoveExchange
+from roq.protocol.public_answers import done
+
+EMPTY_SECONDS: Final = 15.0
+"""A monitor answers earlier: it says after twelve seconds what it still waits for."""
+
+
+class ExchangeSagas:
+    """Changes of single exchanges."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    # --- one more ---------------------------------------------------------------------------------
+
+    def create(self, request: CreateExchange) -> Saga:
+        """Start one more exchange of a running queue on the named host (2004)."""
+        queue = self._steps.queues.demand_running(request.QName)
+        transaction = str(request.TransactionID)
+        if transaction and transaction in queue.transactions:
+            return _exchange_done(queue.transactions[transaction])
+        number = yield from self._add(
+            queue, transaction, lambda: self._steps.place(request.Host), MANUAL
+        )
+        return _exchange_done(number)
+
+    def scale_out(self, request: ScaleOut, rules: ElasticRules) -> Part[ScaledOut]:
+        """Start one more exchange where there is room.
+
+        Raises:
+            NoCapacity: no host has room, or the queue has as many exchanges as it may have.
+        """
+        queue = self._running(request.queue, request.queue_id)
+        number = queue.transactions.get(request.transaction)
+        if number is None:
+            yield from self._finish_attempts(queue, request.transaction)
+            _check_growth(queue, request, rules)
+            number = yield from self._add(
+                queue, request.transaction, lambda: self._steps.place_beside(queue), SCALING
+            )
+        exchange = queue.record.exchange(number)
+        if exchange is None:
+            raise ExchangeNotFound(
+                f"{exchange_name(number)}, which this request has made, was removed since"
+            )
+        return ScaledOut(id=request.id, number=number, host=exchange.host)
+
+    def _add(
+        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+    ) -> Part[int]:
+        exchange = yield from self._define(queue, transaction, place, origin)
+        try:
+            yield from self._steps.start_exchanges(queue, (exchange,))
+            yield from self._save_created(queue, exchange.number, transaction)
+        except RequestError as error:
+            problem = yield from self._undo_add(queue, exchange)
+            raise with_problem(error, problem) from None
+        return exchange.number
+
+    def _define(
+        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+    ) -> Part[ExchangeRecord]:
+        """The exchange of a request that was begun before, or a new one, written down."""
+        record = queue.record
+        for begun in record.exchanges:
+            if transaction and begun.transaction == transaction:
+                self._steps.hosts.demand(begun.host)
+                return begun
+        host = place()
+        exchange = ExchangeRecord(
+            number=record.next_number, host=host, transaction=transaction, origin=origin
+        )
+        key = (queue.name, exchange.number)
+        self._steps.queues.reserved[key] = host
+        try:
+            yield from self._steps.save(
+                msgspec.structs.replace(
+                    record,
+                    next_number=exchange.number + 1,
+                    exchanges=(*record.exchanges, exchange),
+                )
+            )
+        finally:
+            del self._steps.queues.reserved[key]
+        return exchange
+
+    def _save_created(self, queue: Queue, number: int, transaction: str) -> Part[None]:
+        record = queue.with_addresses()
+        exchange = record.exchange(number)
+        assert exchange is not None  # noqa: S101 - nobody else works on this queue meanwhile
+        record = record.replacing(
+            msgspec.structs.replace(exchange, state="created", transaction="")
+        )
+        more: tuple[Change, ...] = ()
+        kept = transactions_of(queue)
+        if transaction:
+            kept = (*kept, (transaction, number))[-TRANSACTIONS_MAX:]
+            more = (Put(transactions_path(queue.name), encode(kept)),)
+        yield from self._steps.save(record, *more)
+        queue.transactions = dict(kept)
+
+    def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
+        number = exchange.number
+        try:
+            yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            yield from self._steps.save(without_exchange(queue.record, number))
+        except RequestError as error:
+            return f"the definition of {exchange_name(number)} is left behind: {error}"
+        queue.children.pop(number, None)
+        return ""
+
+    def _finish_attempts(self, queue: Queue, transaction: str) -> Part[None]:
+        """Complete what earlier attempts to scale have left behind, or undo it.
+
+        No other operation works on this queue, so nothing of it is under way.
+        """
+        for exchange in queue.record.exchanges:
+            begun = exchange.origin == SCALING and exchange.state == "creating"
+            if not begun or exchange.transaction == transaction:
+                continue
+            child = queue.children.get(exchange.number)
+            if child is not None and child.state == "running":
+                yield from self._save_created(queue, exchange.number, exchange.transaction)
+            else:
+                yield from self._undo_add(queue, exchange)
+
+    # --- one less ---------------------------------------------------------------------------------
+
+    def scale_in(self, request: ScaleIn, rules: ElasticRules) -> Part[Done]:
+        """Stop an exchange that scaling has made and its monitor has emptied."""
+        queue = self._running(request.queue, request.queue_id)
+        exchange = queue.record.exchange(request.number)
+        if exchange is not None:
+            _check_shrinking(queue, exchange, rules)
+            yield from self._remove(queue, exchange)
+        return Done(id=request.id)
+
+    def remove(self, request: RemoveExchange) -> Saga:
+        """Have an exchange emptied by the queue's monitor, then stop it (2100)."""
+        queue = self._steps.queues.demand(request.QName)
+        exchange = _named(queue, str(request.Exchange))
+        if len(_wanted(queue)) <= 1 and exchange.wanted:
+            raise RequestError(
+                f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
+                "a queue keeps one; remove or stop the queue instead"
+            )
+        if queue.record.state is QueueState.STOPPED:
+            yield from self._steps.save(without_exchange(queue.record, exchange.number))
+            return _exchange_done(exchange.number)
+        self._steps.queues.demand_running(queue.name)
+        if exchange.wanted and not self._is_gone(queue, exchange):
+            yield from self._empty(queue, exchange)
+        problems = yield from self._remove(queue, exchange)
+        more = {"WARNING": "; ".join(problems)} if problems else {}
+        return {**_exchange_done(exchange.number), **more}
+
+    def _is_gone(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        """Whether nothing can be in this exchange, because it does not run."""
+        host = self._steps.hosts.get(exchange.host)
+        child = queue.children.get(exchange.number)
+        away = host is not None and host.state is AWAY
+        return away or self._steps.hosts.lost(exchange.host, child)
+
+    def _empty(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+        number = exchange.number
+        message = Empty(queue_id=queue.record.queue_id, number=number)
+        answers = yield Calls((Call(queue.record.host, queue.monitor, message, EMPTY_SECONDS),))
+        match answers[0]:
+            case Done():
+                return
+            case answer:
+                raise _not_empty(queue, exchange, answer)
+
+    def _remove(self, queue: Queue, exchange: ExchangeRecord) -> Part[list[str]]:
+        number = exchange.number
+        yield from self._steps.save(
+            queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
+        )
+        # A host that does not answer holds nothing up: it is told when it reports again.
+        problems = yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+        yield from self._steps.save(without_exchange(queue.record, number))
+        queue.children.pop(number, None)
+        return problems
+
+    def finish_removals(self, name: str) -> Saga:
+        """Erase what an earlier leader was about to remove; reports tell what still runs of it."""
+        queue = self._steps.queues.get(name)
+        if queue is not None:
+            for exchange in queue.record.exchanges:
+                if not exchange.wanted:
+                    yield from self._steps.save(without_exchange(queue.record, exchange.number))
+        return done()
+
+    def _running(self, name: str, queue_id: bytes) -> Queue:
+        queue = self._steps.queues.demand_running(name)
+        if queue.record.queue_id != queue_id:
+            raise QueueNotFound(f"queue {name!r} is another one by now")
+        return queue
+
+
+def _wanted(queue: Queue) -> list[ExchangeRecord]:
+    return [exchange for exchange in queue.record.exchanges if exchange.wanted]
+
+
+def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
+    begun = any(each.transaction == request.transaction for each in queue.record.exchanges)
+    if not begun and len(_wanted(queue)) >= rules.exchanges_max:
+        raise NoCapacity(
+            f"queue {queue.name!r} has {len(_wanted(queue))} exchanges and grows to at most "
+            f"{rules.exchanges_max} by itself"
+        )
+
+
+def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules) -> None:
+    name = exchange_name(exchange.number)
+    if exchange.origin != SCALING:
+        raise RequestError(f"{name} was made by hand: `roq exchange remove` removes it")
+    least = max(1, rules.exchanges_min)
+    if exchange.wanted and len(_wanted(queue)) <= least:
+        raise RequestError(f"queue {queue.name!r} keeps {least} exchanges; {name} stays")
+
+
+def _named(queue: Queue, given: str) -> ExchangeRecord:
+    """The exchange of a request that says `x2` or `2`."""
+    digits = given.removeprefix("x")
+    # More digits than a number ever has would be costly to read.
+    fits = digits.isascii() and digits.isdigit() and len(digits) <= 9
+    exchange = queue.record.exchange(int(digits)) if fits else None
+    if exchange is None:
+        names = ", ".join(exchange_name(each.number) for each in queue.record.exchanges)
+        raise ExchangeNotFound(
+            f"queue {queue.name!r} has no exchange {given[:40]!r}; there are {names}"
+        )
+    return exchange
+
+
+def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Control | str) -> RequestError:
+    name = exchange_name(exchange.number)
+    match answer:
+        case Failure():
+            kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
+            return kind(f"{name} is not removed: {answer.COMMENT}")
+        case str():
+            return NotEmpty(
+                f"{name} is not removed: the monitor of queue {queue.name!r} did not say that it "
+                f"is empty ({answer}); the command may be repeated"
+            )
+        case _:
+            return RequestError(f"the monitor of queue {queue.name!r} gave an unexpected answer")
+
+
+def _exchange_done(number: int) -> dict[str, object]:
+    return done(Exchange=exchange_name(number), Number=number)
