@@ -68,7 +68,6 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "publishers": (1, 1_000_000),
     "throughput_bytes": (1, NUMBER_MAX),
     "exchanges_max": (1, 1_024),
-    "exchanges_max": (1, 1_024),
 }
 """Limit of a queue → smallest and largest value."""
 
