@@ -31,18 +31,25 @@ class Pile:
         source: the exchange.
         doubt: it may be dead, with its memory.
         left: the publisher has moved elsewhere.
+        seconds: for how long a batch is kept.
         batches: the oldest first.
         bytes: their size.
     """
 
-    __slots__ = ("batches", "bytes", "doubt", "left", "source")
+    __slots__ = ("batches", "bytes", "doubt", "left", "seconds", "source")
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.doubt = False
         self.left = False
+        self.seconds = KEEP_SECONDS
         self.batches: deque[Sealed] = deque()
         self.bytes = 0
+
+    def confirm(self) -> None:
+        """The exchange is there, with everything that it has acknowledged."""
+        self.doubt = False
+        self.seconds = KEEP_SECONDS
 
     def add(self, sealed: Sealed) -> None:
         """One more was acknowledged."""
@@ -56,7 +63,7 @@ class Pile:
     def forget(self, now: float) -> None:
         """Let go of what is too old, or more than the allowance."""
         batches = self.batches
-        horizon = now - (LEFT_SECONDS if self.left else KEEP_SECONDS)
+        horizon = now - self.seconds
         while batches and (
             self.bytes > KEEP_BYTES or (not self.doubt and batches[0].acked_at < horizon)
         ):
@@ -84,6 +91,7 @@ class Kept:
         pile = self._piles.get(source)
         if pile is not None:
             pile.left = True
+            pile.seconds = LEFT_SECONDS
 
     def doubt(self, source: Source, *, lost: bool) -> None:
         """Whether this exchange is feared to be lost with its memory."""

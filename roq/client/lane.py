@@ -301,7 +301,7 @@ class Lane:
         self._status = SendStatus(
             outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
         )
-        self._doubt(lost=False)
+        outbox.pile.confirm()
         if ready.expected < outbox.low:
             outbox.tally.forgotten += 1
             outbox.restart()
@@ -338,7 +338,11 @@ class Lane:
         self.outbox.tally.refused += 1
         reason = f"the exchange refused ({refused.code}): {refused.text}"
         if refused.link_number == 0:
-            return self._fail(reason, lost=refused.code not in _STAYS_ALIVE)
+            lost = refused.code not in _STAYS_ALIVE
+            if self.phase is LanePhase.OPENING:
+                # Whoever refuses a Hello does not say who it is: a doubt remains.
+                lost |= self.outbox.pile.doubt
+            return self._fail(reason, lost=lost)
         status = SendStatus(outcome=Outcome.FAILED, reason=reason)
         number = refused.link_number
         if self.phase is not LanePhase.READY or not self.outbox.refuse(number, status):

@@ -423,8 +423,9 @@ class LinkMachine:
         others = [one for one in self.dealer.lanes if one.phase is not LanePhase.IDLE]
         if not others:
             return []  # it holds its batches until there is another one
-        batches = lane.outbox.take_all()
-        effects = self._close([lane])
+        dead = [one for one in self.dealer.lanes if one not in others]
+        batches = [sealed for one in dead for sealed in one.outbox.take_all()]
+        effects = self._close(dead)
         self.dealer.deal_to(others, relocation.leaving if relocation is not None else ())
         self._replay(batches)
         return [*effects, *self._send(now)]

@@ -95,6 +95,7 @@ class Sealed:
         "receipt",
         "sealed_at",
         "sent",
+        "strayed",
         "stream",
         "void",
     )
@@ -119,6 +120,8 @@ class Sealed:
         self.sealed_at = sealed_at
         self.acked_at = 0.0
         self.sent = False
+        self.strayed = False
+        """It left on another lane before: a copy may still arrive there."""
         self.void = False
         self.owed = True
         """Counts in the window; False for what was acknowledged before and is only replayed."""
@@ -345,6 +348,7 @@ class Outbox:
 
     def _adopt(self, sealed: Sealed) -> None:
         sealed.link_number = 0
+        sealed.strayed |= sealed.sent
         self.tally.replayed_batches += sealed.sent
         if sealed.owed:
             self.owed_batches += 1
@@ -382,6 +386,8 @@ class Outbox:
             return False
         sealed = self._batches[index]
         if not sealed.void:
+            if sealed.strayed:
+                status = SendStatus(outcome=Outcome.UNKNOWN, reason=status.reason)
             self._void(sealed, status)
             self.rewind(number)
             return True
