@@ -12,7 +12,7 @@ from simulation.load import Profile
 
 CALM: Final = FaultRates()
 ROUGH: Final = FaultRates(
-    publisher_cuts=0.5, subscriber_cuts=0.5, drops=0.3, lags=0.3, pauses=0.3, kills=0.1
+    cuts=1.0, stalls=1.0, deaf=0.3, drops=0.5, lags=0.3, pauses=0.3, kills=0.15
 )
 
 
@@ -29,7 +29,7 @@ class Case:
         moves_per_second: of all publishers together.
         stripes: the part of relocations that go to several exchanges.
         faults: what goes wrong meanwhile.
-        naive, check_duplicates: see `Cluster`.
+        naive, check_duplicates, held_bytes_max: see `Cluster`.
     """
 
     seed: int
@@ -44,6 +44,7 @@ class Case:
     faults: FaultRates = CALM
     naive: bool = False
     check_duplicates: bool = True
+    held_bytes_max: int | None = None
 
     @property
     def kind(self) -> str:
@@ -88,6 +89,7 @@ class Case:
             moves_per_second=random.choice([2.0, 8.0, 20.0]),
             stripes=0.0 if naive else random.choice([0.0, 0.3, 1.0]),
             faults=ROUGH if rough else CALM,
+            held_bytes_max=random.choice([None, 20_000]),
             naive=naive,
             check_duplicates=check_duplicates,
         )

@@ -34,6 +34,7 @@ class Cluster:
         limits: of the queue.
         naive: publishers change exchanges without draining and without sending anything again.
         check_duplicates, repair: of subscribers; off only to show what they are good for.
+        held_bytes_max: of subscribers, for what waits for its turn.
 
     Attributes:
         exchanges: those that were not killed or stopped.
@@ -48,6 +49,7 @@ class Cluster:
         naive: bool = False,
         check_duplicates: bool = True,
         repair: bool = True,
+        held_bytes_max: int | None = None,
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
@@ -60,6 +62,7 @@ class Cluster:
         self._naive = naive
         self._check_duplicates = check_duplicates
         self._repair = repair
+        self._held_bytes_max = held_bytes_max
         self._epochs = 0
 
     # --- the cast ---------------------------------------------------------------------------------
@@ -100,7 +103,9 @@ class Cluster:
             self.world, self.network, QUEUE, name,
             on_batch=lambda batch: self.history.received(name, batch),
             on_gap=lambda gap: self.history.gap(name, gap),
-            prefixes=prefixes, check_duplicates=self._check_duplicates, repair=self._repair,
+            prefixes=prefixes, check_duplicates=self._check_duplicates,
+            held_bytes_max=self._held_bytes_max,
+ repair=self._repair,
         )  # fmt: skip
         self.history.subscribed(name, [prefix.decode() for prefix in prefixes])
         self.subscribers.append(subscriber)

@@ -9,6 +9,7 @@ from typing import Final
 
 from simulation.actors.exchange import Exchange
 from simulation.cluster import Cluster
+from simulation.network import Connection
 
 NOTICED_SECONDS: Final = (0.2, 2.0)
 """A dead exchange is missed by the monitor within this."""
@@ -16,20 +17,27 @@ RESTART_SECONDS: Final = (0.1, 1.0)
 """And another one started after this."""
 PAUSE_SECONDS: Final = (0.05, 1.0)
 STORM_SECONDS: Final = (0.1, 1.0)
+STALL_SECONDS: Final = (0.05, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
     """How often things go wrong, in events per second of the whole queue; 0: never."""
 
-    publisher_cuts: float = 0.0
-    subscriber_cuts: float = 0.0
+    cuts: float = 0.0
+    """Connections of publishers and subscribers that break."""
+    stalls: float = 0.0
+    """Connections on which nothing arrives for a while."""
+    deaf: float = 0.0
+    """Clients that hear the monitor late."""
     drops: float = 0.0
     """Times in which fan-outs drop a part of their messages."""
     lags: float = 0.0
     """Times in which everything takes long."""
     pauses: float = 0.0
+    """Exchanges that stand still for a while."""
     kills: float = 0.0
+    """Exchanges that die and are replaced; as often as not one that a publisher has just left."""
 
 
 class Faults:
@@ -44,14 +52,12 @@ class Faults:
         self._cluster = cluster
         self._world = cluster.world
         self._stopped = False
-        for name, rate, action in (
-            ("cuts of publishers", rates.publisher_cuts, self._cut_publisher),
-            ("cuts of subscribers", rates.subscriber_cuts, self._cut_subscriber),
-            ("drops", rates.drops, self._drop),
-            ("lags", rates.lags, self._lag),
-            ("pauses", rates.pauses, self._pause),
-            ("kills", rates.kills, self._kill),
-        ):
+        for name, action in (
+            ("cuts", self._cut), ("stalls", self._stall), ("deaf", self._deafen),
+            ("drops", self._drop), ("lags", self._lag), ("pauses", self._pause),
+            ("kills", self._kill),
+        ):  # fmt: skip
+            rate: float = getattr(rates, name)
             if rate:
                 self._plan(name, rate, action)
 
@@ -84,13 +90,31 @@ class Faults:
 
     # --- kinds ------------------------------------------------------------------------------------
 
-    def _cut_publisher(self) -> bool:
-        self._world.random.choice(self._cluster.publishers).cut()
+    def _cut(self) -> bool:
+        connections = self._connections()
+        if connections:
+            self._world.random.choice(connections).cut()
+        return bool(connections)
+
+    def _stall(self) -> bool:
+        connections, random = self._connections(), self._world.random
+        if connections:
+            up, down = random.choice([(True, True), (True, False), (False, True)])
+            seconds = random.uniform(*STALL_SECONDS)
+            random.choice(connections).stall(seconds, up=up, down=down)
+        return bool(connections)
+
+    def _deafen(self) -> bool:
+        random = self._world.random
+        random.choice(self._cluster.monitor.pipes).stall(random.uniform(*STALL_SECONDS))
         return True
 
-    def _cut_subscriber(self) -> bool:
-        self._world.random.choice(self._cluster.subscribers).cut()
-        return True
+    def _connections(self) -> list[Connection]:
+        """Of a publisher or of a subscriber, all of them."""
+        cluster, random = self._cluster, self._world.random
+        if random.random() < 0.5:
+            return random.choice(cluster.publishers).connections
+        return random.choice(cluster.subscribers).connections
 
     def _drop(self) -> bool:
         random = self._world.random
@@ -114,8 +138,9 @@ class Faults:
         return True
 
     def _kill(self) -> bool:
-        exchanges = self._cluster.exchanges
+        exchanges, random = self._cluster.exchanges, self._world.random
         if len(exchanges) < 2:
             return False
-        self.kill(self._world.random.choice(exchanges))
+        left = [each for each in exchanges if each.key == self._cluster.monitor.left]
+        self.kill(random.choice(random.choice([exchanges, left or exchanges])))
         return True

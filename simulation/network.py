@@ -66,6 +66,10 @@ class Pipe(Generic[M]):
         if at <= self._until:
             self._deliver(message)
 
+    def stall(self, seconds: float) -> None:
+        """Deliver nothing for a while, then everything: as TCP does when packets get lost."""
+        self._last = max(self._last, self._world.now + seconds)
+
     def finish(self) -> None:
         """End when all that was sent has arrived."""
         self._end(max(self._last, self._world.now))
@@ -124,6 +128,13 @@ class Connection:
         if self.open:
             self.open = False
             self._up.break_off(NOTICE_SECONDS)
+
+    def stall(self, seconds: float, *, up: bool, down: bool) -> None:
+        """To the server, to the client or both ways nothing arrives for a while."""
+        if up:
+            self._up.stall(seconds)
+        if down:
+            self._down.stall(seconds)
 
     def cut(self) -> None:
         """The connection breaks; both ends notice, each in its time."""

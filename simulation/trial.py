@@ -16,6 +16,8 @@ SETTLE_SECONDS: Final = 60.0
 MINUTES_MOST: Final = 600.0
 """Virtual seconds after which a trial ends, however many relocations there were."""
 WARM_UP_SECONDS: Final = 0.2
+LAST_FAULTS_SECONDS: Final = 0.5
+"""Things still go wrong for so long when nothing is published any more."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -72,7 +74,11 @@ class Trial:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.cluster = Cluster(
-            case.seed, case.limits, naive=case.naive, check_duplicates=case.check_duplicates
+            case.seed,
+            case.limits,
+            naive=case.naive,
+            check_duplicates=case.check_duplicates,
+            held_bytes_max=case.held_bytes_max,
         )
         self._moving = True
 
@@ -93,9 +99,10 @@ class Trial:
         self._plan()
         cluster.world.run_until(self._done, MINUTES_MOST)
         self._moving = False
-        faults.stop()
         for user in users:
             user.stop()
+        cluster.world.run(LAST_FAULTS_SECONDS)
+        faults.stop()
         settled = cluster.settle(SETTLE_SECONDS)
         return self._result(began, faults, settled=settled)
 

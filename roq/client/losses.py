@@ -49,6 +49,18 @@ class LossRules:
         """An exchange has gone, or is the first to come again: publishers are replaying now."""
         self._replayed_at = max(self._replayed_at, now + REPLAY_SECONDS)
 
+    def over(self, at: float, now: float, verified: Mapping[Source, float]) -> bool:
+        """Whether what was not found in any exchange as of `at` is lost."""
+        if now >= at + LOSS_SECONDS:
+            return True
+        at = max(at, self._replayed_at)
+        if now < at:
+            return False
+        if min(verified.values(), default=float("-inf")) >= at:
+            return True
+        self._want(at)
+        return False
+
     def lost_until(
         self, stream: Stream, now: float, verified: Mapping[Source, float]
     ) -> int | None:
@@ -108,5 +120,8 @@ class LossRules:
                 for source, as_of in verified.items()
             ):
                 return end
-            self.wanted = since if self.wanted is None else max(self.wanted, since)
+            self._want(since)
         return None
+
+    def _want(self, since: float) -> None:
+        self.wanted = since if self.wanted is None else max(self.wanted, since)

@@ -212,9 +212,9 @@ class Merge:
         Returns:
             As of when the exchanges should be verified, None if nothing depends on it.
         """
-        self._give_up_stubs(now)
         rules = self._rules
         rules.wanted = None
+        self._give_up_stubs(now, verified)
         if not self._tables_complete:
             return None
         for key, stream in list(self._waiting.items()):
@@ -228,15 +228,23 @@ class Merge:
                     break
         return rules.wanted
 
-    def _give_up_stubs(self, now: float) -> None:
+    def _give_up_stubs(self, now: float, verified: Mapping[Source, float]) -> None:
         """What was put aside at an exchange that is gone, and was not replayed, is lost."""
-        for source in [source for source, at in self._given_up_at.items() if at <= now]:
+        for source, at in list(self._given_up_at.items()):
+            if now < at:
+                continue
+            stubs = [
+                (key, stream, held)
+                for key, stream in self._waiting.items()
+                for held in stream.held
+                if held.data is None and held.source == source
+            ]
+            if stubs and not self._rules.over(at, now, verified):
+                continue
             del self._given_up_at[source]
-            for key, stream in list(self._waiting.items()):
-                for held in stream.held:
-                    if held.data is None and held.source == source:
-                        self._recalled.pop((source, held.topic, held.offset), None)
-                        held.kind, held.data = LOST, b""
+            for key, stream, held in stubs:
+                self._recalled.pop((source, held.topic, held.offset), None)
+                held.kind, held.data = LOST, b""
                 self._advance(key, stream)
 
     def put_aside(self) -> dict[Source, int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from roq.client.chain import Chain, LogGap
+from roq.client.chain import Chain, LogGap, Want
 from roq.client.checks import Checks
 from roq.client.inquiry import Inquiries, Inquiry
 from roq.client.reading import (
@@ -121,6 +121,7 @@ class Reader:
         self._quiet = False
         self.inquiries = Inquiries(queue)
         self._again: dict[tuple[bytes, int], None] = {}
+        self._chain_next = False
         if start.at is From.NEW:
             self.chain.verified = 0
 
@@ -333,16 +334,21 @@ class Reader:
             self._ask_fetch(effects, now)
 
     def _ask_fetch(self, effects: list[Effect], now: float) -> None:
+        # What the merge wants again and what the chain misses take turns, or the one starves.
         again = list(self._again)[: channel.WANTS_MAX]
-        wants = [(topic, offset, offset + 1) for topic, offset in again]
-        if not again:
-            wants = self.chain.wants(channel.WANTS_MAX, now)
+        missing: list[Want] = []
+        if not again or self._chain_next:
+            missing = self.chain.wants(channel.WANTS_MAX, now)
+        if missing:
+            again = []
+        self._chain_next = bool(again)
+        wants = missing or [(topic, offset, offset + 1) for topic, offset in again]
         if wants:
             inquiry = self._ask(
                 effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES
             )
             inquiry.again = again
-            inquiry.wants = [] if again else wants
+            inquiry.wants = missing
 
     def _ask(self, effects: list[Effect], kind: bytes, now: float, **fields: object) -> Inquiry:
         inquiry, ask = self.inquiries.ask(kind, now, **fields)

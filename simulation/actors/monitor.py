@@ -73,11 +73,13 @@ class Monitor:
 
     Attributes:
         serving: the exchanges of the topology.
+        left: the exchange that a publisher was moved away from last.
         figures: what became of relocations.
     """
 
     def __init__(self, world: World, weather: Weather, queue: bytes, limits: Limits) -> None:
         self.serving: dict[Key, Exchange] = {}
+        self.left: Key | None = None
         self.figures = Figures()
         self._world = world
         self._weather = weather
@@ -88,6 +90,11 @@ class Monitor:
         self._publishers: dict[bytes, _Client] = {}
         self._subscribers: list[Pipe[Control]] = []
         self._up: dict[bytes, Pipe[Callable[[], None]]] = {}
+
+    @property
+    def pipes(self) -> list[Pipe[Control]]:
+        """To all clients."""
+        return [*self._subscribers, *(each.pipe for each in self._publishers.values())]
 
     # --- exchanges --------------------------------------------------------------------------------
 
@@ -103,7 +110,7 @@ class Monitor:
 
     def _tell_topology(self) -> None:
         self._version += 1
-        for pipe in [*self._subscribers, *(each.pipe for each in self._publishers.values())]:
+        for pipe in self.pipes:
             pipe.send(self._topology())
 
     def _topology(self) -> Topology:
@@ -209,6 +216,7 @@ class Monitor:
         for key in before:
             exchange = self.serving.get(key)
             if exchange is not None and key not in move.targets:
+                self.left = key
                 delay = self._world.random.uniform(*self._weather.delay_seconds)
                 left = partial(exchange.passed, message.publisher, message.epoch, addresses)
                 self._world.call_later(delay, left)

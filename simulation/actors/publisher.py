@@ -147,12 +147,10 @@ class Publisher:
             )
         )  # fmt: skip
 
-    # --- what may happen to it --------------------------------------------------------------------
-
-    def cut(self) -> None:
-        """One of its connections breaks."""
-        if self._connections:
-            self._world.random.choice(list(self._connections.values())).cut()
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open."""
+        return list(self._connections.values())
 
     # --- connections ------------------------------------------------------------------------------
 

@@ -105,17 +105,11 @@ class Subscriber:
             if source not in self._lines:
                 self._open(source, exchange)
 
-    # --- what may happen to it --------------------------------------------------------------------
-
-    def cut(self) -> None:
-        """Its connections to one exchange break."""
-        lines = list(self._lines.values())
-        if not lines:
-            return
-        line = self._world.random.choice(lines)
-        for connection in (line.live, line.data):
-            if connection is not None:
-                connection.cut()
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open, to all exchanges."""
+        both = [each for line in self._lines.values() for each in (line.live, line.data)]
+        return [connection for connection in both if connection is not None]
 
     # --- connections ------------------------------------------------------------------------------
 

@@ -132,6 +132,20 @@ def test_exchanges_that_go_again_and_again_hold_nothing_up_for_ever() -> None:
     assert script.lost_until(1.0 + STRIPED_SECONDS, 9.0, 9.0) == 20
 
 
+def test_what_is_in_no_exchange_as_of_a_time_is_lost_then_or_after_a_while() -> None:
+    rules = LossRules()
+    assert not rules.over(5.0, 4.9, {A: 5.0})
+    assert rules.wanted is None
+    assert not rules.over(5.0, 5.1, {A: 5.0, B: 4.9})
+    assert rules.wanted == 5.0
+    assert rules.over(5.0, 5.1, {A: 5.0, B: 5.0})
+    assert not rules.over(5.0, 5.1, {})
+    assert rules.over(5.0, 5.0 + LOSS_SECONDS, {})
+    rules.replaying(5.1)
+    assert not rules.over(5.0, 5.2, {A: 5.2})
+    assert rules.over(5.0, 5.1 + REPLAY_SECONDS, {A: 5.1 + REPLAY_SECONDS})
+
+
 def test_where_much_waits_it_is_looked_at_less_often() -> None:
     script = Script()
     for sequence in range(20, 1_020):

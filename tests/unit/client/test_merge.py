@@ -254,7 +254,10 @@ def test_what_was_put_aside_is_lost_with_its_exchange_unless_it_is_replayed_in_t
         driver.add(data(0), B)
         if replay:
             driver.add(data(1), B, now=1.5)
-        driver.settle(1.0 + REPLAY_SECONDS, 0.0)
+        end = 1.0 + REPLAY_SECONDS
+        assert driver.settle(end, end - 0.1) == (None if replay else end)
+        assert driver.merge.counts.lost == 0
+        driver.settle(end, end)
         assert driver.got() == ([0, 1] if replay else [0])
         assert driver.merge.counts.lost == (not replay)
         assert not driver.merge.waiting
@@ -277,7 +280,7 @@ def test_what_is_put_aside_later_than_its_exchange_went_is_lost_at_once() -> Non
     driver.add(data(1))
     driver.add(data(0), B)
     driver.merge.source_missing(A, 50.0)
-    driver.settle(50.0, 0.0)
+    driver.settle(50.0, 50.0)
     assert driver.merge.counts.lost == 1
 
 
