@@ -18,8 +18,10 @@ from roq.protocol import broadcast, documents
 from roq.protocol.control import (
     Answer,
     ChildInfo,
+    Configure,
     Control,
     Done,
+    Empty,
     Failure,
     HostReport,
     Started,
@@ -121,6 +123,33 @@ class PaperHost:
         )
 
 
+@dataclass
+class PaperMonitor:
+    """What the monitor of a queue answers to the configuration manager."""
+
+    waits_for: str = ""
+    """Why an exchange is not empty; "" if every one is."""
+    last: int = 0
+    """Number of the exchange that is the last one to take publishers."""
+    mute: bool = False
+    asked: list[Control] = field(default_factory=list)
+
+    def answer(self, message: Control) -> Control | None:
+        """The answer to a command of the configuration manager; None for none."""
+        self.asked.append(message)
+        if self.mute:
+            return None
+        match message:
+            case Empty() if message.number == self.last:
+                return Failure(id=message.id, RESULT=1101, COMMENT="the last", CODE="no_capacity")
+            case Empty() if self.waits_for:
+                text = f"x{message.number} is not empty: {self.waits_for}"
+                return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE="unavailable")
+            case Empty() | Configure():
+                return Done(id=message.id)
+        raise AssertionError(message)
+
+
 class Script:
     """The machine, and everything that it talks to."""
 
@@ -132,6 +161,8 @@ class Script:
         self.registry: dict[str, bytes] = {}
         self.registry_fails = 0
         self.hosts: dict[str, PaperHost] = {host.name: host for host in hosts}
+        self.monitors: defaultdict[str, PaperMonitor] = defaultdict(PaperMonitor)
+        """By the name of their queue."""
         self.pending: deque[events.Commit | events.Ask] = deque()
         self.answers: defaultdict[object, list[bytes]] = defaultdict(list)
         self.broadcasts: list[broadcast.Configuration] = []
@@ -201,12 +232,21 @@ class Script:
                     self.registry.pop(change.path, None)
             self.feed(events.Committed(effect.token))
             return
-        host = next(host for host in self.hosts.values() if host.control == effect.endpoint)
-        answer = host.answer(effect.message)
+        answer = self.answerer(effect.endpoint).answer(effect.message)
         if answer is None:
-            self.feed(events.Unanswered(effect.token, "no answer within 10 s"))
+            self.feed(events.Unanswered(effect.token, f"no answer within {effect.timeout:g} s"))
         else:
             self.feed(events.Answered(effect.token, answer))
+
+    def answerer(self, endpoint: str) -> PaperHost | PaperMonitor:
+        """Who answers at this address; nobody does where a process has ended."""
+        for host in self.hosts.values():
+            if host.control == endpoint:
+                return host
+            for child in host.children.values():
+                if child.control == endpoint:
+                    return self.monitors[child.queue]
+        return PaperMonitor(mute=True)
 
     def settle(self) -> None:
         """Complete everything."""

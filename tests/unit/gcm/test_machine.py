@@ -248,10 +248,6 @@ def test_an_exchange_needs_a_running_queue(script: Script) -> None:
     assert script.ask(2004, QName="nobody", Host="h2")["CODE"] == "queue_not_found"
 
 
-def test_removing_an_exchange_is_not_known_yet(script: Script) -> None:
-    assert script.ask(2100, QName="a", Exchange="x1")["COMMENT"] == "INVALID CMD Value"
-
-
 # --- hosts and their children ---------------------------------------------------------------------
 
 

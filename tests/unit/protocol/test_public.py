@@ -75,7 +75,7 @@ def test_a_missing_field_is_named(number: int, field: str) -> None:
     assert comment(request(number, **{field: None})) == expected
 
 
-@pytest.mark.parametrize("number", [0, 1999, 2000, 2012, 2100, 2105, 3001, -1, 2**40, True, "2001"])
+@pytest.mark.parametrize("number", [0, 1999, 2000, 2012, 2099, 2105, 3001, -1, 2**40, True, "2001"])
 def test_another_command_is_invalid(number: object) -> None:
     assert comment(bson.encode({"CMD": number, "QName": "a"})) == "INVALID CMD Value"
 
