@@ -34,7 +34,7 @@ from roq.runtime.toml import Section
 
 ENTRY_POINTS: Final = "roq.providers"
 """The entry point group under which packages offer providers."""
-HANDLE_CHARACTERS_MAX: Final = 256
+HANDLE_CHARACTERS_MAX: Final = 512
 HOSTS_MAX: Final = 1_000
 """Hosts of one cluster that a provider need be able to list."""
 
@@ -45,7 +45,8 @@ class HostState(StrEnum):
     RUNNING = "running"
     """Its host manager has been started and has not ended."""
     ENDED = "ended"
-    """Its host manager has ended; it takes room until it is removed."""
+    """Its host manager has ended; the host takes room until it is removed. What it has started may
+    still run for a while."""
 
 
 class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +94,7 @@ class ProvidedHost(msgspec.Struct, frozen=True, kw_only=True):
     """The address under which it registers, its name in the cluster; empty if it is not known any
     more (such as of a host that has ended)."""
     handle: str
-    """What `remove` takes: at most 256 characters, the same as long as the host exists, also in
+    """What `remove` takes: at most 512 characters, the same as long as the host exists, also in
     another process."""
     state: HostState = HostState.RUNNING
     created: float = 0.0

@@ -1,4 +1,7 @@
-"""Child processes: started by exec only, watched by pidfd, stopped within a bound."""
+"""Child processes: started by exec only, watched by pidfd, stopped within a bound.
+
+One that shall outlive this process is not a child in that sense: see `detach`.
+"""
 
 from __future__ import annotations
 
@@ -97,3 +100,33 @@ def spawn(
             close_fds=True,
         )
     return Child(process)
+
+
+def detach(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> int:
+    """Start a process that goes on when this one ends; gives its pid.
+
+    It has a session of its own, the usual signal handling and none of our descriptors. While we
+    live it is still ours to reap once it has ended.
+
+    Args:
+        argv: program, by its path, and arguments; no shell.
+        log_path: appended to; its folder must exist.
+        env: the whole environment.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(env),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        # Python ignores SIGPIPE; SIGINT and SIGHUP may be ignored under nohup.
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP],
+    )
