@@ -3,7 +3,7 @@ from monitor_driver import Driver, published
 
 from roq.monitor.events import Effect
 from roq.protocol import kpi
-from roq.protocol.control import PublisherLoad
+from roq.protocol.control import Empty, PublisherLoad
 
 
 def old(effects: list[Effect]) -> list[list[dict[str, object]]]:
@@ -120,3 +120,28 @@ def test_programs_get_what_subscribers_tell() -> None:
     [document] = numeric(driver.advance(1.0), kpi.SubscriberKpi)
     assert (document.received, document.lost) == (100, 3)
     assert document.received_per_second == 50.0
+
+
+def test_publishers_that_are_not_among_the_busiest_are_summed() -> None:
+    driver = Driver()
+    for second in range(2):
+        driver.report(
+            1, publishers=12, messages_in=second * 100, bytes_in=second * 10_000,
+            top=[PublisherLoad(b"\xab", second * 10, second * 1_000)], acks_pending=3, lag_ms=4.5,
+        )  # fmt: skip
+        driver.effects.clear()
+        driver.advance(1.0)
+    [document] = numeric(driver.effects, kpi.ExchangeKpi)
+    assert document.others == 11
+    assert document.others_messages_per_second == 90.0
+    assert document.others_bytes_per_second == 9_000.0
+    assert (document.acks_pending, document.lag_ms) == (3, 4.5)
+
+
+def test_an_exchange_that_is_being_emptied_is_shown_so() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2)
+    driver.receive("gcm", Empty(id=4, queue_id=b"q" * 16, number=2))
+    documents = numeric(driver.advance(1.0), kpi.ExchangeKpi)
+    assert [each.leaving for each in documents] == [False, True]
