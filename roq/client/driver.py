@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import select
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from time import monotonic
 from typing import Final
 
 import zmq
 
+from roq.client import waiters
 from roq.client.connection import Connection
 from roq.client.connections import Connections
 from roq.client.engine import Engine
@@ -42,6 +40,7 @@ from roq.client.link import (
 from roq.client.outbox import Sealed
 from roq.client.session import MonitorSession, Translate
 from roq.client.session_machine import PUBLISHER, SessionState
+from roq.client.waiters import Waiters
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
 from roq.model import PublisherId
@@ -118,9 +117,7 @@ class LinkDriver:
         self._connections = Connections(engine)
         self._timer: Timer | None = None
         self._timer_at = math.inf
-        self._bells: list[int] = []
-        self._waiting: list[int] = []
-        self._on_change: list[Callable[[], None]] = []
+        self._waiters = Waiters()
         self._session = MonitorSession(
             engine,
             addresses,
@@ -178,10 +175,11 @@ class LinkDriver:
                 self._transmit(lane.number, batches, now)
         self._unread += 1
         # To send may swallow the wake-up of whoever watches the descriptor: who does is told now.
-        if self._unread >= READ_EVERY or self._waiting or self._connections.watched or link.pausing:
+        waited = self._waiters.threads
+        if self._unread >= READ_EVERY or waited or self._connections.watched or link.pausing:
             self._unread = 0
-            if self.read(now) and self._waiting:
-                self._ring()
+            if self.read(now) and waited:
+                self._waiters.ring()
         self.need(now + LOOK_SECONDS)
 
     def read(self, now: float) -> bool:
@@ -253,13 +251,6 @@ class LinkDriver:
         )
         self._engine.call_soon(lambda: self._session.tell(message))
 
-    def _ring(self) -> None:
-        for bell in self._waiting:
-            os.eventfd_write(bell, 1)
-        callbacks, self._on_change = self._on_change, []
-        for callback in callbacks:
-            callback()
-
     # --- waiting, without the lock ----------------------------------------------------------------
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -277,8 +268,7 @@ class LinkDriver:
             raise LocalProtocolError("the I/O thread must not wait for itself")
         deadline = math.inf if timeout is None else monotonic() + timeout
         with self.lock:
-            bell = self._bells.pop() if self._bells else os.eventfd(0, os.EFD_NONBLOCK)
-            self._waiting.append(bell)
+            bell = self._waiters.enter()
         try:
             while True:
                 with self.lock:
@@ -287,11 +277,10 @@ class LinkDriver:
                 if done or remaining <= 0 or self.failure is not None:
                     return done
                 self._engine.check()
-                _sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
+                waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
         finally:
             with self.lock:
-                self._waiting.remove(bell)
-                self._bells.append(bell)
+                self._waiters.leave(bell)
                 if not self._connections.watched:
                     self.need(monotonic() + BUSY_LOOK_SECONDS)
 
@@ -308,10 +297,10 @@ class LinkDriver:
             now = monotonic()
             if self.read(now):
                 self._flush(now)
-                self._ring()
+                self._waiters.ring()
             done = condition()
             if not done and self.failure is None:
-                self._on_change.append(wake)
+                self._waiters.call(wake)
                 if not self._connections.watched:
                     self.need(now)  # nobody but the I/O thread reads from here on
             return done
@@ -321,9 +310,8 @@ class LinkDriver:
         now = monotonic()
         if self.read(now):
             self._flush(now)
-            self._ring()
-        with suppress(BlockingIOError):
-            os.eventfd_read(bell)
+            self._waiters.ring()
+        waiters.silence(bell)
         return condition(), self._connections.fds
 
     # --- in the I/O thread ------------------------------------------------------------------------
@@ -415,7 +403,7 @@ class LinkDriver:
             if self._not_found and (self.link is None or self._not_found >= REMOVED_ANSWERS):
                 self._fail(QueueNotFound(reason))
                 self._engine.call_soon(self._session.close)
-            self._ring()
+            self._waiters.ring()
 
     def _tick(self) -> None:
         with self.lock:
@@ -432,13 +420,13 @@ class LinkDriver:
         """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
         due = self._flush(now)
         # Who waits in `wait_for` reads as well; who waits in an event loop does not.
-        filling = self.full_batches != self._full_seen and not self._on_change
-        busy = filling or bool(self._waiting)
+        filling = self.full_batches != self._full_seen and not self._waiters.loops
+        busy = filling or self._waiters.threads
         self._full_seen = self.full_batches
         self._connections.watch(wanted=not busy)
         if not busy and self.read(now):
             due = self._flush(now)
-        self._ring()
+        self._waiters.ring()
         times = [due] if due is not None else []
         if filling:
             times.append(now + BUSY_LOOK_SECONDS)
@@ -477,15 +465,14 @@ class LinkDriver:
             return  # the sockets are the parent's
         with self.lock:
             self._fail(Closed(reason))
-            self._on_change.clear()
+            self._waiters.forget()
         try:
             self._session.close()
             self._engine.run_sync(self._release)
         except Closed:
             log.debug("closed after the I/O thread had ended")
         with self.lock:
-            while self._bells:
-                os.close(self._bells.pop())
+            self._waiters.close()
 
     def _release(self) -> None:
         with self.lock:
@@ -507,12 +494,4 @@ class LinkDriver:
                 self.failure = Closed("the connection to the cluster is closed")
                 if self.link is not None:
                     self.link.handle(Leave(str(self.failure)), monotonic())
-            self._ring()
-
-
-def _sleep(fds: Sequence[int], seconds: float) -> None:
-    """Wait until one of the descriptors is readable; a connection may be closed meanwhile."""
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    poll.poll(math.ceil(seconds * 1000))
+            self._waiters.ring()

@@ -35,21 +35,18 @@ Batches come in by `dealer.seal`, and go out by `transmit` of each of `lanes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
 
-from roq.client.dealer import Dealer
-from roq.client.kept import Kept, Pile, Source
+from roq.client.kept import Source
 from roq.client.lane import Drop, Lane, LaneEffect, LanePhase, Open, Say, Transmit
-from roq.client.outbox import Outbox, Sealed, Stream, Tally
-from roq.client.receipt import Receipt
+from roq.client.lanes import Lanes
 from roq.client.relocation import LANES_MAX, Relocation
-from roq.client.topics import NOTHING, Topics
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
-from roq.protocol import channel, documents
+from roq.protocol import channel
 
 BACKOFF_FIRST_SECONDS: Final = 0.05
 BACKOFF_MOST_SECONDS: Final = 1.0
@@ -147,8 +144,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LinkMachine:
-    """The lanes of one publisher.
+class LinkMachine(Lanes):
+    """What becomes of the lanes of one publisher.
 
     Args:
         publisher: id of the publisher.
@@ -157,12 +154,8 @@ class LinkMachine:
         delivery_seconds: what is not acknowledged for so long is given up.
 
     Attributes:
-        lanes: all that have a connection or hold batches.
-        dealer: takes new batches.
-        topics: the publisher's streams.
-        tally: counters.
-        epoch: the highest one under which it publishes.
         moves: exchanges assigned and relocations done.
+        closed: it is over.
     """
 
     def __init__(
@@ -173,27 +166,16 @@ class LinkMachine:
         *,
         delivery_seconds: float,
     ) -> None:
-        self.publisher = publisher
-        self.queue_id = queue_id
-        self.limits = limits
+        super().__init__(publisher, queue_id, limits)
         self.delivery_seconds = delivery_seconds
-        self.topics = Topics(limits.topics)
-        self.tally = Tally()
-        self.kept = Kept()
-        self.epoch = 0
         self.moves = 0
         self.closed = False
-        self._lane_number = 0
-        self._attempt = 0
-        self.lanes: tuple[Lane, ...] = ()
-        self.dealer = Dealer(self._add_lane(None, 0), self.topics)
         self._highest = 0
         """The highest epoch that was heard of."""
         self._relocation: Relocation | None = None
         self._next: Relocate | None = None
         """Came while another one was draining."""
         self._told: TellRelocated | None = None
-        self._serving: frozenset[Source] | None = None
         self._failures = 0
         self._failed: tuple[Source, ...] = ()
         """Exchanges that were of no use since one was."""
@@ -214,19 +196,6 @@ class LinkMachine:
         return LinkPhase.DETACHED if idle else LinkPhase.OPENING
 
     @property
-    def ready(self) -> bool:
-        """Whether batches can be sent, or will be as soon as another exchange has drained."""
-        return any(lane.phase is LanePhase.READY for lane in self.lanes)
-
-    @property
-    def idle(self) -> bool:
-        """Whether a batch would be sent at once, and nothing else is under way."""
-        for lane in self.dealer.lanes:
-            if lane.phase is not LanePhase.READY or len(lane.outbox):
-                return False
-        return True
-
-    @property
     def pausing(self) -> bool:
         """Whether batches wait for another exchange to drain."""
         return self._relocation is not None and self._relocation.collects
@@ -244,38 +213,6 @@ class LinkMachine:
         relocation = self._relocation
         lanes = relocation.leaving if relocation and relocation.collects else self.dealer.lanes
         return [lane.source for lane in lanes if lane.phase is not LanePhase.IDLE]
-
-    @property
-    def reason(self) -> str:
-        """Why nothing can be sent at present, in a sentence; empty when it can."""
-        if self.ready:
-            return ""
-        return next((lane.reason for lane in self.dealer.lanes if lane.reason), "")
-
-    @property
-    def owed_batches(self) -> int:
-        """Batches that are not acknowledged."""
-        return sum(lane.outbox.owed_batches for lane in self.lanes)
-
-    @property
-    def owed_bytes(self) -> int:
-        """Their size."""
-        return sum(lane.outbox.owed_bytes for lane in self.lanes)
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether any lane holds anything."""
-        return any(len(lane.outbox) for lane in self.lanes)
-
-    def holds(self, receipt: Receipt) -> bool:
-        """Whether the batch of this receipt was sealed."""
-        return receipt.done() or any(lane.outbox.holds(receipt) for lane in self.lanes)
-
-    def recount(self) -> None:
-        """Put right what an interrupted `dealer.seal` has left."""
-        for lane in self.lanes:
-            lane.outbox.recount()
-        self.dealer.recount()
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
@@ -336,8 +273,8 @@ class LinkMachine:
             return self._after(effects, now)
         return cast("list[Effect]", effects)
 
-    def _after(self, effects: Iterable[LaneEffect], now: float) -> list[Effect]:
-        """What follows from what has just happened to a lane."""
+    def _after(self, effects: Iterable[Effect], now: float) -> list[Effect]:
+        """What follows from what has just happened."""
         every: list[Effect] = list(effects)
         for lane in self.lanes:
             if lane.failure is not None:
@@ -367,7 +304,7 @@ class LinkMachine:
         return every
 
     def _topology(self, exchanges: frozenset[Source], now: float) -> list[Effect]:
-        self._serving = exchanges
+        self.serving = exchanges
         effects: list[LaneEffect] = []
         opened = self._relocation.opened if self._relocation is not None else []
         for lane in self.lanes:
@@ -460,7 +397,7 @@ class LinkMachine:
             return []
         effects = self._close(relocation.opened) if relocation is not None else []
         self._relocation = None
-        return [*effects, *self._begin(event, now)]
+        return self._after([*effects, *self._begin(event, now)], now)
 
     def _begin(self, event: Relocate, now: float) -> list[Effect]:
         """Open what is not open yet."""
@@ -513,11 +450,11 @@ class LinkMachine:
         self.epoch = relocation.epoch
         self.moves += 1
         self._relocation = None
-        effects = self._close(leaving)
+        effects: list[Effect] = [*self._close(leaving)]
         self.dealer.deal_to(self.dealer.lanes)
         self._replay(batches)
         if leaving:
-            effects += self._introduce(relocation, now)
+            effects += self._introduce(now, relocation.heads)
         for lane in relocation.opened:
             effects += lane.release(now)
         effects += self._send(now)
@@ -529,7 +466,7 @@ class LinkMachine:
         """A target cannot be used: everything is as before."""
         self._relocation = None
         batches = [sealed for one in relocation.opened for sealed in one.outbox.take_all()]
-        effects = self._close(relocation.opened)
+        effects: list[Effect] = [*self._close(relocation.opened)]
         if relocation.draining:
             self.dealer.deal_to(relocation.leaving)
         self._replay(batches)
@@ -540,20 +477,6 @@ class LinkMachine:
     def _begin_next(self, now: float) -> list[Effect]:
         event, self._next = self._next, None
         return self._begin(event, now) if event is not None else []
-
-    def _introduce(self, relocation: Relocation, now: float) -> list[Effect]:
-        """Tell the exchanges of the streams that have moved on since the Hello.
-
-        So their logs show where each stream stands, and a reader notices if the exchange that was
-        left dies with the end of one.
-        """
-        if self.topics.heads() == relocation.heads:
-            return []
-        return [
-            Say(lane.number, self._hello(lane, now, relocation.heads))
-            for lane in self.dealer.lanes
-            if lane.phase in {LanePhase.READY, LanePhase.WAITING}
-        ]
 
     def _tell(
         self,
@@ -566,69 +489,3 @@ class LinkMachine:
     ) -> TellRelocated:
         self._told = TellRelocated(epoch, accepted, failed, reason, int(pause * 1_000_000))
         return self._told
-
-    # --- lanes ------------------------------------------------------------------------------------
-
-    def _lane(self, number: int) -> Lane | None:
-        for lane in self.lanes:
-            if lane.number == number:
-                return lane
-        return None
-
-    def _add_lane(self, exchange: ExchangeInfo | None, epoch: int, *, waits: bool = False) -> Lane:
-        source = (exchange.number, exchange.epoch) if exchange is not None else (0, 0)
-        outbox = Outbox(
-            self.publisher, epoch, max(1, self.limits.window_batches),
-            max(1, self.limits.window_bytes), self.tally,
-            self.kept.of(source) if exchange is not None else Pile(source),
-        )  # fmt: skip
-        self._lane_number += 1
-        lane = Lane(self._lane_number, exchange, outbox, self._hello, waits=waits)
-        self.lanes = (*self.lanes, lane)
-        return lane
-
-    def _close(self, lanes: Sequence[Lane]) -> list[Effect]:
-        """Leave these lanes, whose batches were taken, for good."""
-        effects: list[Effect] = []
-        self.lanes = tuple(lane for lane in self.lanes if lane not in lanes)
-        used = {lane.source for lane in self.lanes}
-        for lane in lanes:
-            if lane.source in used:
-                effects += lane.close()
-                continue
-            effects += lane.close(channel.Bye(publisher=self.publisher, epoch=self.epoch))
-            self.kept.leave(lane.source)
-            if self._serving is not None and lane.source not in self._serving:
-                self.kept.doubt(lane.source, lost=True)
-        return effects
-
-    def _replay(self, batches: Iterable[Sealed]) -> None:
-        """Have these and what exchanges in doubt had acknowledged sent again by the others."""
-        doubtful = self.kept.take_doubtful(frozenset(lane.source for lane in self.lanes))
-        self.dealer.redeal([*doubtful, *batches])
-
-    def _send(self, now: float) -> list[Effect]:
-        """Send what has become possible."""
-        effects: list[Effect] = []
-        for lane in self.lanes:
-            batches = lane.transmit(now)
-            if batches:
-                effects.append(Transmit(lane.number, batches))
-        return effects
-
-    def _hello(
-        self, lane: Lane, now: float, since: Mapping[Stream, int] = NOTHING
-    ) -> tuple[bytes, bytes]:
-        firsts: dict[Stream, int] = {}
-        for one in self.lanes:
-            one.outbox.lower_firsts(firsts)
-        self._attempt += 1
-        hello = channel.Hello(
-            version=channel.CHANNEL_VERSION,
-            queue=self.queue_id,
-            publisher=self.publisher,
-            epoch=lane.outbox.epoch,
-            attempt=self._attempt,
-            streams=self.topics.states(firsts, now, since),
-        )
-        return channel.HELLO, documents.encode(hello)

@@ -15,6 +15,7 @@ from itertools import islice
 
 from roq.client.kept import Pile
 from roq.client.receipt import Outcome, Receipt, SendStatus
+from roq.client.tally import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
@@ -39,47 +40,6 @@ class Stream:
         self.next_sequence = 0
         self.acked_at = 0.0
         self.unacked: dict[int, None] | None = None
-
-
-class Tally:
-    """What one publisher counts, over all of its lanes.
-
-    Attributes:
-        acked_messages, acked_batches: accepted by an exchange, once each.
-        replayed_batches: sent again.
-        failed_messages: given up, certainly not delivered.
-        unknown_messages: given up after they had left.
-        last_reason: why messages were given up last.
-        connections: opened.
-        resets, refused, forgotten, malformed: what exchanges have said.
-    """
-
-    __slots__ = (
-        "acked_batches",
-        "acked_messages",
-        "connections",
-        "failed_messages",
-        "forgotten",
-        "last_reason",
-        "malformed",
-        "refused",
-        "replayed_batches",
-        "resets",
-        "unknown_messages",
-    )
-
-    def __init__(self) -> None:
-        self.acked_messages = 0
-        self.acked_batches = 0
-        self.replayed_batches = 0
-        self.failed_messages = 0
-        self.unknown_messages = 0
-        self.last_reason = ""
-        self.connections = 0
-        self.resets = 0
-        self.refused = 0
-        self.forgotten = 0
-        self.malformed = 0
 
 
 class Sealed:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from roq.client.kept import Pile
-from roq.client.outbox import Outbox, Sealed, Stream, Tally
+from roq.client.outbox import Outbox, Sealed, Stream
 from roq.client.receipt import Outcome, Receipt, SendStatus
+from roq.client.tally import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire

@@ -1,0 +1,80 @@
+"""Who waits for a publisher: threads, each with a bell, and event loops, each with a callback.
+
+Everything here is done with the publisher's lock held, but for the waiting itself.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+
+class Waiters:
+    """Those who wait now.
+
+    Attributes:
+        threads: whether any thread waits.
+        loops: whether any event loop does.
+    """
+
+    def __init__(self) -> None:
+        self.threads = False
+        self.loops = False
+        self._spare: list[int] = []
+        self._bells: list[int] = []
+        self._callbacks: list[Callable[[], None]] = []
+
+    def enter(self) -> int:
+        """A thread begins to wait; its bell."""
+        bell = self._spare.pop() if self._spare else os.eventfd(0, os.EFD_NONBLOCK)
+        self._bells.append(bell)
+        self.threads = True
+        return bell
+
+    def leave(self, bell: int) -> None:
+        """The thread waits no more."""
+        self._bells.remove(bell)
+        self._spare.append(bell)
+        self.threads = bool(self._bells)
+
+    def call(self, wake: Callable[[], None]) -> None:
+        """Call this once, at the next `ring`; it must not block."""
+        self._callbacks.append(wake)
+        self.loops = True
+
+    def ring(self) -> None:
+        """Something has changed that may be worth another look."""
+        for bell in self._bells:
+            os.eventfd_write(bell, 1)
+        if self.loops:
+            callbacks, self._callbacks = self._callbacks, []
+            self.loops = False
+            for callback in callbacks:
+                callback()
+
+    def forget(self) -> None:
+        """No event loop is called any more."""
+        self._callbacks.clear()
+        self.loops = False
+
+    def close(self) -> None:
+        """Give back the bells that nobody holds."""
+        while self._spare:
+            os.close(self._spare.pop())
+
+
+def silence(bell: int) -> None:
+    """The bell was heard."""
+    with suppress(BlockingIOError):
+        os.eventfd_read(bell)
+
+
+def sleep(fds: Sequence[int], seconds: float) -> None:
+    """Wait until one of the descriptors is readable; a connection may be closed meanwhile."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    poll.poll(math.ceil(seconds * 1000))
