@@ -9,6 +9,7 @@ has left the log is reported.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from roq.protocol.entry import NONE, EntryKind
@@ -18,6 +19,8 @@ LAST_MAX: Final = 131_072
 TRIES_MAX: Final = 5
 RETRY_SECONDS: Final = 0.05
 IDLE_RETRY_SECONDS: Final = 0.5
+HOLES_MAX: Final = 8
+"""More holes than this among the batches of a topic that wait are not mended one by one."""
 
 Passed = tuple[bytes, int, bytes]
 """Topic, offset, batch: in order within the topic."""
@@ -272,7 +275,12 @@ class Chain:
     def _release(self, topic: bytes, repair: _Repair) -> None:
         del self.repairs[topic]
         self.last[topic] = max(self.last.get(topic, -1), repair.to - 1)
-        for offset, previous, batch in self._take_held(repair):
+        held = self._take_held(repair)
+        if _holes(held) > HOLES_MAX:
+            # One by one they would take a round trip each: all of it comes again in one go.
+            self._repair(topic, repair.to, held[-1][0] + 1)
+            return
+        for offset, previous, batch in held:
             self.arrived(topic, offset, previous, batch)
 
     def check(self) -> None:
@@ -283,3 +291,10 @@ class Chain:
             assert not repair.held or repair.held[0][0] >= repair.to, topic  # noqa: S101
             held += sum(len(batch) for _, _, batch in repair.held if batch is not None)
         assert held == self.held_bytes <= self._hold_bytes_max  # noqa: S101
+
+
+def _holes(held: list[tuple[int, int, bytes | None]]) -> int:
+    """How often something is missing between two batches that wait."""
+    return sum(
+        previous not in (NONE, before) for (before, _, _), (_, previous, _) in pairwise(held)
+    )

@@ -27,7 +27,7 @@ LOSS_SECONDS: Final = 5.0
 STRIPED_SECONDS: Final = 10.0
 """A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
 replays."""
-REPLAY_SECONDS: Final = 1.5
+REPLAY_SECONDS: Final = 3.0
 """Publishers learn that an exchange is gone, and send again, within this."""
 _LOOK_SECONDS: Final = 0.00002
 """For each batch that waits: how long it is not looked at again. Many take long to look at."""

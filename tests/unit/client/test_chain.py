@@ -1,4 +1,4 @@
-from roq.client.chain import Chain, LogGap
+from roq.client.chain import HOLES_MAX, Chain, LogGap
 from roq.protocol.entry import NONE
 
 
@@ -181,3 +181,19 @@ def test_what_waits_behind_a_hole_is_passed_on_when_the_log_is_gone() -> None:
     chain.surrender()
     assert offsets(chain) == [1, 9, 12]
     assert not chain.repairs
+
+
+def test_many_holes_among_waiting_batches_are_fetched_in_one_go() -> None:
+    chain = started()
+    for offset in range(1, 4 * HOLES_MAX, 2):
+        chain.arrived(b"t", offset, offset - 1, b"x")
+    assert chain.wants(10, 0.0) == [(b"t", 0, 1)]
+    chain.fetched(b"t", 0, NONE, b"x")
+    chain.answered([(b"t", 0, 1)], 1, 0, True, 0.0)
+    last = 4 * HOLES_MAX - 1
+    assert chain.wants(10, 0.0) == [(b"t", 1, last + 1)]
+    for offset in range(1, last + 1):
+        chain.fetched(b"t", offset, offset - 1, b"x")
+    chain.answered([(b"t", 1, last + 1)], last + 1, 0, True, 0.0)
+    assert offsets(chain) == list(range(last + 1))
+    assert (chain.repairs, chain.held_bytes) == ({}, 0)
