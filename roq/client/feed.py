@@ -30,7 +30,7 @@ from roq.client.message import MICROSECONDS
 from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, ReceptionStats, Starts
 from roq.client.stream import Source
-from roq.client.tap import Tap
+from roq.client.tap import READ_BYTES, Tap
 from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
@@ -164,7 +164,7 @@ class Feed:
         self._torn = True
         now, reception, more = self._clock(), self._reception, False
         for source, tap in self._taps.items():
-            tap.take_burst()
+            tap.take_burst(READ_BYTES)
             more |= reception.pass_on(source, now)
         if reception.out:
             self._put()

@@ -23,6 +23,8 @@ LIVE_MESSAGES_MAX: Final = 1_000
 BURST: Final = 50
 BURST_BYTES: Final = 1024 * 1024
 """What is unpacked at once and handed over at once should still be in the processor's cache."""
+READ_BYTES: Final = 64 * 1024
+"""Likewise where nothing is handed over: memory that was just given back is the fastest."""
 _NO_BATCH: Final = frozenset(
     {
         int(EntryKind.ANNOUNCE),
@@ -163,11 +165,15 @@ class Tap:
         """Whether something has come by the fan-out."""
         return bool(cast("int", self._get(_EVENTS_NOW)) & _POLLIN)
 
-    def take_burst(self) -> bool:
-        """Read up to `BURST` messages of the fan-out; False if there are no more."""
+    def take_burst(self, bytes_max: int = BURST_BYTES) -> bool:
+        """Read up to `BURST` messages of the fan-out; False if there are no more.
+
+        Args:
+            bytes_max: after so many bytes the burst is over.
+        """
         live, now = self.reader.live, self._clock()
         taken, size, more = 0, 0, True
-        while taken < BURST and size <= BURST_BYTES:
+        while taken < BURST and size <= bytes_max:
             # To ask whether there is a message is cheaper than to be told that there is none, and
             # dearer than to get one: asked only from as many on as there were the last time.
             if taken >= self._expected and not int(self._get(_EVENTS_NOW)) & _POLLIN:
