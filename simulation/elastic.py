@@ -22,12 +22,14 @@ from simulation.scenario.stage import Stage, stage
 
 NAME: Final = "elastic"
 PAYLOAD: Final = 2_000
-PEAK_LOADS: Final = 3.0
-"""The load at its highest, in limits of one exchange: three quarters of four of them."""
+PEAK_LOADS: Final = 3.7
+"""The load at its highest, in limits of one exchange: nearly what four of them may take."""
 LOW_LOADS: Final = 0.25
 SHARES: Final = ((0.0, LOW_LOADS), (0.06, LOW_LOADS), (0.38, PEAK_LOADS), (0.5, PEAK_LOADS),
                  (0.64, LOW_LOADS))  # fmt: skip
 """(share of the whole time, load); the last third is for shrinking."""
+RATE_STEP: Final = 0.05
+"""The load changes in steps of so many limits of one exchange."""
 COOLDOWN_SECONDS: Final = 2
 """The default is 10 s; a demo has less time."""
 
@@ -118,7 +120,7 @@ def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
         most = max(most, scene.exchanges())
         now = scene.elapsed - begin
         wanted = round(profile.at(now) * unit, 1)
-        if wanted != rate:
+        if abs(wanted - rate) > RATE_STEP * unit or (wanted != rate and now > profile.seconds):
             _phase(scene, wanted - rate, first=rate < 0)
             rate = wanted
             crew.rate(publishers, rate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +21,7 @@ COLOURS: Final = (
 )  # fmt: skip
 _MEGA: Final = 1e6
 _GRID_SECONDS: Final = 0.5
+_BUNCH_SECONDS: Final = 1.0
 
 
 class Caption(NamedTuple):
@@ -103,6 +105,12 @@ def stacked(
     }
 
 
+def serving(series: dict[int, Series], began: float, moments: Sequence[float]) -> list[int]:
+    """How many exchanges were there at these moments (seconds since `began`)."""
+    spans = [(values[0][0], values[-1][0]) for values in series.values() if values]
+    return [sum(first <= began + moment <= last for first, last in spans) for moment in moments]
+
+
 def _at(series: Series, when: float) -> float:
     """The value of the period in which a moment lies; 0 before the first and after the last."""
     if not series or when > series[-1][0]:
@@ -128,10 +136,9 @@ def _throughput(axes: Axes, record: Record, limit: float, figure: str) -> None:
         linewidth=0,
     )
     if limit:
-        serving = [sum(row[index] > 0 for row in rows.values()) for index in range(len(moments))]
         axes.step(
             moments,
-            [limit * count / _MEGA for count in serving],
+            [limit * count / _MEGA for count in serving(series, record.began, moments)],
             where="mid",
             color=INK,
             linewidth=1.1,
@@ -148,15 +155,12 @@ def _throughput(axes: Axes, record: Record, limit: float, figure: str) -> None:
 def _events(axes: Axes, record: Record) -> None:
     """Scale operations as spans in two rows, moves as ticks in a third."""
     lanes = {"moves": 0, "in": 1, "out": 2}
-    for when, move in record.moves():
+    for when, target, count in _bunches(record):
         axes.plot(
-            when - record.began,
-            lanes["moves"],
-            "|",
-            color=_colour(move.targets[0] if move.targets else 0),
-            markersize=11,
-            markeredgewidth=1.6,
+            when, lanes["moves"], "|", color=_colour(target), markersize=11, markeredgewidth=1.6
         )
+        if count > 1:
+            axes.text(when + 0.3, lanes["moves"], str(count), va="center", fontsize=8)
     for when, move in [*record.moves("failed"), *record.moves("given_up")]:
         del move
         axes.plot(when - record.began, lanes["moves"], "x", color="#e63946", markersize=6)
@@ -182,6 +186,20 @@ def _events(axes: Axes, record: Record) -> None:
     axes.set_ylim(-0.7, 2.7)
     axes.grid(axis="x", color=GRID)
     axes.set_axisbelow(True)
+
+
+def _bunches(record: Record) -> list[tuple[float, int, int]]:
+    """Moves to the same exchange at nearly the same time: when, where to, how many."""
+    bunches: list[tuple[float, int, int]] = []
+    for when, move in record.moves():
+        moment, target = when - record.began, move.targets[0] if move.targets else 0
+        same = bunches and bunches[-1][1] == target and moment - bunches[-1][0] < _BUNCH_SECONDS
+        if same:
+            first, _, count = bunches[-1]
+            bunches[-1] = (first, target, count + 1)
+        else:
+            bunches.append((moment, target, 1))
+    return bunches
 
 
 def _publishers(axes: Axes, record: Record) -> None:

@@ -15,7 +15,7 @@ import click
 import msgspec
 import psutil
 import zmq
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -74,6 +74,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     foreign: int
     subscribers: int
     streams: int
+    wrong: list[str] = []
+    """The streams in which something is wrong, if there are any."""
 
     @property
     def ok(self) -> bool:
@@ -93,6 +95,7 @@ def counts(verdict: Verdict) -> Counts:
         foreign=verdict.foreign,
         subscribers=len({row.subscriber for row in verdict.rows}),
         streams=len(verdict.rows),
+        wrong=[] if verdict.ok else str(verdict).splitlines()[1:],
     )
 
 
@@ -163,10 +166,10 @@ def targets_table(targets: Sequence[Target]) -> Table:
     return table("Targets", ("", "measured#", "wanted#", ""), rows)
 
 
-def counts_table(found: Counts, title: str = "History of every live subscriber") -> Table:
+def counts_table(found: Counts, title: str = "History of every live subscriber") -> RenderableType:
     """The history check as people read it."""
     style = "bold green" if found.ok else "bold red"
-    return table(
+    sums = table(
         title,
         ("subscribers#", "streams#", "sent#", "received#", "lost#", "duplicated#", "reordered#"),
         [
@@ -181,6 +184,7 @@ def counts_table(found: Counts, title: str = "History of every live subscriber")
             )
         ],
     )
+    return Group(sums, *(Text(f"  {line}", style="red") for line in found.wrong))
 
 
 def machine_text(machine: Machine) -> Text:

@@ -108,14 +108,14 @@ class Sender:
         self._history = History()
         self._filler = bytes(job.payload)
         self._rate = 0.0
-        self._since = time.monotonic()
-        self._due = 0.0
+        self._credit = 0.0
+        self._looked = time.monotonic()
         self._said = 0.0
 
     def set_rate(self, per_second: float) -> None:
-        """From now on."""
+        """From now on; below 0: as many as go."""
+        self._accrue()
         self._rate = per_second
-        self._since, self._due = time.monotonic(), 0.0
 
     def wait_seconds(self) -> float:
         """Until the next message is due."""
@@ -123,21 +123,23 @@ class Sender:
             return 0.0
         if self._rate == 0:
             return PROGRESS_SECONDS
-        late = time.monotonic() - (self._since + (self._due + 1) / self._rate)
-        return min(PROGRESS_SECONDS, max(0.0, -late))
+        return min(PROGRESS_SECONDS, max(0.0, (1.0 - self._credit) / self._rate))
 
     def publish_due(self) -> None:
         """Publish what is due."""
-        if self._rate < 0:
-            self._publish(CHUNK)
-        elif self._rate > 0:
-            due = (time.monotonic() - self._since) * self._rate
-            # After a pause the rate goes on; the pause is not made up for beyond a short burst.
-            self._due = max(self._due, due - max(1.0, BURST_SECONDS * self._rate))
-            count = int(due - self._due)
-            self._publish(count)
-            self._due += count
+        self._accrue()
+        count = CHUNK if self._rate < 0 else int(self._credit)
+        self._credit = max(0.0, self._credit - count)
+        self._publish(count)
         self._tell()
+
+    def _accrue(self) -> None:
+        """What has become due since the last look; a pause is not made up for in full."""
+        now = time.monotonic()
+        rate = max(0.0, self._rate)
+        due = self._credit + rate * (now - self._looked)
+        self._credit = min(due, max(1.0, BURST_SECONDS * rate))
+        self._looked = now
 
     def save(self) -> None:
         """Write history and timings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import msgspec
 import pytest
@@ -82,3 +83,13 @@ def test_below_zero_means_as_fast_as_it_goes() -> None:
     assert len(paper.payloads) > 1
     assert {len(payload) for payload in paper.payloads} == {40}
     assert len(set(paper.payloads)) == len(paper.payloads)
+
+
+def test_a_rate_that_changes_often_starves_nobody() -> None:
+    paper = Paper()
+    slow = sender(paper)
+    deadline = time.monotonic() + 10
+    while len(paper.payloads) < 3 and time.monotonic() < deadline:
+        slow.set_rate(20.0 + len(paper.payloads))
+        slow.publish_due()
+    assert len(paper.payloads) == 3

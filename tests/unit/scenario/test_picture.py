@@ -21,6 +21,11 @@ def test_series_of_different_exchanges_are_put_on_one_grid() -> None:
     assert rows[2][0] == 0.0
 
 
+def test_an_exchange_serves_from_its_first_to_its_last_word() -> None:
+    series = {1: [(1.0, 5.0), (9.0, 0.0)], 2: [(4.0, 0.0), (6.0, 0.0)], 3: []}
+    assert picture.serving(series, 1.0, [0.0, 4.0, 8.0, 9.0]) == [1, 2, 1, 0]
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_record_becomes_a_picture(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
