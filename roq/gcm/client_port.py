@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.errors import QueueNotFound, QueueStopped, RegistryAway, RequestError
+from roq.errors import InvalidRequest, QueueStopped, RegistryAway, RequestError
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
@@ -87,6 +87,8 @@ class ClientPort:
         """A monitor wants one exchange more or less."""
         if self._standing.registry_away:
             raise RegistryAway("registry away")
+        if isinstance(request, ScaleOut):
+            _check_transaction(request.transaction)
         return self._operations.submit(
             request.queue,
             event.peer,
@@ -96,7 +98,7 @@ class ClientPort:
         )
 
     def _scaling(self, request: ScaleOut | ScaleIn) -> Saga:
-        name = request.queue
+        name = self._queues.demand_same(request.queue, request.queue_id).name
         wanted = f"queue {name} {'grows' if isinstance(request, ScaleOut) else 'shrinks'}"
         rules = self._rules.elastic(name)
         yield Emit((Note("queue_scaling", f"{wanted}: {request.reason:.200}"),))
@@ -112,10 +114,8 @@ class ClientPort:
         return made
 
     def _elasticity(self, request: ElasticityRequest) -> Elasticity:
-        queue = self._queues.demand_running(request.queue)
+        queue = self._queues.demand_same(request.queue, request.queue_id)
         record = queue.record
-        if record.queue_id != request.queue_id:
-            raise QueueNotFound(f"queue {queue.name!r} is another one by now")
         hosts = [self._hosts.get(name) for name in record.hosts]
         return Elasticity(
             id=request.id,
@@ -166,6 +166,14 @@ class ClientPort:
             monitor=queue.monitor,
             statistics=queue.statistics,
             limits=queue.record.limits,
+        )
+
+
+def _check_transaction(transaction: str) -> None:
+    if not 0 < len(transaction) <= public.TRANSACTION_CHARACTERS_MAX:
+        raise InvalidRequest(
+            f"a transaction has 1 to {public.TRANSACTION_CHARACTERS_MAX} characters, "
+            f"not {len(transaction)}"
         )
 
 

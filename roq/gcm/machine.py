@@ -10,6 +10,7 @@ where each stood.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from roq.errors import RegistryAway
@@ -50,7 +51,7 @@ from roq.protocol import broadcast
 from roq.protocol.documents import RawDocument
 
 HOSTS_SECONDS: Final = 0.5
-"""How often silence of hosts is looked for."""
+"""How often silence of hosts is looked for, and what was left half-done."""
 _VERSION_BITS: Final = 16
 
 
@@ -230,10 +231,22 @@ class GcmMachine:
             self._next_look = now + HOSTS_SECONDS
             for host in self.hosts.expire(now):
                 effects.append(Note(f"host_{host.state}", f"host {host.name} is {host.state}"))
+            effects += self._finish_left_over(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:
             self._changed = True
+        return effects
+
+    def _finish_left_over(self, now: float) -> list[Effect]:
+        """Exchanges that a failure has left half-made or half-removed do not stay so."""
+        if self._standing.registry_away:
+            return []
+        effects: list[Effect] = []
+        for name in self._sagas.exchange.left_over():
+            if not self.operations.busy(name):
+                finish = partial(self._sagas.exchange.finish, name)
+                effects += self.operations.submit(name, None, finish, now)
         return effects
 
     def _announce_change(self, now: float) -> list[Effect]:

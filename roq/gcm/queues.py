@@ -145,6 +145,18 @@ class Queues:
             raise QueueStopped(f"queue {name!r} does not run ({queue.record.state}): {hint}")
         return queue
 
+    def demand_same(self, name: str, queue_id: bytes) -> Queue:
+        """The running queue of this name whose monitor asks.
+
+        Raises:
+            QueueNotFound: there is none, or only a later one of this name.
+            QueueStopped: it does not run.
+        """
+        queue = self.demand_running(name)
+        if queue.record.queue_id != queue_id:
+            raise QueueNotFound(f"queue {name!r} is another one by now")
+        return queue
+
     def put(self, record: QueueRecord) -> Queue:
         """A definition stands in the registry (now)."""
         queue = self._queues.get(record.name)

@@ -12,12 +12,10 @@ from roq.errors import (
     ExchangeNotFound,
     NoCapacity,
     NotEmpty,
-    QueueNotFound,
     RequestError,
 )
-from roq.gcm.events import Change, Put
-from roq.gcm.hosts import AWAY
-from roq.gcm.operations import Call, Calls, Saga
+from roq.gcm.events import Change, Note, Put
+from roq.gcm.operations import Call, Calls, Emit, Saga
 from roq.gcm.queues import Queue, transactions_of
 from roq.gcm.records import (
     MANUAL,
@@ -70,7 +68,7 @@ class ExchangeSagas:
         Raises:
             NoCapacity: no host has room, or the queue has as many exchanges as it may have.
         """
-        queue = self._running(request.queue, request.queue_id)
+        queue = self._steps.queues.demand_same(request.queue, request.queue_id)
         number = queue.transactions.get(request.transaction)
         if number is None:
             yield from self._finish_attempts(queue, request.transaction)
@@ -102,10 +100,10 @@ class ExchangeSagas:
     ) -> Part[ExchangeRecord]:
         """The exchange of a request that was begun before, or a new one, written down."""
         record = queue.record
-        for begun in record.exchanges:
-            if transaction and begun.transaction == transaction:
-                self._steps.hosts.demand(begun.host)
-                return begun
+        begun = _begun(queue, transaction)
+        if begun is not None:
+            self._steps.hosts.demand(begun.host)
+            return begun
         host = place()
         exchange = ExchangeRecord(
             number=record.next_number, host=host, transaction=transaction, origin=origin
@@ -143,10 +141,10 @@ class ExchangeSagas:
         number = exchange.number
         try:
             yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            queue.children.pop(number, None)
             yield from self._steps.save(without_exchange(queue.record, number))
         except RequestError as error:
             return f"the definition of {exchange_name(number)} is left behind: {error}"
-        queue.children.pop(number, None)
         return ""
 
     def _finish_attempts(self, queue: Queue, transaction: str) -> Part[None]:
@@ -158,8 +156,7 @@ class ExchangeSagas:
             begun = exchange.origin == SCALING and exchange.state == "creating"
             if not begun or exchange.transaction == transaction:
                 continue
-            child = queue.children.get(exchange.number)
-            if child is not None and child.state == "running":
+            if _runs(queue, exchange):
                 yield from self._save_created(queue, exchange.number, exchange.transaction)
             else:
                 yield from self._undo_add(queue, exchange)
@@ -168,7 +165,7 @@ class ExchangeSagas:
 
     def scale_in(self, request: ScaleIn, rules: ElasticRules) -> Part[Done]:
         """Stop an exchange that scaling has made and its monitor has emptied."""
-        queue = self._running(request.queue, request.queue_id)
+        queue = self._steps.queues.demand_same(request.queue, request.queue_id)
         exchange = queue.record.exchange(request.number)
         if exchange is not None:
             _check_shrinking(queue, exchange, rules)
@@ -188,21 +185,16 @@ class ExchangeSagas:
             yield from self._steps.save(without_exchange(queue.record, exchange.number))
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
-        if exchange.wanted and not self._is_gone(queue, exchange):
+        if exchange.wanted and not self._gone(queue, exchange):
             yield from self._empty(queue, exchange)
         problems = yield from self._remove(queue, exchange)
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
-    def _is_gone(self, queue: Queue, exchange: ExchangeRecord) -> bool:
-        """Whether nothing can be in this exchange, because it does not run."""
-        host = self._steps.hosts.get(exchange.host)
-        child = queue.children.get(exchange.number)
-        away = host is not None and host.state is AWAY
-        return away or self._steps.hosts.lost(exchange.host, child)
-
     def _empty(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
         number = exchange.number
+        if not queue.monitor:
+            raise _not_empty(queue, exchange, "its address is not known")
         message = Empty(queue_id=queue.record.queue_id, number=number)
         answers = yield Calls((Call(queue.record.host, queue.monitor, message, EMPTY_SECONDS),))
         match answers[0]:
@@ -222,20 +214,81 @@ class ExchangeSagas:
         queue.children.pop(number, None)
         return problems
 
-    def finish_removals(self, name: str) -> Saga:
-        """Erase what an earlier leader was about to remove; reports tell what still runs of it."""
+    # --- what was left half-done ------------------------------------------------------------------
+
+    def left_over(self) -> list[str]:
+        """The queues of which an exchange was left half-made or half-removed, and can be finished.
+
+        That is so where the registry or a host failed in the middle, or the leader.
+        """
+        return [
+            queue.name
+            for queue in self._steps.queues
+            if queue.running
+            and any(self._can_finish(queue, each) for each in queue.record.exchanges)
+        ]
+
+    def finish(self, name: str) -> Saga:
+        """Complete what was left half-done of this queue, or undo it."""
         queue = self._steps.queues.get(name)
-        if queue is not None:
+        if queue is not None and queue.running:
             for exchange in queue.record.exchanges:
-                if not exchange.wanted:
-                    yield from self._steps.save(without_exchange(queue.record, exchange.number))
+                if self._can_finish(queue, exchange):
+                    yield from self._finish(queue, exchange)
         return done()
 
-    def _running(self, name: str, queue_id: bytes) -> Queue:
-        queue = self._steps.queues.demand_running(name)
-        if queue.record.queue_id != queue_id:
-            raise QueueNotFound(f"queue {name!r} is another one by now")
-        return queue
+    def _can_finish(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        if not exchange.wanted:
+            return True
+        half_made = exchange.state == "creating"
+        return half_made and (_runs(queue, exchange) or self._gone(queue, exchange))
+
+    def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+        name = exchange_name(exchange.number)
+        if not exchange.wanted:
+            # What still runs of it is stopped when its host reports it.
+            yield from self._steps.save(without_exchange(queue.record, exchange.number))
+            queue.children.pop(exchange.number, None)
+            deed = f"{name} is removed, as was begun before"
+        elif _runs(queue, exchange):
+            yield from self._save_created(queue, exchange.number, exchange.transaction)
+            deed = f"{name} serves, as was begun before"
+        else:
+            deed = f"{name} is given up, which was begun before and does not run"
+            problem = yield from self._undo_add(queue, exchange)
+            deed += f" ({problem})" * bool(problem)
+        yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+
+    def _gone(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        """Whether this exchange does not run, and will not by itself."""
+        host = self._steps.hosts.live(exchange.host)
+        if host is None:
+            return False  # processes outlive their manager
+        known = queue.children.get(exchange.number)
+        if known is not None:
+            return self._steps.hosts.lost(exchange.host, known)
+        return not any(
+            each.queue_id == queue.record.queue_id and each.number == exchange.number
+            for each in host.children
+            if each.role == "exchange" and each.state != "failed"
+        )
+
+
+def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
+    """The exchange that this request has begun to make before."""
+    return next(
+        (
+            each
+            for each in queue.record.exchanges
+            if transaction and each.transaction == transaction and each.wanted
+        ),
+        None,
+    )
+
+
+def _runs(queue: Queue, exchange: ExchangeRecord) -> bool:
+    child = queue.children.get(exchange.number)
+    return child is not None and child.state == "running"
 
 
 def _wanted(queue: Queue) -> list[ExchangeRecord]:
@@ -243,8 +296,8 @@ def _wanted(queue: Queue) -> list[ExchangeRecord]:
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
-    begun = any(each.transaction == request.transaction for each in queue.record.exchanges)
-    if not begun and len(_wanted(queue)) >= rules.exchanges_max:
+    begun = _begun(queue, request.transaction)
+    if begun is None and len(_wanted(queue)) >= rules.exchanges_max:
         raise NoCapacity(
             f"queue {queue.name!r} has {len(_wanted(queue))} exchanges and grows to at most "
             f"{rules.exchanges_max} by itself"
@@ -278,7 +331,7 @@ def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Control | str) ->
     name = exchange_name(exchange.number)
     match answer:
         case Failure():
-            kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
+            kind = REQUEST_ERRORS.get(answer.CODE, NotEmpty)
             return kind(f"{name} is not removed: {answer.COMMENT}")
         case str():
             return NotEmpty(

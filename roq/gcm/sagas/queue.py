@@ -67,9 +67,10 @@ class QueueSagas:
             return done()
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
-        for host in queue.record.hosts:
+        starting = _in_state(queue, QueueState.STARTING)
+        for host in starting.hosts:
             steps.hosts.demand(host)
-        yield from steps.save(_in_state(queue, QueueState.STARTING))
+        yield from steps.save(starting)
         try:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
