@@ -18,14 +18,19 @@ from roq.client.link import (
     LinkPhase,
     Open,
     Received,
+    Relocate,
+    Say,
     Serving,
+    TellRelocated,
     Transmit,
 )
 from roq.client.receipt import Outcome, Receipt
+from roq.client.relocation import DRAIN_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
+from roq.protocol.extensions import read_floor
 
 LIMITS = Limits(window_batches=4)
 X1 = ExchangeInfo(number=1, epoch=5, host="h", data="tcp://h:1", live="")
@@ -355,3 +360,357 @@ def test_leaving_says_bye_and_settles_everything(ready: Script) -> None:
     assert ready.receipts[0].done()
     assert ready.assign(X2, 9) == []
     assert ready.link.next_deadline() is None
+
+
+# --- relocation -----------------------------------------------------------------------------------
+
+X3 = ExchangeInfo(number=3, epoch=7, host="h", data="tcp://h:3", live="")
+
+
+def relocate(script: Script, epoch: int, *exchanges: ExchangeInfo) -> list[Effect]:
+    return script.feed(Relocate(epoch, exchanges))
+
+
+def told(effects: list[Effect]) -> TellRelocated:
+    (one,) = (effect for effect in effects if isinstance(effect, TellRelocated))
+    return one
+
+
+def lane_at(script: Script, exchange: ExchangeInfo) -> int:
+    return next(lane.number for lane in script.link.lanes if lane.exchange == exchange)
+
+
+def from_lane(script: Script, lane: int, kind: bytes, body: bytes) -> list[Effect]:
+    return script.feed(Received(lane, [kind, body]))
+
+
+def acked(script: Script, exchange: ExchangeInfo, number: int) -> list[Effect]:
+    lane = lane_at(script, exchange)
+    return from_lane(script, lane, channel.ACK, channel.NUMBER.pack(number))
+
+
+def accepted(script: Script, exchange: ExchangeInfo) -> list[Effect]:
+    ready = channel.Ready(
+        exchange=exchange.number, exchange_epoch=exchange.epoch, expected=1, message_bytes=1,
+        batch_bytes=1, batch_messages=1, window_bytes=1 << 20, window_batches=4,
+    )  # fmt: skip
+    lane = lane_at(script, exchange)
+    return from_lane(script, lane, channel.READY, documents.encode(ready))
+
+
+def places(effects: list[Effect]) -> list[tuple[int, int]]:
+    """Lane and first sequence of what is sent."""
+    return [
+        (effect.lane, sealed.first_sequence)
+        for effect in effects
+        if isinstance(effect, Transmit)
+        for sealed in effect.batches
+    ]
+
+
+def test_a_move_opens_its_target_first_and_goes_on_at_the_old_exchange(ready: Script) -> None:
+    hello = opened(relocate(ready, 2, X2))
+    assert hello.epoch == 2
+    ready.publish()
+    assert ready.link.exchanges == (X1,)
+    assert len(ready.link.lanes[0].outbox) == 1
+    assert not ready.link.pausing
+
+
+def test_a_move_switches_when_the_old_exchange_has_acknowledged_everything(ready: Script) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    assert accepted(ready, X2) == []
+    assert ready.link.pausing
+    assert ready.publish() == [], "it waits for the old exchange"
+    ready.now += 0.01
+    effects = acked(ready, X1, 1)
+    drop = next(effect for effect in effects if isinstance(effect, Drop))
+    assert documents.decode(drop.bye[1], channel.Bye).epoch == 2
+    assert places(effects) == [(lane_at(ready, X2), 1)]
+    answer = told(effects)
+    assert (answer.epoch, answer.accepted, answer.pause_us) == (2, True, 10_000)
+    assert (ready.link.exchanges, ready.link.epoch, ready.link.at) == ((X2,), 2, [(2, 6)])
+    assert ready.link.tally.replayed_batches == 0
+
+
+def test_an_idle_publisher_moves_without_a_pause(ready: Script) -> None:
+    relocate(ready, 2, X2)
+    assert told(accepted(ready, X2)).pause_us == 0
+
+
+def test_the_target_hears_of_the_streams_that_have_moved_on_since_its_hello(ready: Script) -> None:
+    ready.publish("old")
+    ready.ack(1)
+    relocate(ready, 2, X2)
+    ready.publish("new")
+    acked(ready, X1, 2)
+    say = next(effect for effect in accepted(ready, X2) if isinstance(effect, Say))
+    hello = documents.decode(say.frames[1], channel.Hello)
+    assert [(state.topic, state.first) for state in hello.streams] == [(b"new", 1)]
+
+
+def test_what_the_old_exchange_does_not_acknowledge_in_time_goes_first(ready: Script) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.publish()
+    ready.now += DRAIN_SECONDS
+    effects = ready.feed(Tick())
+    assert places(effects) == [(lane_at(ready, X2), 0), (lane_at(ready, X2), 1)]
+    assert told(effects).accepted
+
+
+@pytest.mark.parametrize("how", ["refused", "unreachable", "silent"])
+def test_a_target_that_cannot_be_used_changes_nothing(ready: Script, how: str) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    lane = lane_at(ready, X2)
+    if how == "refused":
+        refused = channel.Refused(code="full", text="no")
+        effects = from_lane(ready, lane, channel.REFUSED, documents.encode(refused))
+    elif how == "unreachable":
+        effects = ready.feed(ConnectionLost(lane, "refused"))
+    else:
+        ready.now += READY_SECONDS
+        effects = ready.feed(Tick())
+    answer = told(effects)
+    assert (answer.accepted, answer.failed) == (False, ((2, 6),))
+    assert not any(isinstance(effect, AskAttach) for effect in effects)
+    assert (ready.link.exchanges, ready.link.epoch) == ((X1,), 1)
+    acked(ready, X1, 1)
+    assert ready.publish() == [2]
+
+
+def test_a_target_that_dies_while_the_old_exchange_drains_gives_back_what_it_collected(
+    ready: Script,
+) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.publish()
+    effects = ready.feed(ConnectionLost(lane_at(ready, X2), "killed"))
+    assert not told(effects).accepted
+    assert places(effects) == [(lane_at(ready, X1), 1)]
+    acked(ready, X1, 2)
+    assert all(receipt.done() for receipt in ready.receipts)
+
+
+def test_an_old_exchange_that_dies_while_it_drains_does_not_stop_the_move(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.publish()
+    effects = ready.feed(ConnectionLost(lane_at(ready, X1), "killed"))
+    lane = lane_at(ready, X2)
+    assert places(effects) == [(lane, 0), (lane, 1), (lane, 2)], "what it had acknowledged as well"
+    assert told(effects).accepted
+
+
+def test_an_old_exchange_that_dies_before_the_target_is_ready_is_not_asked_about(
+    ready: Script,
+) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    old = lane_at(ready, X1)
+    ready.feed(ConnectionLost(old, "killed"))
+    assert not any(isinstance(e, AskAttach) for e in ready.feed(ConnectionLost(old, "refused")))
+    effects = accepted(ready, X2)
+    assert places(effects) == [(lane_at(ready, X2), 0)]
+    assert told(effects).accepted
+
+
+def test_when_both_are_gone_the_monitor_is_asked(ready: Script) -> None:
+    relocate(ready, 2, X2)
+    old = lane_at(ready, X1)
+    ready.feed(ConnectionLost(old, "killed"))
+    ready.feed(ConnectionLost(old, "refused"))
+    effects = ready.feed(ConnectionLost(lane_at(ready, X2), "refused"))
+    assert not told(effects).accepted
+    assert AskAttach(((1, 5), (2, 6))) in effects
+
+
+def test_a_repeated_relocate_is_answered_the_same_and_an_older_one_not_at_all(
+    ready: Script,
+) -> None:
+    relocate(ready, 3, X2)
+    assert relocate(ready, 3, X2) == [], "it is under way"
+    answer = told(accepted(ready, X2))
+    assert relocate(ready, 3, X2) == [answer]
+    assert relocate(ready, 2, X3) == []
+    assert ready.link.exchanges == (X2,)
+
+
+def test_of_two_relocations_the_higher_epoch_wins(ready: Script) -> None:
+    relocate(ready, 2, X2)
+    relocate(ready, 3, X3)
+    assert {lane.exchange for lane in ready.link.lanes} == {X1, X3}
+    assert told(accepted(ready, X3)).epoch == 3
+    assert ready.link.exchanges == (X3,)
+
+
+def test_a_relocation_that_comes_while_another_drains_follows_it(ready: Script) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    assert relocate(ready, 3, X3) == []
+    effects = acked(ready, X1, 1)
+    assert told(effects).epoch == 2
+    assert opened(effects).epoch == 3
+    assert told(accepted(ready, X3)).epoch == 3
+    assert ready.link.exchanges == (X3,)
+
+
+def test_a_relocation_to_where_it_is_already_is_accepted_at_once(ready: Script) -> None:
+    effects = relocate(ready, 2, X1)
+    assert effects == [TellRelocated(2, accepted=True)]
+    assert ready.link.epoch == 2
+    assert ready.publish() == [1]
+
+
+def test_a_relocation_to_nowhere_fails(ready: Script) -> None:
+    assert not told(relocate(ready, 2)).accepted
+    assert ready.link.ready
+
+
+def test_a_detached_publisher_is_relocated_as_well() -> None:
+    script = Script()
+    script.assign()
+    script.lost("refused")
+    script.publish()
+    relocate(script, 2, X2)
+    effects = accepted(script, X2)
+    assert places(effects) == [(lane_at(script, X2), 0)]
+    assert script.assign(X3, 1) == [], "the answer was overtaken"
+
+
+def test_an_assignment_ends_a_relocation(ready: Script) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.publish()
+    ready.assign(X3, 3)
+    assert places(accepted(ready, X3)) == [(lane_at(ready, X3), 0), (lane_at(ready, X3), 1)]
+    assert len(ready.link.lanes) == 1
+
+
+def test_an_exchange_that_was_left_and_is_gone_has_its_last_batches_replayed(
+    ready: Script,
+) -> None:
+    ready.publish()
+    ready.ack(1)
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.now += 5.0
+    both, one = frozenset({(1, 5), (2, 6)}), frozenset({(2, 6)})
+    assert ready.feed(Serving(both)) == []
+    assert places(ready.feed(Serving(one))) == [(lane_at(ready, X2), 0)]
+    assert ready.feed(Serving(one)) == []
+
+
+# --- striping -------------------------------------------------------------------------------------
+
+
+def floors(script: Script) -> dict[tuple[int, int], int | None]:
+    return {
+        (lane.number, sealed.first_sequence): read_floor(
+            sealed.data[wire.HEADER_BYTES :][: wire.read_header(sealed.data).ext_bytes]
+        )
+        for lane in script.link.lanes
+        for sealed in lane.outbox
+    }
+
+
+@pytest.fixture
+def striped(ready: Script) -> Script:
+    ready.publish()
+    relocate(ready, 2, X1, X2)
+    assert told(accepted(ready, X2)).accepted
+    return ready
+
+
+def test_a_stripe_deals_batches_in_turn_and_tells_how_far_the_stream_is(striped: Script) -> None:
+    one, two = lane_at(striped, X1), lane_at(striped, X2)
+    for _ in range(3):
+        striped.publish()
+    assert floors(striped) == {(one, 0): None, (one, 1): 0, (two, 2): 0, (one, 3): 0}
+    acked(striped, X1, 2)
+    striped.publish()
+    assert floors(striped)[two, 4] == 2
+    assert striped.link.exchanges == (X1, X2)
+
+
+def test_each_lane_has_its_own_link_numbers_and_epoch(striped: Script) -> None:
+    striped.publish()
+    striped.publish()
+    headers = [
+        wire.read_header(sealed.data) for lane in striped.link.lanes for sealed in lane.outbox
+    ]
+    assert [(h.epoch, h.link_number) for h in headers] == [(1, 1), (1, 2), (2, 1)]
+
+
+def test_there_is_room_as_long_as_one_lane_has_room(striped: Script) -> None:
+    published = 0
+    while striped.link.dealer.has_room:
+        striped.publish()
+        published += 1
+    assert published == 7, "a window of four each, and one was there before"
+    acked(striped, X2, 1)
+    assert striped.link.dealer.has_room
+
+
+def test_a_receipt_names_the_exchange_that_accepted(striped: Script) -> None:
+    striped.publish()
+    striped.publish()
+    acked(striped, X2, 1)
+    status = striped.receipts[2].status
+    assert status is not None
+    assert status.exchange == "x2"
+
+
+def test_a_lane_that_leaves_a_stripe_is_drained_while_the_others_go_on(striped: Script) -> None:
+    striped.publish()
+    striped.publish()
+    assert relocate(striped, 3, X1) == []
+    striped.publish()
+    assert floors(striped)[lane_at(striped, X1), 3] == 0
+    effects = acked(striped, X2, 1)
+    assert told(effects).accepted
+    assert striped.link.exchanges == (X1,)
+    acked(striped, X1, 3)
+    striped.publish()
+    assert set(floors(striped).values()) == {None}
+
+
+def test_a_lane_whose_exchange_is_lost_gives_its_batches_to_the_others(striped: Script) -> None:
+    for _ in range(3):
+        striped.publish()
+    two = lane_at(striped, X2)
+    striped.feed(ConnectionLost(two, "killed"))
+    effects = striped.feed(ConnectionLost(two, "refused"))
+    assert places(effects) == [(lane_at(striped, X1), 2)]
+    assert not any(isinstance(effect, AskAttach) for effect in effects)
+    assert striped.link.at == [(1, 5)]
+    acked(striped, X1, 4)
+    assert all(receipt.done() for receipt in striped.receipts)
+
+
+def test_lanes_that_fail_together_leave_the_last_one_to_wait_for_the_monitor(
+    striped: Script,
+) -> None:
+    striped.publish()
+    for exchange in (X1, X2):
+        striped.feed(ConnectionLost(lane_at(striped, exchange), "cut"))
+    striped.now += READY_SECONDS
+    effects = striped.feed(Tick())
+    assert any(isinstance(effect, AskAttach) for effect in effects)
+    striped.assign(X3, 9)
+    assert [first for _, first in places(accepted(striped, X3))] == [0, 1]
+
+
+def test_a_striped_publisher_leaves_all_its_exchanges(striped: Script) -> None:
+    effects = striped.feed(Leave("closed"))
+    assert [isinstance(effect, Drop) and effect.bye != () for effect in effects] == [True, True]
+    assert striped.link.owed_batches == 0

@@ -19,11 +19,13 @@ from roq.client.session_machine import (
     OpenMonitor,
     Pushed,
     ReportAssigned,
+    ReportRelocate,
     ReportState,
     ReportTopology,
     SessionMachine,
     SessionState,
     Start,
+    Tell,
     TellMonitor,
 )
 from roq.errors import InvalidRequest, Unavailable
@@ -39,6 +41,8 @@ from roq.protocol.control import (
     Join,
     Leave,
     Located,
+    Relocate,
+    Relocated,
     Topology,
     Version,
 )
@@ -316,6 +320,31 @@ def test_a_monitor_that_does_not_answer_is_looked_for_again() -> None:
 def test_a_monitor_that_does_not_know_a_subscriber_hears_its_join_again() -> None:
     session = active_subscriber()
     assert isinstance(asked(session.handle(Pushed(refused("failed")), 1.0)).message, Join)
+
+
+def test_a_relocate_is_told_to_the_publisher_whom_it_concerns() -> None:
+    session = active_publisher()
+    relocate = Relocate(queue_id=QUEUE_ID, publisher=b"c" * 16, epoch=9, exchanges=[EXCHANGE])
+    assert session.handle(Pushed(relocate), 1.0) == [ReportRelocate(relocate)]
+    for other in (
+        Relocate(queue_id=b"z" * 16, publisher=b"c" * 16, epoch=9, exchanges=[EXCHANGE]),
+        Relocate(queue_id=QUEUE_ID, publisher=b"d" * 16, epoch=9, exchanges=[EXCHANGE]),
+    ):
+        assert session.handle(Pushed(other), 1.0) == []
+
+
+def test_a_monitor_that_relocates_is_not_silent() -> None:
+    session = active_publisher()
+    relocate = Relocate(queue_id=QUEUE_ID, publisher=b"c" * 16, epoch=9, exchanges=[EXCHANGE])
+    session.handle(Pushed(relocate), SILENCE_SECONDS - 0.1)
+    effects = session.handle(Tick(), SILENCE_SECONDS + 0.1)
+    assert not any(isinstance(effect, DropMonitor) for effect in effects)
+
+
+def test_what_became_of_a_relocation_is_told_if_there_is_a_monitor() -> None:
+    told = Relocated(queue_id=QUEUE_ID, publisher=b"c" * 16, epoch=9, outcome="accepted")
+    assert machine().handle(Tell(told), 0.0) == []
+    assert active_publisher().handle(Tell(told), 0.0) == [TellMonitor(told)]
 
 
 def test_closing_says_goodbye_and_ends_everything() -> None:

@@ -1,0 +1,71 @@
+"""Bells and callbacks of those who wait for a publisher."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from roq.client import waiters
+from roq.client.waiters import Waiters
+
+
+@pytest.fixture
+def room() -> Iterator[Waiters]:
+    room = Waiters()
+    yield room
+    room.close()
+
+
+def rings(bell: int) -> bool:
+    return bool(select.select([bell], [], [], 0)[0])
+
+
+def test_a_bell_rings_until_it_is_silenced(room: Waiters) -> None:
+    bell = room.enter()
+    assert room.threads
+    assert not rings(bell)
+    room.ring()
+    waiters.sleep([bell], 10.0)
+    assert rings(bell)
+    waiters.silence(bell)
+    waiters.silence(bell)
+    assert not rings(bell)
+    room.leave(bell)
+    assert not room.threads
+
+
+def test_bells_are_used_again(room: Waiters) -> None:
+    bell = room.enter()
+    room.leave(bell)
+    assert room.enter() == bell
+    room.leave(bell)
+
+
+def test_an_event_loop_is_called_once(room: Waiters) -> None:
+    calls: list[int] = []
+    room.call(lambda: calls.append(1))
+    assert room.loops
+    room.ring()
+    room.ring()
+    assert calls == [1]
+    assert not room.loops
+
+
+def test_a_callback_may_ask_to_be_called_again(room: Waiters) -> None:
+    calls: list[int] = []
+    room.call(lambda: room.call(lambda: calls.append(1)))
+    room.ring()
+    assert calls == []
+    assert room.loops
+    room.ring()
+    assert calls == [1]
+
+
+def test_nobody_is_called_after_the_end(room: Waiters) -> None:
+    calls: list[int] = []
+    room.call(lambda: calls.append(1))
+    room.forget()
+    room.ring()
+    assert calls == []
