@@ -24,7 +24,7 @@ from roq.monitor.moves import Moves
 from roq.monitor.news import News
 from roq.monitor.rules import PolicyNamed, Rules
 from roq.monitor.scaling import Scaling
-from roq.monitor.sessions import SUBSCRIBER, Session, Sessions
+from roq.monitor.sessions import PUBLISHER, Session, Sessions
 from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
@@ -103,11 +103,13 @@ class Elasticity:
         return effects
 
     def alive(self, session: Session, message: Alive, now: float) -> list[Effect]:
-        """A client tells where it is, or how far it has read."""
-        if session.role == SUBSCRIBER:
-            return self._read_on(now)
+        """A publisher tells where it is; what a subscriber has read counts with the next report."""
         epoch = message.epoch
-        if not self._epochs.plausible(epoch) or not self._serve(message):
+        if (
+            session.role != PUBLISHER
+            or not self._epochs.plausible(epoch)
+            or not self._serve(message)
+        ):
             return []
         effects = self.moves.seen(session, epoch, now)
         if self._epochs.told(epoch, now):
@@ -313,13 +315,6 @@ class Elasticity:
         if not why and leaving.scaling and leaving.ready:
             return effects + self.scaling.emptied(leaving.number)
         return effects + self._call_off(leaving.number, why, now) if why else effects
-
-    def _read_on(self, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        for leaving in self.emptying:
-            if leaving.empty_since is not None and not leaving.ready:
-                effects += self._look(leaving, now)
-        return effects
 
     def _call_off(self, number: int, reason: str, now: float) -> list[Effect]:
         effects = self.emptying.call_off(number, reason)

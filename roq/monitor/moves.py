@@ -18,7 +18,7 @@ from typing import Final
 from roq.model import PublisherId
 from roq.monitor.epochs import Epochs
 from roq.monitor.events import Effect, Push
-from roq.monitor.exchanges import Exchange, Exchanges
+from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.news import News
 from roq.monitor.relocation import Relocation
 from roq.monitor.sessions import Session, Sessions
@@ -69,6 +69,8 @@ class Moves:
         self._under_way: dict[bytes, Relocation] = {}
         self._settling: list[Relocation] = []
         self._resting: dict[bytes, _Rest] = {}
+        self._by_exchange: dict[Key, list[Relocation]] = {}
+        """Those under way and those that settle; empty when it has to be made anew."""
 
     def __len__(self) -> int:
         """How many are under way."""
@@ -87,14 +89,14 @@ class Moves:
         """What moves will change of an exchange's mean, bytes per minute."""
         return sum(
             each.change_at(exchange.key) * exchange.window.mean_before(each.accepted_at)
-            for each in self._concerned()
+            for each in self._concerning(exchange.key)
         )
 
     def shift_last(self, exchange: Exchange) -> float:
         """The same for the throughput of the last period."""
         return sum(
             each.change_at(exchange.key) * exchange.window.last_before(each.accepted_at)
-            for each in self._concerned()
+            for each in self._concerning(exchange.key)
         )
 
     # --- the course of a move ---------------------------------------------------------------------
@@ -124,6 +126,7 @@ class Moves:
             repeat_at=now + self._kpi_seconds,
         )
         self._under_way[session.client] = relocation
+        self._by_exchange.clear()
         return [self._tell(session, relocation), *self._news.move(relocation, "started", reason)]
 
     def answered(self, message: Relocated, now: float) -> list[Effect]:
@@ -148,7 +151,7 @@ class Moves:
 
     def forget(self, publisher: bytes, reason: str) -> list[Effect]:
         """It has left, or was sent elsewhere under a higher epoch on its own demand."""
-        relocation = self._under_way.pop(publisher, None)
+        relocation = self._drop(publisher)
         return self._news.move(relocation, "failed", reason) if relocation is not None else []
 
     def time_passed(self, now: float) -> list[Effect]:
@@ -168,6 +171,7 @@ class Moves:
 
     def tidy(self, now: float) -> None:
         """Forget what says nothing any more; once a period."""
+        self._by_exchange.clear()
         self._settling = [
             each for each in self._settling if now < each.accepted_at + SETTLED_SECONDS
         ][-REMEMBERED_MAX:]
@@ -190,8 +194,18 @@ class Moves:
             assert relocation.targets  # noqa: S101
             assert relocation.told <= RELOCATE_TRIES  # noqa: S101
 
-    def _concerned(self) -> list[Relocation]:
-        return [*self._under_way.values(), *self._settling]
+    def _concerning(self, key: Key) -> list[Relocation]:
+        """The moves that change the load of an exchange."""
+        if not self._by_exchange:
+            for relocation in (*self._under_way.values(), *self._settling):
+                for touched in {*relocation.sources, *relocation.targets}:
+                    self._by_exchange.setdefault(touched, []).append(relocation)
+        return self._by_exchange.get(key, [])
+
+    def _drop(self, publisher: bytes) -> Relocation | None:
+        """This one is not under way any more."""
+        self._by_exchange.clear()
+        return self._under_way.pop(publisher, None)
 
     def _tell(self, session: Session, relocation: Relocation) -> Push:
         message = Relocate(
@@ -205,7 +219,7 @@ class Moves:
     def _accepted(
         self, session: Session, relocation: Relocation, now: float, pause_us: int
     ) -> list[Effect]:
-        del self._under_way[relocation.publisher]
+        self._drop(relocation.publisher)
         relocation.accepted_at = now
         self._settling.append(relocation)
         self._rest(relocation, now + ACCEPTED_REST_PERIODS * self._kpi_seconds, failures=0)
@@ -222,7 +236,7 @@ class Moves:
         return effects + self._news.move(relocation, "accepted", relocation.reason, pause_us)
 
     def _failed(self, relocation: Relocation, message: Relocated, now: float) -> list[Effect]:
-        del self._under_way[relocation.publisher]
+        self._drop(relocation.publisher)
         for key in relocation.targets:
             exchange = self._exchanges.find(key)
             if exchange is not None and key in map(tuple, message.failed):
@@ -234,7 +248,7 @@ class Moves:
         return self._news.move(relocation, "failed", reason)
 
     def _given_up(self, relocation: Relocation, now: float) -> list[Effect]:
-        del self._under_way[relocation.publisher]
+        self._drop(relocation.publisher)
         failures = self._failures(relocation.publisher) + 1
         self._rest(relocation, now + GIVEN_UP_REST_SECONDS, failures)
         reason = f"the publisher was told {RELOCATE_TRIES} times and has said nothing"
