@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from roq.errors import InvalidRequest, QueueStopped, RegistryAway, RequestError
+from collections.abc import Hashable
+
+from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
 from roq.gcm.records import SCALING
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
+from roq.gcm.sagas.steps import NoRoom, Part
 from roq.gcm.standing import Standing
-from roq.model import exchange_name
+from roq.model import ElasticRules, exchange_name
 from roq.protocol import documents, public
 from roq.protocol.control import (
     ClusterInfo,
@@ -24,6 +28,7 @@ from roq.protocol.control import (
     HostUse,
     Located,
     LocateRequest,
+    ScaledOut,
     ScaleIn,
     ScaleOut,
 )
@@ -44,6 +49,7 @@ class ClientPort:
         operations: Operations,
         sagas: Sagas,
         reports: Reports,
+        provisioning: Provisioning,
     ) -> None:
         self._standing = standing
         self._queues = queues
@@ -52,6 +58,7 @@ class ClientPort:
         self._operations = operations
         self._sagas = sagas
         self._reports = reports
+        self._provisioning = provisioning
 
     def frame(self, event: ClientFrame, now: float) -> list[Effect]:
         """Answer one frame, at once or through an operation."""
@@ -81,23 +88,31 @@ class ClientPort:
             case ElasticityRequest():
                 return [Reply(event.peer, documents.encode(self._elasticity(request)))]
             case ScaleOut() | ScaleIn():
-                return self._scale(event, request, now)
+                return self.scale(event.peer, request, now)
 
-    def _scale(self, event: ClientFrame, request: ScaleOut | ScaleIn, now: float) -> list[Effect]:
-        """A monitor wants one exchange more or less."""
+    def scale(self, peer: Hashable, request: ScaleOut | ScaleIn, now: float) -> list[Effect]:
+        """A monitor wants one exchange more or less; answered when it is there or gone.
+
+        Raises:
+            RequestError: it cannot be begun.
+        """
         if self._standing.registry_away:
             raise RegistryAway("registry away")
         if isinstance(request, ScaleOut):
             _check_transaction(request.transaction)
         return self._operations.submit(
             request.queue,
-            event.peer,
-            lambda: self._scaling(request),
+            peer,
+            lambda: self._scaling(peer, request),
             now,
-            lambda error: refusal(error, request.id),
+            lambda error: refusal(self._as_told_here(error), request.id),
         )
 
-    def _scaling(self, request: ScaleOut | ScaleIn) -> Saga:
+    def _as_told_here(self, error: RequestError) -> RequestError:
+        # Operations that end with leadership name the management interface of the next leader.
+        return self._standing.not_leader("client") if isinstance(error, NotLeader) else error
+
+    def _scaling(self, peer: Hashable, request: ScaleOut | ScaleIn) -> Saga:
         name = self._queues.demand_same(request.queue, request.queue_id).name
         wanted = f"queue {name} {'grows' if isinstance(request, ScaleOut) else 'shrinks'}"
         rules = self._rules.elastic(name)
@@ -105,13 +120,24 @@ class ClientPort:
         try:
             if isinstance(request, ScaleIn):
                 return (yield from self._sagas.exchange.scale_in(request, rules))
-            made = yield from self._sagas.exchange.scale_out(request, rules)
+            made = yield from self._grow(peer, request, rules)
+            if made is None:
+                return None  # answered when there is a host for it
         except RequestError as error:
             yield Emit((Note("queue_not_scaled", f"{wanted}, but cannot: {error}"),))
             raise
         text = f"queue {name} has {exchange_name(made.number)} on host {made.host}"
         yield Emit((Note("queue_scaled", text),))
         return made
+
+    def _grow(
+        self, peer: Hashable, request: ScaleOut, rules: ElasticRules
+    ) -> Part[ScaledOut | None]:
+        try:
+            return (yield from self._sagas.exchange.scale_out(request, rules))
+        except NoRoom as error:
+            self._provisioning.want(peer, request, error)
+            return None
 
     def _elasticity(self, request: ElasticityRequest) -> Elasticity:
         queue = self._queues.demand_same(request.queue, request.queue_id)

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from roq.errors import RegistryAway, RemoteProtocolError
 from roq.gcm import events
-from roq.protocol import broadcast, public
-from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.protocol import broadcast, documents, public
+from roq.protocol.control import (
+    Control,
+    ScaleIn,
+    ScaleOut,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
 
 KEYS = st.text(max_size=8).filter(lambda key: "\0" not in key)
 VALUES = st.recursive(
@@ -28,13 +35,14 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 NUMBERS = st.sampled_from(
-    [command.number for command in public.COMMANDS] + [2100, 3000, 3001, 3010, 9]
+    [command.number for command in public.COMMANDS] + [3000, 3001, 3010, 3020, 3021, 3022, 9]
 )
 FIELDS = st.sampled_from(
     [
         *("QName", "Host", "TransactionID", "Address", "Limits", "Durability"),
         *("AUTOSCALING_NAME", "AUTOSCALING_HOST", "AUTOSCALING_Q"),
-        *("id", "host", "epoch", "control", "children"),
+        *("id", "host", "epoch", "control", "children", "Exchange"),
+        *("queue", "queue_id", "transaction", "reason", "number"),
     ]
 )
 DOCUMENTS = st.builds(
@@ -69,6 +77,9 @@ REQUESTS = st.one_of(
     st.tuples(st.sampled_from([2001, 2002, 2005, 2010, 2104]), NAMES),
     st.tuples(st.just(2003), NAMES, HOSTS),
     st.tuples(st.just(2004), NAMES, HOSTS, st.sampled_from(["t", "u", ""])),
+    st.tuples(st.just(2100), NAMES, st.integers(1, 4)),
+    st.tuples(st.just(3020), NAMES, st.sampled_from(["t", "u", "v"])),
+    st.tuples(st.just(3021), NAMES, st.integers(1, 4)),
 )
 STEPS = st.one_of(
     REQUESTS.map(lambda request: ("request", request)),
@@ -81,6 +92,9 @@ STEPS = st.one_of(
     st.tuples(HOSTS, st.sampled_from([StartMonitor, StartExchange, StopQueue])).map(
         lambda what: ("mute", what)
     ),
+    st.tuples(NAMES, st.sampled_from(["mute", "full", "empty"])).map(
+        lambda what: ("monitor", what)
+    ),
     HOSTS.map(lambda name: ("report", name)),
     st.sampled_from([0.5, 4.0, 12.0]).map(lambda seconds: ("wait", seconds)),
     st.sampled_from(["suspend", "back", "lost", "follow", "elect"]).map(
@@ -89,8 +103,27 @@ STEPS = st.one_of(
 )
 
 
+def scaling(script: Script, number: int, name: str, argument: object) -> bytes:
+    """What the monitor of a queue asks of the configuration manager."""
+    queue = script.machine.queues.get(name)
+    queue_id = queue.record.queue_id if queue is not None else b"unknown"
+    message: Control
+    if number == ScaleOut.__struct_config__.tag:
+        message = ScaleOut(
+            id=1, queue=name, queue_id=queue_id, transaction=str(argument), reason="load"
+        )
+    else:
+        assert isinstance(argument, int)
+        message = ScaleIn(id=1, queue=name, queue_id=queue_id, number=argument, reason="idle")
+    return documents.encode(message)
+
+
 def act(script: Script, peers: list[int], kind: str, value: object) -> None:  # noqa: C901, PLR0912
     match kind, value:
+        case "request", ((3020 | 3021) as number, name, argument):
+            peers.append(script.send_raw(scaling(script, number, name, argument), port=5000))
+        case "request", (2100, name, number):
+            peers.append(script.send(2100, QName=name, Exchange=number))
         case "request", (number, name, *more):
             fields = dict(zip(["Host", "TransactionID"], more, strict=False))
             peers.append(script.send(number, QName=name, **fields))
@@ -107,6 +140,9 @@ def act(script: Script, peers: list[int], kind: str, value: object) -> None:  # 
             del script.pending[which % len(script.pending)]
         case "mute", (name, message):
             script.hosts[name].mute ^= {message}
+        case "monitor", (name, how):
+            script.monitors[name].mute = how == "mute"
+            script.monitors[name].waits_for = "1 publisher still there" * (how == "full")
         case "report", str(name):
             script.report(script.hosts[name])
         case "wait", float(seconds):
@@ -151,6 +187,11 @@ def test_every_request_is_answered_once_in_any_interleaving(
             script.report(host)
         script.settle()
         script.pass_time(1)
+    script.settle()
+    running = [queue.record for queue in script.machine.queues if queue.running]
+    for record in running:
+        assert {exchange.state for exchange in record.exchanges} == {"created"}
+        assert {exchange.origin for exchange in record.exchanges} <= {"manual", "scaling"}
     for name in "ab":
         assert script.ask(2001, QName=name)["RESULT"] in {0, 1101}
         assert script.ask(2003, QName=name, Host="h2")["RESULT"] == 0

@@ -310,7 +310,7 @@ def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules
         raise RequestError(f"{name} was made by hand: `roq exchange remove` removes it")
     least = max(1, rules.exchanges_min)
     if exchange.wanted and len(_wanted(queue)) <= least:
-        raise RequestError(f"queue {queue.name!r} keeps {least} exchanges; {name} stays")
+        raise RequestError(f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays")
 
 
 def _named(queue: Queue, given: str) -> ExchangeRecord:
