@@ -5,9 +5,11 @@ everything, at most 4 exchanges, each on a host of its own. As it was published:
 minute come in, 1,088,000 go out, four publishers are on each exchange at the end, the latency is 5
 to 16 ms, and the 2nd, 3rd and 4th exchange start when the 5th, 9th and 13th publisher arrives.
 
-What is scaled is the schedule alone (60 s become 60/20 s): rates, sizes and limits are the
-published ones. Hosts are network namespaces; the link of each carries what four publishers cause
-with 20 listeners, and not what five do, so that the host is the bottleneck as it was there.
+The schedule is compressed (60 s become 60/20 s). Rates are the published ones, or `--share` of
+them: 20 Python listeners that get 18,000 messages a second cost more than two cores have. Limits
+and links are scaled along, so everything happens in the same place. Hosts are network namespaces;
+the link of each carries what four publishers cause with 20 listeners, and not what five do, so that
+the host is the bottleneck as it was there.
 """
 
 from __future__ import annotations
@@ -47,14 +49,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     scale: float = 20.0
     """So many times faster than published do publishers arrive."""
+    share: float = 1.0
+    """Part of the published rates, limits and links."""
     publishers: int = 16
     listeners: int = 20
     policy: str = "balanced"
 
     @property
+    def per_minute(self) -> float:
+        """Messages of each publisher."""
+        return PER_MINUTE * self.share
+
+    @property
+    def limit(self) -> int:
+        """Bytes a minute that one exchange may take."""
+        return int(LIMIT * self.share)
+
+    @property
     def link_megabits(self) -> float:
         """What a host's link carries outwards."""
-        return FITS * PER_MINUTE / 60 * PAYLOAD * OVERHEAD * self.listeners * 8 / 1e6
+        return FITS * self.per_minute / 60 * PAYLOAD * OVERHEAD * self.listeners * 8 / 1e6
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +110,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     """
     rules = ScalingRules(
         name=NAME,
-        exchange_bytes_per_minute=LIMIT,
+        exchange_bytes_per_minute=plan.limit,
         exchanges_max=EXCHANGES,
         cooldown_seconds=COOLDOWN_SECONDS,
         policy=plan.policy,
@@ -115,7 +129,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
             scene.record,
             drawing,
             _caption(outcome),
-            limit=LIMIT / 60,
+            limit=plan.limit / 60,
             latency=measures.latency_of(scene.record),
         )
     return outcome
@@ -134,7 +148,7 @@ def _play(scene: Stage, plan: Plan) -> measures.Window:
         begin = scene.elapsed
         crew.start([publisher])
         scene.until(lambda who=publisher: bool(who.id), 30.0, "a publisher connects")  # type: ignore[misc]
-        crew.rate([publisher], PER_MINUTE / 60)
+        crew.rate([publisher], plan.per_minute / 60)
         scene.run(max(0.0, ARRIVAL_SECONDS / plan.scale - (scene.elapsed - begin)))
     scene.enter("all publishers")
     scene.run(HOLD_SECONDS / 3)
@@ -167,15 +181,15 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window)
     }
     steady = [value for when, value in measures.latency_of(record) if whole.begin < when]
     counts = results.counts(scene.crew.verdict())
-    expected = plan.publishers * PER_MINUTE
+    expected = plan.publishers * plan.per_minute
     mean = sum(steady) / len(steady) if steady else 0.0
     arrived = [started_at[number] for number in sorted(started_at)]
     return Outcome(
         machine=machine,
         plan=plan,
         figures=[
-            _figure("messages in, a minute", f"{54_400:,}", f"{inward:,.0f}"),
-            _figure("messages out, a minute", f"{1_088_000:,}", f"{outward:,.0f}"),
+            _figure("messages in, a minute", f"{54_400:,}", _of(inward, plan)),
+            _figure("messages out, a minute", f"{1_088_000:,}", _of(outward, plan)),
             _figure(
                 "publishers on each exchange at the end",
                 "4, 4, 4, 4",
@@ -209,6 +223,11 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window)
     )  # fmt: skip
 
 
+def _of(value: float, plan: Plan) -> str:
+    """A rate, and what part of the published one was wanted."""
+    return f"{value:,.0f}" + (f" (of {plan.share:.0%})" if plan.share != 1 else "")
+
+
 def _figure(text: str, published: str, measured: str) -> Published:
     return Published(text=text, published=published, measured=measured)
 
@@ -217,9 +236,10 @@ def _caption(outcome: Outcome) -> picture.Caption:
     plan, counts = outcome.plan, outcome.counts
     return picture.Caption(
         "The published experiment",
-        f"{plan.publishers} publishers of 3,400 messages of 5 kB a minute, one more every "
-        f"{ARRIVAL_SECONDS / plan.scale:g} s, {plan.listeners} listeners;\nof {counts.sent:,} "
-        f"messages {counts.lost} lost, {counts.duplicated} doubled, {counts.reordered} reordered",
+        f"{plan.publishers} publishers of {plan.per_minute:,.0f} messages of 5 kB a minute, one "
+        f"more every {ARRIVAL_SECONDS / plan.scale:g} s, {plan.listeners} listeners;\n"
+        f"of {counts.sent:,} messages {counts.lost} lost, {counts.duplicated} doubled, "
+        f"{counts.reordered} reordered",
         f"hosts are network namespaces with links of {plan.link_megabits:.0f} Mbit/s, policy "
         f"{plan.policy}; " + results.machine_text(outcome.machine).plain,
     )
@@ -231,7 +251,14 @@ def _caption(outcome: Outcome) -> picture.Caption:
     type=click.FloatRange(1, 60),
     default=20.0,
     show_default=True,
-    help="So many times faster than published do publishers arrive; nothing else changes.",
+    help="So many times faster than published do publishers arrive.",
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(0.01, 1),
+    default=1.0,
+    show_default=True,
+    help="Part of the published rates; limits and links are scaled along.",
 )
 @click.option(
     "--publishers",
@@ -263,20 +290,26 @@ def _caption(outcome: Outcome) -> picture.Caption:
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
 @results.scenario
 def main(
-    scale: float, publishers: int, listeners: int, policy: str, output: Path, as_json: bool
+    scale: float,
+    share: float,
+    publishers: int,
+    listeners: int,
+    policy: str,
+    output: Path,
+    as_json: bool,
 ) -> bool:
     """Play the published experiment: 16 publishers that arrive one by one, 20 listeners, at most 4
     exchanges, each on a host (a network namespace) with a limited link. Needs root.
 
-    What is scaled is the schedule alone. Exits with 1 if a message was lost, doubled or came out of
-    order, or the figures are not reached.
+    The schedule is compressed; rates are the published ones or a part of them. Exits with 1 if a
+    message was lost, doubled or came out of order, or the figures are not reached.
 
     \b
     Example:
       sudo python -m simulation.published
       sudo python -m simulation.published --policy known --scale 10
     """
-    plan = Plan(scale=scale, publishers=publishers, listeners=listeners, policy=policy)
+    plan = Plan(scale=scale, share=share, publishers=publishers, listeners=listeners, policy=policy)
     out = results.console(as_json=as_json)
     drawing = output / f"{NAME}.png"
     if as_json:

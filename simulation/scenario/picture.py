@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roq.model import exchange_name
-from simulation.scenario.measures import Series, publishers, throughput
+from simulation.scenario.measures import Period, Series, periods, publishers
 from simulation.scenario.record import Record
 
 if TYPE_CHECKING:
@@ -93,40 +93,33 @@ def draw(
 
 
 def stacked(
-    series: dict[int, Series], began: float, ended: float
+    found: dict[int, list[Period]], began: float, ended: float
 ) -> tuple[list[float], dict[int, list[float]]]:
-    """All series at the same moments, so that they can be stacked: seconds since `began`, and the
-    value of each at these; 0 where an exchange does not serve."""
+    """All exchanges at the same moments, so that they can be stacked: seconds since `began`, and
+    the rate of each at these; 0 where it does not serve."""
     count = int((ended - began) / _GRID_SECONDS) + 1
     moments = [number * _GRID_SECONDS for number in range(count)]
     return moments, {
         number: [_at(values, began + moment) for moment in moments]
-        for number, values in sorted(series.items())
+        for number, values in sorted(found.items())
     }
 
 
-def serving(series: dict[int, Series], began: float, moments: Sequence[float]) -> list[int]:
+def serving(found: dict[int, list[Period]], began: float, moments: Sequence[float]) -> list[int]:
     """How many exchanges were there at these moments (seconds since `began`)."""
-    spans = [(values[0][0], values[-1][0]) for values in series.values() if values]
-    return [sum(first <= began + moment <= last for first, last in spans) for moment in moments]
+    spans = [(values[0].begin, values[-1].end) for values in found.values() if values]
+    return [sum(first < began + moment <= last for first, last in spans) for moment in moments]
 
 
-def _at(series: Series, when: float) -> float:
-    """The value of the period in which a moment lies; 0 before the first and after the last."""
-    if not series or when > series[-1][0]:
-        return 0.0
-    previous = series[0][0] - 2.0
-    for end, value in series:
-        if when <= end:
-            return value if when > previous else 0.0
-        previous = end
-    return 0.0
+def _at(found: Sequence[Period], when: float) -> float:
+    """The rate of the period in which a moment lies; 0 if it lies in none."""
+    return next((each.per_second for each in found if each.begin < when <= each.end), 0.0)
 
 
 def _throughput(axes: Axes, record: Record, limit: float, figure: str) -> None:
-    series = throughput(record.samples, figure)
-    ended = max((values[-1][0] for values in series.values() if values), default=record.began)
-    moments, rows = stacked(series, record.began, ended)
+    found = periods(record.samples, figure)
+    ended = max((values[-1].end for values in found.values() if values), default=record.began)
+    moments, rows = stacked(found, record.began, ended)
     axes.stackplot(
         moments,
         [[value / _MEGA for value in row] for row in rows.values()],
@@ -138,7 +131,7 @@ def _throughput(axes: Axes, record: Record, limit: float, figure: str) -> None:
     if limit:
         axes.step(
             moments,
-            [limit * count / _MEGA for count in serving(series, record.began, moments)],
+            [limit * count / _MEGA for count in serving(found, record.began, moments)],
             where="mid",
             color=INK,
             linewidth=1.1,
@@ -146,7 +139,7 @@ def _throughput(axes: Axes, record: Record, limit: float, figure: str) -> None:
             label="limit of all that serve",
         )
     axes.set_ylabel("MB/s in, stacked")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
     axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=min(6, len(rows) + 1))

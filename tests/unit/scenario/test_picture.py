@@ -8,22 +8,22 @@ import pytest
 from kpi_samples import exchange, move, scale, subscriber
 
 from simulation.scenario import measures, picture
+from simulation.scenario.measures import Period
 from simulation.scenario.record import Record
 
 
-def test_series_of_different_exchanges_are_put_on_one_grid() -> None:
-    series = {2: [(3.0, 5.0)], 1: [(1.0, 1.0), (2.0, 2.0)]}
-    moments, rows = picture.stacked(series, 0.0, 3.0)
+def test_rates_of_different_exchanges_are_put_on_one_grid() -> None:
+    found = {2: [Period(2.0, 3.0, 5.0)], 1: [Period(0.0, 1.0, 1.0), Period(1.0, 2.0, 2.0)]}
+    moments, rows = picture.stacked(found, 0.0, 3.0)
     assert list(rows) == [1, 2]
     assert moments[:3] == [0.0, 0.5, 1.0]
-    assert rows[1] == [1.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0]
-    assert rows[2][-1] == 5.0
-    assert rows[2][0] == 0.0
+    assert rows[1] == [0.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0]
+    assert rows[2] == [0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 5.0]
 
 
 def test_an_exchange_serves_from_its_first_to_its_last_word() -> None:
-    series = {1: [(1.0, 5.0), (9.0, 0.0)], 2: [(4.0, 0.0), (6.0, 0.0)], 3: []}
-    assert picture.serving(series, 1.0, [0.0, 4.0, 8.0, 9.0]) == [1, 2, 1, 0]
+    found = {1: [Period(1.0, 2.0, 5.0), Period(2.0, 9.0, 0.0)], 2: [Period(4.0, 6.0, 0.0)], 3: []}
+    assert picture.serving(found, 1.0, [0.5, 4.0, 8.0, 9.0]) == [1, 2, 1, 0]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
