@@ -355,7 +355,7 @@ class MonitorMachine:
         return answers + self._push(self._topology())
 
     def _every_second(self, now: float) -> list[Effect]:
-        self._version_at = now + VERSION_SECONDS
+        self._version_at = _next(self._version_at, VERSION_SECONDS, now)
         effects = [each for client in self._sessions.expire(now) for each in self._gone(client)]
         if self.state is State.SETTLING:
             return effects
@@ -364,7 +364,7 @@ class MonitorMachine:
         )
 
     def _publish_kpis(self, now: float) -> list[Effect]:
-        self._kpi_at = max(self._kpi_at + self._kpi_seconds, now + self._kpi_seconds / 2)
+        self._kpi_at = _next(self._kpi_at, self._kpi_seconds, now)
         standing = Standing(
             version=self.version,
             waiting=len(self._publishers),
@@ -406,3 +406,12 @@ class MonitorMachine:
 
     def _goodbye(self) -> str:
         return f"queue {self._queue} {'was ' + self._reason if self._reason else 'has no monitor'}"
+
+
+def _next(due: float, period: float, now: float) -> float:
+    """When something that is done each period is due again.
+
+    It keeps its beat, so that things with the same beat are done at one wake-up; after a pause it
+    begins a new one.
+    """
+    return max(due + period, now + period / 2)

@@ -98,7 +98,7 @@ class Rules:
         """Ask when it is time."""
         if now < self._ask_at:
             return []
-        self._ask_at = now + RULES_SECONDS
+        self._ask_at = max(self._ask_at + RULES_SECONDS, now + RULES_SECONDS / 2)
         ask = self._ask(self._request, RULES_SECONDS)
         self._serial = ask.serial
         return [ask]
