@@ -8,7 +8,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from roq.gcm.provision import ProvisionSettings
 from roq.protocol.documents import RawDocument
+from roq.provider.choice import Choice
 from roq.runtime import config as settings
 
 WILDCARDS: Final = ("0.0.0.0", "::", "*")
@@ -78,6 +80,21 @@ class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     format: Literal["text", "json"] = "text"
 
 
+class Provision(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which provider makes hosts when all are full, and how long it is waited for."""
+
+    slots: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Exchanges that a new host may have; 0: no limit."""
+    hosts_max: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 4
+    """Provided hosts at once."""
+    register_seconds: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 30.0
+    """A new host that has not reported by then is removed again."""
+    release_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+    """A host on which nothing runs for so long is given back."""
+    call_seconds: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 60.0
+    """What the provider may take for one call."""
+
+
 class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of a configuration manager."""
 
@@ -86,6 +103,7 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     broadcast: Broadcasting = Broadcasting()
     zk: Zk = Zk()
     cloud: Cloud = Cloud()
+    provider: Provision = Provision()
     log: Log = Log()
 
     @property
@@ -104,6 +122,14 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if own >= 0:
             return own
         return ports.base + offset if ports.base else 0
+
+    def provision_settings(self) -> ProvisionSettings:
+        """What the machine has to know of `[provider]`."""
+        return ProvisionSettings(
+            hosts_max=self.provider.hosts_max,
+            register_seconds=self.provider.register_seconds,
+            release_seconds=self.provider.release_seconds,
+        )
 
     def cloud_properties(self) -> RawDocument:
         """What command 2009 tells: everything but secrets."""

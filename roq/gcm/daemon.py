@@ -24,10 +24,13 @@ from roq.gcm.config import WILDCARDS, GcmConfig
 from roq.gcm.definitions import Definitions
 from roq.gcm.listeners import Listeners
 from roq.gcm.machine import GcmMachine, Settings
+from roq.gcm.provider_calls import ProviderCalls
 from roq.gcm.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of
 from roq.protocol.control import Answer
+from roq.provider.choice import open_provider
+from roq.provider.port import HostRequest
 from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
@@ -60,7 +63,8 @@ class Gcm:
         on_ready: called once with the addresses, when it leads or knows who does.
 
     Raises:
-        ConfigError: a port is in use, an address is not of this machine, or not one at all.
+        ConfigError: a port is in use, an address is not of this machine, or not one at all; or the
+            provider of hosts cannot be used as it is configured.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Gcm:
         self._reactor = Reactor()
         self._context = sockets.new_context()
         try:
+            provider = open_provider(config.provider)
             self._open()
             registry = make_registry(self._reactor.call_soon)
         except BaseException:
@@ -92,7 +97,19 @@ class Gcm:
                 manager=self.manager,
                 period=config.broadcast.period / 1000,
                 cloud=config.cloud_properties(),
+                provision=config.provision_settings() if provider is not None else None,
             )
+        )
+        self._provider = (
+            ProviderCalls(
+                self._reactor,
+                provider,
+                cluster=lambda: self.machine.cluster,
+                make_request=self._host_request,
+                seconds=config.provider.call_seconds,
+            )
+            if provider is not None
+            else None
         )
         self._definitions = Definitions(registry, self.manager, self._feed, self._connected)
 
@@ -168,6 +185,8 @@ class Gcm:
             client.close()
         self._clients.clear()
         self._listeners.close()
+        if self._provider is not None:
+            self._provider.close()
         self._client_server.close()
         self._management_server.close()
         self._reactor.remove(self._publisher)
@@ -270,10 +289,33 @@ class Gcm:
                     self._reactor.call_soon(partial(self._feed, gone))
             case events.ForgetListener():
                 self._listeners.forget(effect.address)
+            case events.CallProvider():
+                self._call_provider(effect)
             case events.Note(provoked=True):
                 self._limited.warning(effect.event, self._reactor.now(), "%s", effect.text)
             case events.Note():
                 log.info("%s", effect.text, extra={"event": effect.event})
+
+    def _call_provider(self, call: events.CallProvider) -> None:
+        if self._provider is not None:
+            self._provider.call(
+                call.action,
+                lambda answer: self._feed(events.ProviderAnswered(call.token, answer)),
+            )
+
+    def _host_request(self, action: events.CreateHost) -> HostRequest:
+        """What a new host is told: where the cluster is, and how much it may take."""
+        machine, config = self.machine, self._config
+        return HostRequest(
+            cluster=machine.cluster,
+            name=action.name,
+            managers=[address.removeprefix("tcp://") for address in machine.manager_addresses],
+            zookeeper=config.zk.servers,
+            zookeeper_root=config.zk.root,
+            taken=machine.hosts.known(),
+            settings={"exchange": {"max_perhost": config.provider.slots}},
+            labels={"queue": action.queue},
+        )
 
     def _ask(self, ask: events.Ask) -> None:
         known = self._clients.get(ask.endpoint)

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from roq.errors import RequestError
 from roq.gcm.records import Manager, Snapshot
 from roq.machine import Tick
 from roq.protocol.control import Control
+from roq.provider.port import ProvidedHost
+
+ProviderAnswer: TypeAlias = ProvidedHost | tuple[ProvidedHost, ...] | str | None
+"""A host that was made, all hosts, nothing (one was removed), or why it did not work."""
 
 # --- events ---------------------------------------------------------------------------------------
 
@@ -133,10 +138,18 @@ class ListenerGone:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderAnswered:
+    """The provider has done what it was called for, or has not: then a sentence says why."""
+
+    token: int
+    answer: ProviderAnswer
+
+
 Event = (
     ClientFrame | ManagementFrame | Elected | Following | RegistryLost | RegistryBack | ClusterNamed
     | ManagersChanged | HostsPresent | Committed | CommitFailed | Answered | Unanswered
-    | Subscribed | ListenerGone | Tick
+    | Subscribed | ListenerGone | ProviderAnswered | Tick
 )  # fmt: skip
 
 
@@ -211,6 +224,39 @@ class ForgetListener:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateHost:
+    """Make a host."""
+
+    name: str
+    queue: str
+    """For which queue, for people who look at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListHosts:
+    """Tell which hosts of this cluster there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveHost:
+    """Remove a host."""
+
+    name: str
+    handle: str
+
+
+ProviderAction: TypeAlias = CreateHost | ListHosts | RemoveHost
+
+
+@dataclass(frozen=True, slots=True)
+class CallProvider:
+    """Have the provider do this, beside everything else; answered by `ProviderAnswered`."""
+
+    token: int
+    action: ProviderAction
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Write a line into the log."""
 
@@ -221,4 +267,4 @@ class Note:
     """Whether anybody can bring it about at will, so that there must not be too many lines."""
 
 
-Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener | Note
+Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener | CallProvider | Note

@@ -60,6 +60,8 @@ class Hosts:
     def __init__(self) -> None:
         self._hosts: dict[str, Host] = {}
         self._present: frozenset[str] = frozenset()
+        self.closed: set[str] = set()
+        """Hosts that get nothing any more, because they are being given back."""
         self.changed = False
         """Whether anything that others see may have changed; whoever tells them sets it back."""
 
@@ -97,6 +99,10 @@ class Hosts:
     def awaited(self) -> list[str]:
         """Hosts that stand in the registry and have not reported to this leader (yet)."""
         return sorted(name for name in self._present if name not in self._hosts)
+
+    def known(self) -> list[str]:
+        """All hosts that anything is known of, by name."""
+        return sorted({*self._hosts, *self._present})
 
     def demand(self, name: str) -> Host:
         """The live host of this name.
@@ -171,7 +177,7 @@ class Hosts:
         return awaited + [
             HostLoad(
                 host=host.name,
-                state=host.state,
+                state="being given back" if host.name in self.closed else host.state,
                 exchanges=exchanges.get(host.name, 0),
                 monitors=monitors.get(host.name, 0),
                 exchange_max=host.report.exchange_max,

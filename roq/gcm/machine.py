@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from roq.errors import RegistryAway
+from roq.errors import RegistryAway, RequestError
 from roq.gcm import views
 from roq.gcm.client_port import ClientPort
 from roq.gcm.events import (
@@ -32,14 +32,17 @@ from roq.gcm.events import (
     ManagementFrame,
     ManagersChanged,
     Note,
+    ProviderAnswered,
     RegistryBack,
     RegistryLost,
+    Reply,
     Subscribed,
     Unanswered,
 )
 from roq.gcm.hosts import Hosts
 from roq.gcm.management_port import ManagementPort
 from roq.gcm.operations import Operations
+from roq.gcm.provision import Provisioning, ProvisionSettings
 from roq.gcm.queues import Queues
 from roq.gcm.records import Manager
 from roq.gcm.reports import Reports
@@ -49,6 +52,7 @@ from roq.gcm.standing import Standing
 from roq.machine import Tick
 from roq.protocol import broadcast
 from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import refusal
 
 HOSTS_SECONDS: Final = 0.5
 """How often silence of hosts is looked for, and what was left half-done."""
@@ -64,6 +68,8 @@ class Settings:
     """Seconds between broadcasts."""
     cloud: RawDocument = field(default_factory=dict)
     """The answer to 2009, without secrets."""
+    provision: ProvisionSettings | None = None
+    """None: there is no provider of hosts."""
 
 
 class GcmMachine:
@@ -80,6 +86,7 @@ class GcmMachine:
         self._reports = Reports(
             self._standing, self.queues, self.hosts, self.operations, self._sagas
         )
+        self.provisioning = Provisioning(settings.provision, self.queues, self.hosts)
         self._clients = ClientPort(
             self._standing,
             self.queues,
@@ -88,6 +95,7 @@ class GcmMachine:
             self.operations,
             self._sagas,
             self._reports,
+            self.provisioning,
         )
         self._management = ManagementPort(
             self._standing,
@@ -109,18 +117,36 @@ class GcmMachine:
         """Whether this manager leads."""
         return self._standing.leads
 
+    @property
+    def cluster(self) -> str:
+        """Identity of the cluster; empty until the registry has told it."""
+        return self._standing.cluster
+
+    @property
+    def manager_addresses(self) -> list[str]:
+        """Client addresses of all configuration managers, this one first."""
+        standing = self._standing
+        others = (manager.client for manager in standing.managers)
+        return list(dict.fromkeys([standing.me.client, *others]))
+
     # --- the contract of a machine ----------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and give the effects to perform, in order."""
         effects = self._dispatch(event, now)
+        effects += self._provide(now)
         if (self._changed or self.hosts.changed) and self.leads:
             effects += self._announce_change(now)
         return effects
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted."""
-        deadlines = (self._next_broadcast, self._next_look, self.operations.next_deadline())
+        deadlines = (
+            self._next_broadcast,
+            self._next_look,
+            self.operations.next_deadline(),
+            self.provisioning.next_deadline(),
+        )
         return min((each for each in deadlines if each is not None), default=None)
 
     def check(self) -> None:
@@ -128,6 +154,7 @@ class GcmMachine:
         self.queues.check()
         self.hosts.check()
         self.operations.check()
+        self.provisioning.check()
         busy = self.operations.queues
         assert all(name in busy for name, _ in self.queues.reserved)  # noqa: S101
         assert self.leads or not busy  # noqa: S101 - check() is for tests and simulation
@@ -165,6 +192,9 @@ class GcmMachine:
             case HostsPresent():
                 self.hosts.present(event.hosts)
                 return []
+            case ProviderAnswered():
+                self.provisioning.answered(event.token, event.answer, now)
+                return []
             case Subscribed():
                 return self._broadcast(now) if self.leads else []
             case ListenerGone():
@@ -185,6 +215,7 @@ class GcmMachine:
         self._standing.leader = self._standing.me
         self._standing.registry_away = False
         self._sagas.lead(event.epoch)
+        self.provisioning.lead(event.epoch, now)
         self._version = event.epoch << _VERSION_BITS
         self.queues.load(event.snapshot)
         self.rules.load(event.snapshot)
@@ -201,11 +232,13 @@ class GcmMachine:
         if not event.session_ended or not self.leads:
             return []
         self._standing.caretaker = True
-        return self.operations.abort(RegistryAway("registry away"))
+        effects = self.operations.abort(RegistryAway("registry away"))
+        return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
         self._standing.leads = self._standing.caretaker = False
         effects = self.operations.abort(self._standing.not_leader("management"))
+        effects += self._stop_providing(self._standing.not_leader("client"))
         effects += self.rules.clear()
         self.queues.clear()
         self.hosts.clear()
@@ -222,6 +255,27 @@ class GcmMachine:
             self.rules.load(event.snapshot)
             self._changed = True
         return []
+
+    # --- provided hosts ---------------------------------------------------------------------------
+
+    def _provide(self, now: float) -> list[Effect]:
+        """Let the provider's hosts come and go, and those grow who have waited for one."""
+        if not self._standing.cluster:
+            return []
+        step = self.provisioning.advance(now)
+        effects = step.effects
+        for demand in step.ready:
+            try:
+                effects += self._clients.scale(demand.peer, demand.request, now)
+            except RequestError as error:
+                effects.append(Reply(demand.peer, refusal(error, demand.request.id)))
+        return effects
+
+    def _stop_providing(self, error: RequestError) -> list[Effect]:
+        return [
+            Reply(demand.peer, refusal(error, demand.request.id))
+            for demand in self.provisioning.resign()
+        ]
 
     # --- time and broadcast -----------------------------------------------------------------------
 

@@ -65,7 +65,8 @@ class Emit:
 
 Step: TypeAlias = Save | Calls | Emit
 Outcome: TypeAlias = list[Control | str]
-Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control]
+Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control | None]
+"""Gives the answer to its request; None if somebody else will give it."""
 Refuse: TypeAlias = Callable[[RequestError], bytes]
 """Makes the frame that tells whoever asked why nothing came of it."""
 
@@ -230,7 +231,8 @@ class Operations:
                 else:
                     step = saga.send(outcome)
             except StopIteration as end:
-                yield from self._finished(operation, _encoded(end.value), now)
+                frame = None if end.value is None else _encoded(end.value)
+                yield from self._finished(operation, frame, now)
                 return
             except RequestError as refused:
                 yield from self._finished(operation, operation.refuse(refused), now)
@@ -264,7 +266,9 @@ class Operations:
             effects.append(Ask(token, call.endpoint, call.message, call.timeout))
         return effects
 
-    def _finished(self, operation: _Operation, answer: bytes, now: float) -> Iterator[Effect]:
+    def _finished(
+        self, operation: _Operation, answer: bytes | None, now: float
+    ) -> Iterator[Effect]:
         self._size -= 1
         yield from _answer(operation.peer, answer)
         lane = self._lanes[operation.queue]
@@ -279,8 +283,8 @@ _COMMIT: Final = "commit"
 """Stands for the outcome of a commit while it is under way."""
 
 
-def _answer(peer: Hashable, frame: bytes) -> list[Effect]:
-    return [] if peer is None else [Reply(peer, frame)]
+def _answer(peer: Hashable, frame: bytes | None) -> list[Effect]:
+    return [] if peer is None or frame is None else [Reply(peer, frame)]
 
 
 def _encoded(answer: RawDocument | Control) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from roq.errors import REQUEST_ERRORS, RequestError
+from roq.errors import REQUEST_ERRORS, NoCapacity, RequestError
 from roq.gcm.events import Change, Drop, Put
 from roq.gcm.hosts import AWAY, Hosts
 from roq.gcm.operations import Call, Calls, Outcome, Save, Step
@@ -42,6 +42,10 @@ Part: TypeAlias = Generator[Step, Outcome, T]
 """A piece of a saga, which gives a T to the rest of it."""
 
 
+class NoRoom(NoCapacity):
+    """No host has a free slot; another host would help."""
+
+
 class Steps:
     """What all sagas of one leader work on, and the steps that they share.
 
@@ -63,9 +67,16 @@ class Steps:
         return placement.demand(loads, host) if host else placement.choose(loads)
 
     def place_beside(self, queue: Queue) -> str:
-        """The host for one more exchange of this queue: rather one that has none of it yet."""
+        """The host for one more exchange of this queue: rather one that has none of it yet.
+
+        Raises:
+            NoRoom: no host has a free slot.
+        """
         loads = self.hosts.loads(*self.queues.placed())
-        return placement.choose(loads, [exchange.host for exchange in queue.record.exchanges])
+        try:
+            return placement.choose(loads, [exchange.host for exchange in queue.record.exchanges])
+        except NoCapacity as error:
+            raise NoRoom(str(error)) from None
 
     # --- registry ---------------------------------------------------------------------------------
 

@@ -1,0 +1,372 @@
+"""Hosts that a provider makes when no other has room, and gives back when nothing is on them.
+
+    CREATING --made--> STARTED --registered--> LIVE --empty for a while--> REMOVING --gone-->
+        | failed          | never registers                                   ^
+        +----->           +---------------------------------------------------+
+
+What hosts there are, the provider knows: it is asked at the beginning of a leadership and every
+while after it, so a later leader finds what an earlier one has made, and nothing has to be written
+down. Requests to grow that find no host with room wait here until there is one, or until it is
+clear that there will be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from typing import Final, TypeAlias
+
+from roq.errors import NoCapacity, RequestError
+from roq.gcm.events import (
+    CallProvider,
+    CreateHost,
+    Effect,
+    ListHosts,
+    Note,
+    ProviderAction,
+    ProviderAnswer,
+    RemoveHost,
+    Reply,
+)
+from roq.gcm.hosts import Hosts
+from roq.gcm.queues import Queues
+from roq.protocol.control import ScaleOut
+from roq.protocol.public_answers import refusal
+from roq.provider.port import HostState as ProviderState
+from roq.provider.port import ProvidedHost
+
+DEMANDS_MAX: Final = 1_000
+LIST_SECONDS: Final = 30.0
+RETRY_FIRST_SECONDS: Final = 2.0
+RETRY_MOST_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionSettings:
+    """What `[provider]` of `gcm.toml` says.
+
+    Attributes:
+        hosts_max: so many provided hosts at once.
+        register_seconds: a new host must report within this, or it is removed again.
+        release_seconds: a host on which nothing runs for so long is given back.
+    """
+
+    hosts_max: int = 4
+    register_seconds: float = 30.0
+    release_seconds: float = 60.0
+
+
+class Stage(StrEnum):
+    """Where a provided host stands."""
+
+    CREATING = "creating"
+    STARTED = "started"
+    LIVE = "live"
+    REMOVING = "removing"
+
+
+@dataclass(slots=True)
+class _Provided:
+    """One host of the provider."""
+
+    name: str
+    stage: Stage
+    since: float
+    host: str = ""
+    handle: str = ""
+    empty_since: float | None = None
+    called: bool = False
+    """The provider is at work on it."""
+    retry_at: float = 0.0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A request to grow that waits for a host."""
+
+    peer: Hashable
+    request: ScaleOut
+
+
+@dataclass(slots=True)
+class Step:
+    """What is to be done now.
+
+    Attributes:
+        effects: to perform.
+        ready: requests for which there may be room now.
+    """
+
+    effects: list[Effect] = field(default_factory=list)
+    ready: list[Demand] = field(default_factory=list)
+
+
+Calls: TypeAlias = dict[int, tuple[ProviderAction, float]]
+
+
+class Provisioning:
+    """The provided hosts of a cluster, as its leader knows them.
+
+    Args:
+        settings: None: there is no provider.
+    """
+
+    def __init__(self, settings: ProvisionSettings | None, queues: Queues, hosts: Hosts) -> None:
+        self._settings = settings
+        self._queues = queues
+        self._hosts = hosts
+        self._provided: dict[str, _Provided] = {}
+        self._demands: list[Demand] = []
+        self._calls: Calls = {}
+        self._tokens = count(1)
+        self._names = count(1)
+        self._epoch = 0
+        self._leads = False
+        self._listed = False
+        self._list_at = 0.0
+        self._told: list[Effect] = []
+
+    def lead(self, epoch: int, now: float) -> None:
+        """This manager leads from now on; names of new hosts carry the epoch."""
+        self.resign()
+        self._epoch = epoch
+        self._leads = self._settings is not None
+        self._list_at = now
+
+    def resign(self) -> list[Demand]:
+        """This manager does not lead any more; gives the requests that still wait."""
+        waiting, self._demands = self._demands, []
+        self._leads = self._listed = False
+        self._provided.clear()
+        self._calls.clear()
+        self._hosts.closed.clear()
+        self._told.clear()
+        return waiting
+
+    def names(self) -> frozenset[str]:
+        """The hosts that were provided, by their address."""
+        return frozenset(each.host for each in self._provided.values() if each.host)
+
+    def want(self, peer: Hashable, request: ScaleOut, error: NoCapacity) -> None:
+        """Let a request wait for a host with room.
+
+        Args:
+            peer: who asks.
+            request: what is asked.
+            error: why no host has room.
+
+        Raises:
+            NoCapacity: there will be none; says why.
+        """
+        if self._settings is None:
+            raise NoCapacity(f"{error}; no provider is configured that could make another host")
+        if not self._leads or len(self._demands) >= DEMANDS_MAX:
+            raise error
+        self._demands = [
+            each for each in self._demands if each.request.transaction != request.transaction
+        ]
+        self._demands.append(Demand(peer, request))
+
+    def advance(self, now: float) -> Step:
+        """Go on as far as it goes now."""
+        step = Step(self._told)
+        self._told = []
+        if not self._leads or self._settings is None:
+            return step
+        if now >= self._list_at and not self._calling(ListHosts):
+            self._list_at = now + LIST_SECONDS
+            self._call(ListHosts(), now, step)
+        for each in list(self._provided.values()):
+            self._look_after(each, self._settings, now, step)
+        if self._demands and self._listed:
+            self._meet(self._settings, now, step)
+        return step
+
+    def answered(self, token: int, answer: ProviderAnswer, now: float) -> None:
+        """The provider has answered, or has not in time; `advance` is to be called then."""
+        action, asked = self._calls.pop(token, (None, 0.0))
+        match action:
+            case CreateHost(name):
+                self._created(name, answer, now)
+            case RemoveHost():
+                self._removed(action, answer, now)
+            case ListHosts():
+                self._learn(answer, asked, now)
+            case None:
+                return  # of an earlier leadership
+
+    def next_deadline(self) -> float | None:
+        """When `advance` has something to do."""
+        settings = self._settings
+        if not self._leads or settings is None:
+            return None
+        times = [] if self._calling(ListHosts) else [self._list_at]
+        for each in self._provided.values():
+            if each.stage is Stage.STARTED:
+                times.append(each.since + settings.register_seconds)
+            elif each.stage is Stage.REMOVING and not each.called:
+                times.append(each.retry_at)
+            elif each.stage is Stage.LIVE and each.empty_since is not None:
+                times.append(each.empty_since + settings.release_seconds)
+        return min(times, default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self._demands) <= DEMANDS_MAX  # noqa: S101 - for tests and simulation
+        assert not self._demands or self._leads  # noqa: S101
+        for name, each in self._provided.items():
+            assert name == each.name  # noqa: S101
+            assert each.stage is not Stage.CREATING or each.called  # noqa: S101
+
+    # --- one host ---------------------------------------------------------------------------------
+
+    def _look_after(
+        self, each: _Provided, settings: ProvisionSettings, now: float, step: Step
+    ) -> None:
+        match each.stage:
+            case Stage.CREATING:
+                return
+            case Stage.STARTED:
+                if self._hosts.live(each.host) is not None:
+                    each.stage, each.since = Stage.LIVE, now
+                    step.ready += self._demands
+                    self._demands = []
+                elif now >= each.since + settings.register_seconds:
+                    text = (
+                        f"host {each.name} did not register within {settings.register_seconds:g} s"
+                    )
+                    self._remove(each, text, now, step)
+                    self._refuse(text, step)
+            case Stage.LIVE:
+                self._release(each, settings, now, step)
+            case Stage.REMOVING:
+                if not each.called and now >= each.retry_at:
+                    each.called = True
+                    self._call(RemoveHost(each.name, each.handle), now, step)
+
+    def _release(
+        self, each: _Provided, settings: ProvisionSettings, now: float, step: Step
+    ) -> None:
+        if self._demands or self._is_used(each.host):
+            each.empty_since = None
+            return
+        if each.empty_since is None:
+            each.empty_since = now
+        if now >= each.empty_since + settings.release_seconds:
+            text = f"host {each.name} has been empty for {settings.release_seconds:g} s"
+            self._remove(each, text, now, step)
+
+    def _is_used(self, host: str) -> bool:
+        exchanges, monitors = self._queues.placed()
+        running = self._hosts.live(host)
+        children = running is not None and any(running.children)
+        return children or bool(exchanges.get(host)) or bool(monitors.get(host))
+
+    def _remove(self, each: _Provided, reason: str, now: float, step: Step) -> None:
+        each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
+        if each.host:
+            self._hosts.closed.add(each.host)
+        step.effects.append(Note("host_released", f"{reason}: it is given back"))
+        each.called = True
+        self._call(RemoveHost(each.name, each.handle), now, step)
+
+    # --- demands ----------------------------------------------------------------------------------
+
+    def _meet(self, settings: ProvisionSettings, now: float, step: Step) -> None:
+        """Make a host for those who wait, one at a time."""
+        stages = [each.stage for each in self._provided.values()]
+        if Stage.CREATING in stages or Stage.STARTED in stages:
+            return
+        if len(stages) >= settings.hosts_max:
+            self._refuse(f"the provider may make {settings.hosts_max} hosts, and has", step)
+            return
+        name = f"e{self._epoch}-{next(self._names)}"
+        self._provided[name] = _Provided(name, Stage.CREATING, now, called=True)
+        queues = sorted({each.request.queue for each in self._demands})
+        text = f"host {name} is made for queue {', '.join(queues):.200}"
+        step.effects.append(Note("host_wanted", text))
+        self._call(CreateHost(name, queues[0]), now, step)
+
+    def _refuse(self, why: str, step: Step) -> None:
+        """There will be no host for those who wait."""
+        for each in self._demands:
+            error: RequestError = NoCapacity(f"no host has room for another exchange: {why}")
+            step.effects.append(Reply(each.peer, refusal(error, each.request.id)))
+        self._demands = []
+
+    # --- the provider -----------------------------------------------------------------------------
+
+    def _calling(self, kind: type) -> bool:
+        return any(isinstance(action, kind) for action, _ in self._calls.values())
+
+    def _call(self, action: ProviderAction, now: float, step: Step) -> None:
+        token = next(self._tokens)
+        self._calls[token] = (action, now)
+        step.effects.append(CallProvider(token, action))
+
+    def _created(self, name: str, answer: ProviderAnswer, now: float) -> None:
+        each = self._provided.get(name)
+        if each is None:
+            return
+        each.called = False
+        if isinstance(answer, ProvidedHost):
+            each.stage, each.since = Stage.STARTED, now
+            each.host, each.handle = answer.host, answer.handle
+            text = f"host {name} is started at {answer.host}"
+            self._told.append(Note("host_made", text))
+            return
+        del self._provided[name]
+        # It may stand there all the same, when the provider was only too slow: looked at soon.
+        self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
+        step = Step(self._told)
+        text = f"the provider could not make host {name}: {_text(answer)}"
+        step.effects.append(Note("host_not_made", text))
+        self._refuse(text, step)
+
+    def _removed(self, action: RemoveHost, answer: ProviderAnswer, now: float) -> None:
+        each = self._provided.get(action.name)
+        if each is None:
+            return
+        each.called = False
+        if answer is None:
+            del self._provided[action.name]
+            self._hosts.closed.discard(each.host)
+            return
+        each.failures += 1
+        delay = min(RETRY_MOST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(each.failures, 10))
+        each.retry_at = now + delay
+        text = f"host {each.name} could not be removed, next attempt in {delay:g} s: "
+        self._told.append(Note("host_not_removed", text + _text(answer)))
+
+    def _learn(self, answer: ProviderAnswer, asked: float, now: float) -> None:
+        if not isinstance(answer, tuple):
+            self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
+            self._told.append(Note("hosts_not_listed", f"the provider: {_text(answer)}"))
+            return
+        self._listed = True
+        self._adopt(answer, now)
+        found = {each.name for each in answer}
+        for each in list(self._provided.values()):
+            if each.name not in found and not each.called and each.since < asked:
+                del self._provided[each.name]
+                self._hosts.closed.discard(each.host)
+
+    def _adopt(self, found: Iterable[ProvidedHost], now: float) -> None:
+        for told in found:
+            each = self._provided.get(told.name)
+            if each is None:
+                each = _Provided(told.name, Stage.STARTED, now, told.host, told.handle)
+                self._provided[told.name] = each
+                self._told.append(Note("host_found", f"host {told.name} was made before"))
+            ended = told.state is ProviderState.ENDED and not each.called
+            if ended and each.stage is not Stage.REMOVING:
+                each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
+                text = f"host {told.name} has ended {told.note:.500}".rstrip()
+                self._told.append(Note("host_ended", text))
+
+
+def _text(answer: ProviderAnswer) -> str:
+    return answer if isinstance(answer, str) else f"an answer that makes no sense: {answer!r:.100}"
