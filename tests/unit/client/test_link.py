@@ -714,3 +714,51 @@ def test_a_striped_publisher_leaves_all_its_exchanges(striped: Script) -> None:
     effects = striped.feed(Leave("closed"))
     assert [isinstance(effect, Drop) and effect.bye != () for effect in effects] == [True, True]
     assert striped.link.owed_batches == 0
+
+
+def test_batches_without_a_floor_do_not_overtake_each_other_when_their_lane_is_lost(
+    ready: Script,
+) -> None:
+    for _ in range(3):
+        ready.publish()
+    relocate(ready, 2, X1, X2, X3)
+    accepted(ready, X2)
+    accepted(ready, X3)
+    one = lane_at(ready, X1)
+    ready.feed(ConnectionLost(one, "killed"))
+    sent_again = places(ready.feed(ConnectionLost(one, "refused")))
+    assert [first for _, first in sent_again] == [0, 1, 2]
+    assert len({lane for lane, _ in sent_again}) == 1
+
+
+def test_an_exchange_that_was_gone_before_it_was_left_has_its_batches_replayed(
+    ready: Script,
+) -> None:
+    ready.publish()
+    ready.ack(1)
+    relocate(ready, 2, X2)
+    ready.feed(Serving(frozenset({(2, 6)})))
+    effects = accepted(ready, X2)
+    assert places(effects) == [(lane_at(ready, X2), 0)]
+
+
+def test_an_exchange_that_was_never_counted_is_not_trusted_after_it_was_left(
+    ready: Script,
+) -> None:
+    ready.feed(Serving(frozenset({(1, 5)})))
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.publish()
+    acked(ready, X2, 1)
+    relocate(ready, 3, X1)
+    assert places(accepted(ready, X1)) == [(lane_at(ready, X1), 0)]
+
+
+def test_a_relocation_that_waits_for_another_follows_its_failure_as_well(ready: Script) -> None:
+    ready.publish()
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    relocate(ready, 3, X3)
+    effects = ready.feed(ConnectionLost(lane_at(ready, X2), "killed"))
+    assert not told(effects).accepted
+    assert opened(effects).epoch == 3
