@@ -33,6 +33,9 @@ EXCHANGES: Final = 4
 ARRIVAL_SECONDS: Final = 60.0
 PER_MINUTE: Final = 3_400
 PAYLOAD: Final = 5_000
+BURST: Final = 6
+"""Messages that a publisher sends at a time, about ten times a second: what was published says
+nothing about it, and Python listeners handle 20 times as many batches."""
 LIMIT: Final = 75_000_000
 OVERHEAD: Final = 1.06
 """Bytes on the wire for one of payload: headers of batches, of TCP and of Ethernet."""
@@ -139,7 +142,7 @@ def _play(scene: Stage, plan: Plan) -> measures.Window:
     """Give when the full load was on."""
     crew = scene.crew
     listeners = crew.add(plan.listeners, publishes=False)
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD, burst=BURST)
     scene.enter("listeners connect")
     crew.open(listeners)
     scene.record.began = scene.record.samples[-1].when

@@ -18,6 +18,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     publishes: bool
     payload: int = 500
     """Bytes of a message."""
+    burst: int = 1
+    """So many messages are published at a time."""
     topic: str = "load"
     history: str = ""
     """File for what was sent or received; empty: none is kept, and nothing can be checked."""

@@ -114,7 +114,12 @@ def _daemon(
     read, write = os.pipe()
     log = folder / f"{name}-{host.address}.log"
     environ = {f"ROQ_{name.upper()}_{key}": value for key, value in settings.items()}
-    argv = [sys.executable, "-P", "-m", f"roq.{name}", "--ready-fd", str(write)]
+    config = folder / f"{name}-{host.address}.toml"
+    config.touch()  # else one would be looked for where the user happens to be
+    argv = [
+        *(sys.executable, "-P", "-m", f"roq.{name}"),
+        *("--config", str(config), "--ready-fd", str(write)),
+    ]
     try:
         child = spawn(
             [*host.prefix, *argv], log_path=log, env={**os.environ, **environ}, pass_fds=[write]

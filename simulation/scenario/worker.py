@@ -123,12 +123,14 @@ class Sender:
             return 0.0
         if self._rate == 0:
             return PROGRESS_SECONDS
-        return min(PROGRESS_SECONDS, max(0.0, (1.0 - self._credit) / self._rate))
+        return min(PROGRESS_SECONDS, max(0.0, (self._job.burst - self._credit) / self._rate))
 
     def publish_due(self) -> None:
         """Publish what is due."""
         self._accrue()
-        count = CHUNK if self._rate < 0 else int(self._credit)
+        count = int(self._credit) if self._credit >= self._job.burst else 0
+        if self._rate < 0:
+            count = CHUNK
         self._credit = max(0.0, self._credit - count)
         self._publish(count)
         self._tell()
@@ -138,7 +140,7 @@ class Sender:
         now = time.monotonic()
         rate = max(0.0, self._rate)
         due = self._credit + rate * (now - self._looked)
-        self._credit = min(due, max(1.0, BURST_SECONDS * rate))
+        self._credit = min(due, max(self._job.burst, BURST_SECONDS * rate))
         self._looked = now
 
     def save(self) -> None:

@@ -85,6 +85,18 @@ def test_below_zero_means_as_fast_as_it_goes() -> None:
     assert len(set(paper.payloads)) == len(paper.payloads)
 
 
+def test_messages_may_come_in_bursts() -> None:
+    paper = Paper()
+    described = job.Job(name="p", address="", queue="q", publishes=True, payload=40, burst=5)
+    bursting = Sender(described, paper, lambda _: None)
+    bursting.set_rate(100.0)
+    deadline = time.monotonic() + 10
+    while not paper.payloads and time.monotonic() < deadline:
+        bursting.publish_due()
+    assert len(paper.payloads) >= 5
+    assert bursting.wait_seconds() > 0
+
+
 def test_a_rate_that_changes_often_starves_nobody() -> None:
     paper = Paper()
     slow = sender(paper)
