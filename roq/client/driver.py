@@ -39,7 +39,8 @@ from roq.client.link import (
 )
 from roq.client.outbox import Sealed
 from roq.client.session import MonitorSession, Translate
-from roq.client.session_machine import PUBLISHER, SessionState
+from roq.client.session_events import SessionState
+from roq.client.session_machine import PUBLISHER
 from roq.client.waiters import Waiters
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick

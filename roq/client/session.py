@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from roq.client.engine import Engine
-from roq.client.session_machine import (
+from roq.client.session_events import (
     AliveWanted,
     AskManager,
     AskMonitor,
@@ -26,12 +26,12 @@ from roq.client.session_machine import (
     ReportRelocate,
     ReportState,
     ReportTopology,
-    SessionMachine,
     SessionState,
     Start,
     Tell,
     TellMonitor,
 )
+from roq.client.session_machine import SessionMachine
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.model import Limits

@@ -11,10 +11,31 @@ subscriber joins every monitor anew, because it needs the topology.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from roq.client.session_events import (
+    AliveWanted,
+    AskManager,
+    AskMonitor,
+    AttachWanted,
+    Close,
+    DropMonitor,
+    Effect,
+    Event,
+    ManagerAnswered,
+    MonitorAnswered,
+    OpenMonitor,
+    Pushed,
+    ReportAssigned,
+    ReportRelocate,
+    ReportState,
+    ReportTopology,
+    SessionState,
+    Start,
+    Tell,
+    TellMonitor,
+)
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
 from roq.machine import Tick
 from roq.model import Limits
@@ -46,19 +67,6 @@ PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
 
 
-class SessionState(StrEnum):
-    """What the owner of a session is told."""
-
-    CONNECTING = "connecting"
-    ACTIVE = "active"
-    UNAVAILABLE = "unavailable"
-    """Nobody answers, or no exchange serves; the session goes on trying."""
-    STOPPED = "stopped"
-    """The queue is stopped; the session waits for it to start."""
-    REMOVED = "removed"
-    """The queue does not exist (any more)."""
-
-
 _STATE_OF_CODE: Final = {
     QueueNotFound.code: SessionState.REMOVED,
     QueueStopped.code: SessionState.STOPPED,
@@ -72,141 +80,6 @@ class _Phase(StrEnum):
     ACTIVE = "active"
     WAITING = "waiting"
     CLOSED = "closed"
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Begin to look for the monitor."""
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerAnswered:
-    """The answer to `AskManager`."""
-
-    answer: Answer | Unavailable
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorAnswered:
-    """The answer to the `AskMonitor` with the same serial."""
-
-    serial: int
-    answer: Answer | Unavailable
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """The monitor said something unasked."""
-
-    message: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class AttachWanted:
-    """The publisher needs another exchange; it could not use the failed (number, epoch) ones."""
-
-    failed: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """The owner has something to say to the monitor that is not answered."""
-
-    message: Control
-
-
-@dataclass(frozen=True, slots=True)
-class AliveWanted:
-    """The owner has something to tell that is not to wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The owner is done."""
-
-
-Event = (
-    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted | Tell | Close
-    | Tick
-)  # fmt: skip
-
-
-# --- effects --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AskManager:
-    """Ask the configuration manager at this address where the queue's monitor is."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenMonitor:
-    """Connect to the monitor at this address, and drop any other monitor connection."""
-
-    endpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class DropMonitor:
-    """Close the connection to the monitor, after `linger_ms` at most for what is on its way."""
-
-    linger_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AskMonitor:
-    """Send a request; the answer comes back as `MonitorAnswered`."""
-
-    serial: int
-    message: Control
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class TellMonitor:
-    """Send a message that is not answered; an `Alive` is completed with the owner's figures."""
-
-    message: Control
-
-
-@dataclass(frozen=True, slots=True)
-class ReportAssigned:
-    """The publisher has an exchange."""
-
-    assigned: Assigned
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRelocate:
-    """The publisher is to publish elsewhere."""
-
-    relocate: Relocate
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTopology:
-    """The exchanges of the queue."""
-
-    topology: Topology
-
-
-@dataclass(frozen=True, slots=True)
-class ReportState:
-    """The session's state has changed."""
-
-    state: SessionState
-    reason: str
-
-
-Effect = (
-    AskManager | OpenMonitor | DropMonitor | AskMonitor | TellMonitor
-    | ReportAssigned | ReportRelocate | ReportTopology | ReportState
-)  # fmt: skip
 
 
 class SessionMachine:

@@ -20,7 +20,7 @@ from roq.client.message import MICROSECONDS, Batch, Gap, Message
 from roq.client.reading import From, Start
 from roq.client.reception import ReceptionStats, Starts
 from roq.client.session import MonitorSession
-from roq.client.session_machine import SessionState
+from roq.client.session_events import SessionState
 from roq.errors import Closed, InvalidRequest, QueueNotFound, QueueStopped, RoQError, Unavailable
 from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.session_machine import (
-    ALIVE_SECONDS,
-    SILENCE_SECONDS,
+from roq.client.session_events import (
     AliveWanted,
     AskManager,
     AskMonitor,
@@ -22,12 +20,12 @@ from roq.client.session_machine import (
     ReportRelocate,
     ReportState,
     ReportTopology,
-    SessionMachine,
     SessionState,
     Start,
     Tell,
     TellMonitor,
 )
+from roq.client.session_machine import ALIVE_SECONDS, SILENCE_SECONDS, SessionMachine
 from roq.errors import InvalidRequest, Unavailable
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits
