@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import psutil
 import pytest
 
 import roq
@@ -143,19 +144,32 @@ def traffic(
         cluster.remove_queue(queue)
 
 
+def kill_monitor(cluster: RunningCluster, queue: str) -> None:
+    """Its host manager starts another one, which finds everything as it is."""
+    hosts = (psutil.Process(cluster.pid(f"host {host}")) for host in cluster.hosts)
+    [monitor] = [
+        child
+        for host in hosts
+        for child in host.children()
+        if "roq.monitor" in child.cmdline() and queue in child.cmdline()[-1]
+    ]
+    monitor.kill()
+
+
 @pytest.fixture
 def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
     with roq_cluster.connect() as cluster:
         yield cluster
 
 
-def test_a_queue_grows_under_load_and_shrinks_without_it_and_nobody_misses_a_message(
-    cluster: roq.Cluster,
+def test_a_queue_grows_and_a_new_monitor_shrinks_it_and_nobody_misses_a_message(
+    roq_cluster: RunningCluster, cluster: roq.Cluster
 ) -> None:
     with traffic(cluster, "elastic", 4, exchanges_max=2) as running:
         running.rate = LIMIT * 0.4
         eventually(lambda: running.exchanges() == 2, 15)
         eventually(lambda: "accepted" in running.states(MoveKpi), 10)
+        kill_monitor(roq_cluster, "elastic")
         running.rate = LIMIT * 0.05
         eventually(lambda: running.exchanges() == 1, 40)
     running.judge()
