@@ -40,7 +40,7 @@ from roq.client import receipt as sync_receipt
 from roq.client import subscriber as sync_subscriber
 from roq.client import watch as sync_watch
 from roq.client.bell import Bell, deadline_in
-from roq.client.cluster import COMMAND_SECONDS, Translate
+from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
 from roq.client.message import Batch, Gap, Message
 from roq.client.publisher import PublisherStats
 from roq.client.receipt import SendStatus
@@ -390,6 +390,12 @@ class Cluster:
         return await asyncio.to_thread(
             self._sync.add_exchange, queue, host, transaction_id, timeout=timeout
         )
+
+    async def remove_exchange(
+        self, queue: str, exchange: str, *, timeout: float = REMOVAL_SECONDS
+    ) -> None:
+        """Take an exchange out of a queue without loss; see `roq.Cluster.remove_exchange`."""
+        await asyncio.to_thread(self._sync.remove_exchange, queue, exchange, timeout=timeout)
 
     async def set_rules(self, queue: str, rules: ScalingRules) -> None:
         """Set the scaling rules of a queue; they replace the ones before."""

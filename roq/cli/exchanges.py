@@ -5,18 +5,20 @@ from __future__ import annotations
 import click
 
 from roq.cli.client import Target, cluster_command
-from roq.cli.output import done, print_json
+from roq.cli.output import done, note, print_json
 from roq.cli.queues import print_exchanges
+from roq.client.cluster import REMOVAL_SECONDS
 
 
 @click.group()
 def exchange() -> None:
-    """Add exchanges to a queue, and list them.
+    """Add exchanges to a queue, remove and list them.
 
     \b
     Example:
       roq exchange add orders --host 127.0.0.2
       roq exchange list orders
+      roq exchange remove orders x2
     """
 
 
@@ -30,7 +32,7 @@ def exchange() -> None:
 )
 @cluster_command
 def add(target: Target, queue: str, host: str, transaction: str) -> None:
-    """Start one more exchange for QUEUE; publishers that come later use it.
+    """Start one more exchange for QUEUE; publishers move there as the load wants it.
 
     \b
     Example:
@@ -47,11 +49,47 @@ def add(target: Target, queue: str, host: str, transaction: str) -> None:
     )
 
 
+@exchange.command(short_help="Empty EXCHANGE of QUEUE and stop it.")
+@click.argument("queue")
+@click.argument("exchange")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=1.0),
+    default=REMOVAL_SECONDS,
+    show_default=True,
+    help="Seconds within which it is to be empty.",
+)
+@cluster_command
+def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
+    """Empty EXCHANGE of QUEUE and stop it, without losing a message.
+
+    Its publishers move to the other exchanges and subscribers read it to its end. If that takes
+    too long it stays, and what it waits for is told; the command may be repeated.
+
+    \b
+    Example:
+      roq exchange remove orders x2
+      roq exchange remove orders x2 --wait 300
+    """
+    if not target.as_json:
+        note(f"emptying {exchange} of queue {queue} …")
+    with target.connect() as cluster:
+        cluster.remove_exchange(
+            queue, exchange, timeout=wait, on_wait=None if target.as_json else note
+        )
+    done(
+        f"exchange {exchange} of queue {queue} is removed",
+        as_json=target.as_json,
+        queue=queue,
+        exchange=exchange,
+    )
+
+
 @exchange.command("list")
 @click.argument("queue")
 @cluster_command
 def list_(target: Target, queue: str) -> None:
-    """List the exchanges of QUEUE with their addresses.
+    """List the exchanges of QUEUE with their addresses, and whether scaling has made them.
 
     \b
     Example:

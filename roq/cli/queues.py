@@ -193,9 +193,18 @@ def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
 def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
     """The table of a queue's exchanges."""
     print_table(
-        ("EXCHANGE", "STATE", "HOST", "DATA", "LIVE", "EPOCH#", "PID#"),
+        ("EXCHANGE", "STATE", "ORIGIN", "HOST", "DATA", "LIVE", "EPOCH#", "PID#"),
         [
-            (r.name, state_text(r.state), r.host, r.data, r.live, str(r.epoch), str(r.pid))
+            (
+                r.name,
+                state_text(r.state),
+                r.origin,
+                r.host,
+                r.data,
+                r.live,
+                str(r.epoch),
+                str(r.pid),
+            )
             for r in rows
         ],
         f"Queue {queue_name} has no exchange: `roq exchange add {queue_name}` starts one.",

@@ -29,13 +29,25 @@ from roq.client.views import (
     rules_of,
 )
 from roq.client.watch import Watch
-from roq.errors import NoCapacity, QueueExists, QueueNotFound, RequestError
+from roq.errors import (
+    NoCapacity,
+    NotEmpty,
+    QueueExists,
+    QueueNotFound,
+    RequestError,
+    Unavailable,
+)
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 
 COMMAND_SECONDS: Final = 30.0
 """Creating and stopping wait for processes to start and end."""
+
+REMOVAL_SECONDS: Final = 60.0
+"""What an exchange may take to lose its publishers and to be read."""
+AGAIN_SECONDS: Final = 1.0
+"""Between two requests to go on with it."""
 
 Translate = Callable[[str], str]
 T = TypeVar("T")
@@ -194,6 +206,50 @@ class Cluster:
         host = host if host is not None else emptiest_host(self.hosts())
         answer = self._ask(exchange_request(queue, host, transaction_id), timeout)
         return convert(answer, _Created).exchange
+
+    def remove_exchange(
+        self,
+        queue: str,
+        exchange: str,
+        *,
+        timeout: float = REMOVAL_SECONDS,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        """Take an exchange out of a queue: its publishers move away, subscribers read all of it.
+
+        Nothing is lost by it. An exchange that is not empty in time takes publishers again two
+        minutes after it was wanted empty for the last time; repeat the call to go on.
+
+        Args:
+            queue: name of the queue.
+            exchange: its name, such as `x2`, or its number.
+            timeout: seconds for it to become empty and to stop.
+            on_wait: called now and then with what it still waits for.
+
+        Raises:
+            NotEmpty: publishers or unread messages were still there in the end; says how many.
+            ExchangeNotFound: the queue has no such exchange.
+            RequestError: it is the last one.
+        """
+        document = request(2100, QName=check_name(queue), Exchange=str(exchange))
+        deadline = self._engine.reactor.now() + timeout
+        waits: NotEmpty | None = None
+        while True:
+            remaining = max(AGAIN_SECONDS, deadline - self._engine.reactor.now())
+            try:
+                self._ask(document, remaining)
+            except NotEmpty as error:
+                waits = error
+            except Unavailable:
+                if waits is None:
+                    raise
+            else:
+                return
+            if self._engine.reactor.now() + AGAIN_SECONDS >= deadline:
+                raise NotEmpty(f"{waits}; it goes on being emptied, the command may be repeated")
+            if on_wait is not None:
+                on_wait(str(waits))
+            wait_result(self._management.pause(AGAIN_SECONDS), AGAIN_SECONDS)
 
     # --- scaling rules ----------------------------------------------------------------------------
 

@@ -61,6 +61,17 @@ class Management:
         self._engine.call_soon(lambda: _Command(self, frame, future, deadline).start())
         return future
 
+    def pause(self, seconds: float) -> Future[None]:
+        """A future that is done after so long."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+
+        def begin() -> None:
+            self._engine.reactor.call_later(seconds, lambda: future.set_result(None))
+
+        self._engine.call_soon(begin)
+        return future
+
     def connect_to(self, endpoint: str) -> str:
         """The address to really connect to."""
         return self._translate(endpoint) if self._translate is not None else endpoint
@@ -90,8 +101,11 @@ class Management:
 
     def _nobody(self, answer: Answer | Unavailable) -> str:
         shown = ", ".join(self.addresses)
-        reason = answer.COMMENT if isinstance(answer, Failure) else str(answer)
-        return f"no configuration manager answers at {shown}: {reason}. Is the cluster up?"
+        if isinstance(answer, Failure):
+            return (
+                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
+            )
+        return f"no configuration manager answers at {shown}. Is the cluster up?"
 
     def _learn(self, good: str, info: ClusterInfo) -> None:
         self.addresses.remove(good)

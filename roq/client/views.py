@@ -74,6 +74,8 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     state: str
     epoch: int
     pid: int
+    origin: str = "manual"
+    """`manual`, or `scaling` if it was added because of the load: then it goes by itself, too."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

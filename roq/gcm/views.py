@@ -144,6 +144,7 @@ def _exchange_row(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> Excha
         State=state,
         Epoch=epoch,
         Pid=pid,
+        Origin=exchange.origin,
     )
 
 

@@ -80,6 +80,8 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     State: str
     Epoch: int
     Pid: int
+    Origin: str = "manual"
+    """`manual`, or `scaling` if it was added because of the load: then it goes by itself, too."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import roq
 from roq.client.engine import Engine
 from roq.client.management import Management, wait_result
-from roq.errors import NotLeader, QueueNotFound, RemoteProtocolError, RequestError, Unavailable
+from roq.errors import (
+    ExchangeNotFound,
+    NotEmpty,
+    NotLeader,
+    QueueNotFound,
+    RemoteProtocolError,
+    RequestError,
+    Unavailable,
+)
 from roq.model import endpoint_of
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Control
@@ -130,3 +139,54 @@ def test_other_managers_are_learnt_and_dead_ones_passed_over(engine: Engine) -> 
     assert info.management == manager.management
     assert management.addresses == [manager.client, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
     assert wait_result(management.ask({"CMD": 2101}, 10.0), 10.0)["RESULT"] == 0
+
+
+def test_that_nobody_answers_is_said_once(engine: Engine) -> None:
+    with pytest.raises(Unavailable) as raised:
+        wait_result(Management(engine, ["tcp://127.0.0.1:1"], None).info(0.3), 0.3)
+    expected = "no configuration manager answers at tcp://127.0.0.1:1. Is the cluster up?"
+    assert str(raised.value) == expected
+
+
+# --- removing an exchange -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def manager(engine: Engine) -> Manager:
+    return Manager(engine)
+
+
+@pytest.fixture
+def cluster(manager: Manager) -> Iterator[roq.Cluster]:
+    with roq.connect(manager.client.removeprefix("tcp://")) as cluster:
+        yield cluster
+
+
+def test_a_removal_is_asked_again_until_the_exchange_is_empty(
+    manager: Manager, cluster: roq.Cluster
+) -> None:
+    answers = iter([failed(NotEmpty("x2 is not empty: 1 publisher still there")), done()])
+    manager.answer = lambda _: documents.encode_raw(next(answers))
+    waits: list[str] = []
+    cluster.remove_exchange("orders", "x2", on_wait=waits.append)
+    assert manager.asked == [{"CMD": 2100, "QName": "orders", "Exchange": "x2"}] * 2
+    assert waits == ["x2 is not empty: 1 publisher still there"]
+
+
+def test_a_removal_that_takes_too_long_says_what_it_waits_for(
+    manager: Manager, cluster: roq.Cluster
+) -> None:
+    manager.answer = refuse(NotEmpty("x2 is not empty: 1 publisher still there"))
+    with pytest.raises(NotEmpty, match=r"1 publisher still there.*may be repeated"):
+        cluster.remove_exchange("orders", "x2", timeout=0.5)
+    answers = iter([documents.encode_raw(failed(NotEmpty("x2 is not empty: 2 publishers")))])
+    manager.answer = lambda _: next(answers, None)
+    with pytest.raises(NotEmpty, match="2 publishers"):
+        cluster.remove_exchange("orders", "x2", timeout=2.5)
+
+
+def test_a_removal_that_cannot_be_is_not_repeated(manager: Manager, cluster: roq.Cluster) -> None:
+    manager.answer = refuse(ExchangeNotFound("queue 'orders' has no exchange 'x9'"))
+    with pytest.raises(ExchangeNotFound, match="no exchange 'x9'"):
+        cluster.remove_exchange("orders", "x9")
+    assert len(manager.asked) == 1

@@ -94,6 +94,8 @@ def test_a_monitor_gets_one_more_exchange_on_a_host_that_has_none_of_the_queue(
     script.ask(2003, QName="other", Host="h2")  # so that h2 is no less busy than h1
     made = ask(script, out(script))
     assert made == ScaledOut(id=7, number=2, host="h2")
+    rows = script.ask(2103, QName="q")["Exchanges"]
+    assert [row["Origin"] for row in rows] == ["manual", "scaling"]
     assert ("q", 2) in script.hosts["h2"].children
     assert ask(script, out(script, "t2")) == ScaledOut(id=7, number=3, host="h1")
 
