@@ -310,7 +310,9 @@ def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules
         raise RequestError(f"{name} was made by hand: `roq exchange remove` removes it")
     least = max(1, rules.exchanges_min)
     if exchange.wanted and len(_wanted(queue)) <= least:
-        raise RequestError(f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays")
+        raise RequestError(
+            f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays"
+        )
 
 
 def _named(queue: Queue, given: str) -> ExchangeRecord:
@@ -336,7 +338,7 @@ def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Control | str) ->
         case str():
             return NotEmpty(
                 f"{name} is not removed: the monitor of queue {queue.name!r} did not say that it "
-                f"is empty ({answer}); the command may be repeated"
+                f"is empty ({answer})"
             )
         case _:
             return RequestError(f"the monitor of queue {queue.name!r} gave an unexpected answer")
