@@ -51,6 +51,29 @@ _PORT_BASE_MAX: Final = 65_530
     help="Use this ZooKeeper (several with commas) instead of an embedded one.",
 )
 @click.option(
+    "--slots",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Exchanges that each host may have; 0: no limit.",
+)
+@click.option(
+    "--provider",
+    metavar="NAME",
+    default="",
+    help="Who makes another host when a queue wants to grow and all hosts are full; `local`: one "
+    "more host manager on this machine.",
+)
+@click.option(
+    "--hosts-max",
+    type=click.IntRange(1, HOSTS_MAX),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Hosts that the provider may make.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="info",
@@ -69,6 +92,9 @@ def up(
     data_dir: Path | None,
     port_base: int,
     zookeeper: str,
+    slots: int,
+    provider: str,
+    hosts_max: int,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -83,12 +109,16 @@ def up(
     Example:
       roq up
       roq up --hosts 3 --data-dir ~/roq --port-base 6000
+      roq up --slots 1 --provider local
     """
     settings = Settings(
         hosts=hosts,
         data_dir=data_dir,
         port_base=port_base,
         zookeeper=zookeeper,
+        slots=slots,
+        provider=provider,
+        hosts_max=hosts_max,
         log_level=log_level,
         log_format=log_format,
     )

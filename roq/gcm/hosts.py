@@ -167,6 +167,12 @@ class Hosts:
                 del self._hosts[name]
         return changed
 
+    def forget(self, name: str) -> None:
+        """This host was given back: nobody is to look for it."""
+        self.closed.discard(name)
+        if self._hosts.pop(name, None) is not None:
+            self.changed = True
+
     def clear(self) -> None:
         """Forget all; the next leader hears from them."""
         self._hosts.clear()

@@ -332,8 +332,7 @@ class Provisioning:
             return
         each.called = False
         if answer is None:
-            del self._provided[action.name]
-            self._hosts.closed.discard(each.host)
+            self._forget(each)
             return
         each.failures += 1
         delay = min(RETRY_MOST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(each.failures, 10))
@@ -351,8 +350,11 @@ class Provisioning:
         found = {each.name for each in answer}
         for each in list(self._provided.values()):
             if each.name not in found and not each.called and each.since < asked:
-                del self._provided[each.name]
-                self._hosts.closed.discard(each.host)
+                self._forget(each)
+
+    def _forget(self, each: _Provided) -> None:
+        del self._provided[each.name]
+        self._hosts.forget(each.host)
 
     def _adopt(self, found: Iterable[ProvidedHost], now: float) -> None:
         for told in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,9 @@ from roq.errors import ConfigError
 
 _PREFIX: Final = "roq-cluster-"
 _YOUNG_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 5.0
+PROVIDED_HOSTS: Final = "hosts"
+"""The folder of the hosts that a provider has made for the cluster."""
 
 
 class Folder:
@@ -30,6 +34,7 @@ class Folder:
 
     def __init__(self, path: Path | None) -> None:
         self.temporary = path is None
+        self._asked: list[psutil.Process] = []
         try:
             if path is None:
                 sweep(Path(tempfile.gettempdir()))
@@ -77,24 +82,33 @@ class Folder:
         """
         if self._lock < 0:
             return
+        psutil.wait_procs(self._asked, timeout=_STOP_SECONDS)
         leftovers = [process for process in psutil.process_iter() if self._uses(process)]
         for process in leftovers:
-            _kill(process)
-        psutil.wait_procs(leftovers, timeout=5)
+            _send(process, signal.SIGKILL)
+        psutil.wait_procs(leftovers, timeout=_STOP_SECONDS)
         os.close(self._lock)
         self._lock = -1
         if self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
 
-    def _uses(self, process: psutil.Process) -> bool:
+    def stop_provided_hosts(self) -> None:
+        """Ask the host managers that a provider has made to stop; `close` waits for them."""
+        for process in psutil.process_iter():
+            if self._uses(process, "roq.hcm", PROVIDED_HOSTS):
+                _send(process, signal.SIGTERM)
+                self._asked.append(process)
+
+    def _uses(self, process: psutil.Process, word: str = "-m", *parts: str) -> bool:
+        """Whether it runs with this word, and names a file below this part of the folder."""
         try:
             words = process.cmdline()
         except psutil.Error:
             return False
-        prefix = f"{self.path}{os.sep}"
+        prefix = f"{self.path.joinpath(*parts)}{os.sep}"
         return (
             process.pid != os.getpid()
-            and "-m" in words
+            and word in words
             and any(word.startswith(prefix) for word in words)
         )
 
@@ -119,8 +133,8 @@ def sweep(place: Path) -> None:
             os.close(lock)
 
 
-def _kill(process: psutil.Process) -> None:
+def _send(process: psutil.Process, number: signal.Signals) -> None:
     try:
-        process.kill()
+        process.send_signal(number)
     except psutil.NoSuchProcess:
         return

@@ -20,7 +20,7 @@ import msgspec
 
 from roq.coordination.embedded import prepare
 from roq.errors import RoQError
-from roq.local.folder import Folder
+from roq.local.folder import PROVIDED_HOSTS, Folder
 from roq.local.part import Part
 from roq.local.ports import OFFSETS, check_base, choose_base, choose_port
 from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
@@ -158,7 +158,12 @@ class Launcher:
             self._start_zookeeper(folder)
         manager = f"{MANAGER_HOST}:{self._base}"
         self._spawn_daemon(
-            folder, GCM, "roq.gcm", gcm_configuration(self._settings, self._base, self._zookeeper)
+            folder,
+            GCM,
+            "roq.gcm",
+            gcm_configuration(
+                self._settings, self._base, self._zookeeper, folder.path / PROVIDED_HOSTS
+            ),
         )
         for host in self._settings.host_names:
             data = folder.make(f"host-{host}")
@@ -243,6 +248,8 @@ class Launcher:
 
     def _begin_stop(self) -> None:
         self.state = State.STOPPING
+        if self.folder is not None:
+            self.folder.stop_provided_hosts()
         hosts = [part for name, part in self._parts.items() if name not in {ZOOKEEPER, GCM}]
         last = [self._parts[name] for name in (GCM, ZOOKEEPER) if name in self._parts]
         self._steps = [hosts, *([part] for part in last)]

@@ -30,6 +30,9 @@ class Settings:
         zookeeper: `host:port[,host:port…]` of an ensemble; empty: an embedded server.
         log_level, log_format: of all daemons; see `roq.runtime.logs`.
         start_seconds: all must serve within this.
+        slots: exchanges that each host may have; 0: no limit.
+        provider: who makes further hosts when all are full, such as `local`; empty: nobody.
+        hosts_max: hosts that the provider may make.
         gcm, hcm: further settings of the daemons by section, over the ones made here.
     """
 
@@ -40,6 +43,9 @@ class Settings:
     log_level: str = "info"
     log_format: str = "text"
     start_seconds: float = 60.0
+    slots: int = 0
+    provider: str = ""
+    hosts_max: int = 4
     gcm: Mapping[str, Section] = field(default_factory=dict)
     hcm: Mapping[str, Section] = field(default_factory=dict)
 
@@ -60,14 +66,26 @@ class Settings:
         return [f"127.0.0.{number}" for number in range(1, self.hosts + 1)]
 
 
-def gcm_configuration(settings: Settings, base: int, zookeeper: str) -> str:
-    """The text of `gcm.toml`."""
+def gcm_configuration(settings: Settings, base: int, zookeeper: str, hosts: Path) -> str:
+    """The text of `gcm.toml`; `hosts` is where the provider `local` keeps those that it makes."""
+    log: Section = {"level": settings.log_level, "format": settings.log_format}
     return toml.to_toml(
         {
             "network": {"bind": MANAGER_HOST},
             "ports": {"base": base},
             "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
-            "log": {"level": settings.log_level, "format": settings.log_format},
+            "log": log,
+            "provider": {
+                "use": settings.provider,
+                "slots": settings.slots,
+                "hosts_max": settings.hosts_max,
+            },
+            "provider.local": {
+                "data_dir": str(hosts),
+                "first_address": f"127.0.0.{settings.hosts + 1}",
+            },
+            "provider.local.hcm.children": {"orphan_seconds": ORPHAN_SECONDS},
+            "provider.local.hcm.log": log,
         },
         settings.gcm,
     )
@@ -83,7 +101,7 @@ def hcm_configuration(
             "network": {"bind": host, "port": 0},
             "monitor": {"base_port": 0},
             "statmonitor": {"base_port": 0},
-            "exchange": {"base_port": 0},
+            "exchange": {"base_port": 0, "max_perhost": settings.slots},
             "gcm": {"address": [manager]},
             "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
             "data": {"dir": str(folder)},

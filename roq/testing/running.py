@@ -80,6 +80,9 @@ def cluster(
     zookeeper: str = "",
     log_level: str = "info",
     start_seconds: float = 60.0,
+    slots: int = 0,
+    provider: str = "",
+    hosts_max: int = 4,
     gcm: Mapping[str, Section] | None = None,
     hcm: Mapping[str, Section] | None = None,
 ) -> Iterator[RunningCluster]:
@@ -92,6 +95,9 @@ def cluster(
         zookeeper: `host:port` of a running ensemble; empty: an embedded server.
         log_level: of all daemons.
         start_seconds: everything must serve within this.
+        slots: exchanges that each host may have; 0: no limit.
+        provider: who makes further hosts when all are full, such as `local`; empty: nobody.
+        hosts_max: hosts that the provider may make.
         gcm, hcm: further settings of the daemons, by section of their configuration files.
 
     Raises:
@@ -107,6 +113,9 @@ def cluster(
             zookeeper=zookeeper,
             log_level=log_level,
             start_seconds=start_seconds,
+            slots=slots,
+            provider=provider,
+            hosts_max=hosts_max,
             gcm=gcm or {},
             hcm=hcm or {},
         )
