@@ -176,7 +176,7 @@ class Merge:
             return
         for held in stream.held:
             if held.data is None and (held.source, held.offset) == (source, offset):
-                held.kind, held.data = LOST, b""
+                held.not_there()
         self._advance(key, stream)
 
     def source_gone(self, source: Source, now: float) -> None:
@@ -244,7 +244,7 @@ class Merge:
             del self._given_up_at[source]
             for key, stream, held in stubs:
                 self._recalled.pop((source, held.topic, held.offset), None)
-                held.kind, held.data = LOST, b""
+                held.not_there()
                 self._advance(key, stream)
 
     def put_aside(self) -> dict[Source, int]:
@@ -364,9 +364,11 @@ class Merge:
         at = bisect_left(stream.held, held)
         if at < len(stream.held) and stream.held[at] == held:
             present = stream.held[at]
-            if present.data is None and held.data is not None:
-                present.data, present.source, present.offset = held.data, held.source, held.offset
-                self.held_bytes += len(held.data)
+            present.came_again(held)
+            if not present.data:
+                self._recalled.pop((present.source, present.topic, present.offset), None)
+                present.kind, present.data = held.kind, held.data
+                self.held_bytes += len(held.data or b"")
             else:
                 self.counts.duplicates += header.count
             return

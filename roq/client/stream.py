@@ -14,6 +14,7 @@ Source = tuple[int, int]
 
 LOST: Final = -1
 """The `kind` of what was put aside and has left the log since."""
+PLACES_MAX: Final = 4
 BOUNDS: Final = frozenset({int(Kind.MARKER), int(Kind.FENCE)})
 """Kinds that hold no message, only say which sequence is next."""
 
@@ -36,6 +37,24 @@ class Held:
     floored: bool = field(default=False, compare=False)
     """It carries a FLOOR: its publisher is striped."""
     recalled: bool = field(default=False, compare=False)
+    elsewhere: tuple[tuple[Source, int], ...] = field(default=(), compare=False)
+    """Exchange and offset of replays."""
+
+    def came_again(self, copy: Held) -> None:
+        """A replay of the same batch has arrived."""
+        place = (copy.source, copy.offset)
+        known = place in self.elsewhere or place == (self.source, self.offset)
+        if not known and len(self.elsewhere) < PLACES_MAX:
+            self.elsewhere += (place,)
+
+    def not_there(self) -> None:
+        """It cannot be fetched from where it was: perhaps from elsewhere, or it is lost."""
+        self.recalled = False
+        if self.elsewhere:
+            (self.source, self.offset), *others = self.elsewhere
+            self.elsewhere = tuple(others)
+        else:
+            self.kind, self.data = LOST, b""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
 from roq.client.losses import REPLAY_SECONDS
-from roq.client.merge import Merge
+from roq.client.merge import Merge, Recall
 from roq.client.message import Batch
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
@@ -273,6 +273,20 @@ def test_what_was_put_aside_is_recalled_when_its_exchange_comes_back() -> None:
     assert [recall.source for recall in driver.merge.recalls] == [A]
     driver.settle(1.0 + REPLAY_SECONDS, 0.0)
     assert driver.merge.counts.lost == 0
+
+
+def test_what_was_put_aside_is_fetched_from_where_it_was_replayed_if_its_exchange_is_gone() -> None:
+    driver = Driver(held_bytes_max=400)
+    driver.add(data(1))
+    driver.add(data(1), B)
+    driver.add(data(2))
+    driver.add(data(0), B)
+    driver.merge.recalls.clear()
+    driver.merge.source_gone(A, 1.0)
+    driver.settle(1.0 + REPLAY_SECONDS, 1.0 + REPLAY_SECONDS)
+    assert driver.merge.recalls == [Recall(B, b"t", 1)]
+    driver.merge.gone(B, b"t", 1)
+    assert driver.merge.counts.lost == 2
 
 
 def test_what_is_put_aside_later_than_its_exchange_went_is_lost_at_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.stream import Held, hold
+from roq.client.stream import LOST, PLACES_MAX, Held, hold
 from roq.model import PublisherId
 from roq.protocol.batch import Kind, pack, pack_empty, read_header
 from roq.protocol.extensions import pack_floor
@@ -49,3 +49,24 @@ def test_a_marker_proves_all_below_it_and_a_void_nothing() -> None:
     void = pack_empty(Kind.VOID, publisher=P, epoch=1, link_number=1, first_sequence=20, count=2)
     assert held(marker).bound == 20
     assert held(void).bound == 0
+
+
+def test_what_is_not_there_any_more_is_looked_for_where_it_was_replayed_and_else_lost() -> None:
+    each, copy = held(data(20)), held(data(20))
+    copy.source, copy.offset = (2, 9), 7
+    each.came_again(copy)
+    each.data, each.recalled = None, True
+    each.not_there()
+    assert (each.source, each.offset, each.data, each.recalled) == ((2, 9), 7, None, False)
+    each.not_there()
+    assert (each.kind, each.data) == (LOST, b"")
+
+
+def test_few_replays_of_a_batch_are_remembered() -> None:
+    each = held(data(20))
+    for offset in range(2 * PLACES_MAX):
+        copy = held(data(20))
+        copy.offset = offset
+        each.came_again(copy)
+        each.came_again(copy)
+    assert [offset for _, offset in each.elsewhere] == [0, 1, 2, 4]
