@@ -113,18 +113,16 @@ class Elasticity:
             return []
         effects = self.moves.seen(session, epoch, now)
         if self._epochs.told(epoch, now):
-            text = (
-                "two monitors believe that they are active: a publisher has an epoch of the newer "
-                f"one, {epoch}; this one moves and scales nothing any more"
-            )
-            effects.append(Note("superseded", text, warning=True))
+            effects += self._stand_down(epoch, now)
         self._sessions.learn(session, message)
         return effects
 
     def relocated(self, message: Relocated, now: float) -> list[Effect]:
         """A publisher tells what has become of its move."""
         effects = self.moves.answered(message, now)
-        return effects + self._empty_on(now) if effects and len(self.emptying) else effects
+        if effects and not len(self.moves) and len(self.emptying):
+            effects += self._empty_on(now)  # the next lot
+        return effects
 
     def assigned(self, publisher: bytes) -> list[Effect]:
         """A publisher has asked for an exchange and was given one under a higher epoch."""
@@ -311,10 +309,25 @@ class Elasticity:
 
     def _look(self, leaving: Leaving, now: float) -> list[Effect]:
         effects = self.emptying.look(leaving, now)
+        if self.scaling.stopping(leaving.number):
+            return effects
         why = self.emptying.overdue(leaving, now)
-        if not why and leaving.scaling and leaving.ready:
+        if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
             return effects + self.scaling.emptied(leaving.number)
         return effects + self._call_off(leaving.number, why, now) if why else effects
+
+    def _stand_down(self, epoch: int, now: float) -> list[Effect]:
+        """There is a newer monitor: leave what was begun to it."""
+        text = (
+            "two monitors believe that they are active: a publisher has an epoch of the newer one, "
+            f"{epoch}; this one moves and scales nothing any more"
+        )
+        effects: list[Effect] = [Note("superseded", text, warning=True)]
+        effects += self.moves.forget_all("another monitor has taken over")
+        for leaving in self.emptying:
+            if leaving.scaling and not self.scaling.stopping(leaving.number):
+                effects += self._call_off(leaving.number, "another monitor has taken over", now)
+        return effects
 
     def _call_off(self, number: int, reason: str, now: float) -> list[Effect]:
         effects = self.emptying.call_off(number, reason)

@@ -154,6 +154,10 @@ class Moves:
         relocation = self._drop(publisher)
         return self._news.move(relocation, "failed", reason) if relocation is not None else []
 
+    def forget_all(self, reason: str) -> list[Effect]:
+        """All of them."""
+        return [each for one in list(self._under_way) for each in self.forget(one, reason)]
+
     def time_passed(self, now: float) -> list[Effect]:
         """Tell again, and give up."""
         effects: list[Effect] = []

@@ -106,6 +106,13 @@ class Scaling:
         """Whether nothing is begun after a failure a short while ago."""
         return now < self._rests_until
 
+    def stopping(self, number: int) -> bool:
+        """Whether it was asked that this exchange be stopped, and nobody has answered yet."""
+        operation = self._operation
+        if operation is None or operation.out or operation.number != number:
+            return False
+        return operation.phase is Phase.ASKED
+
     def grow(self, reason: str, now: float) -> list[Effect]:
         """Ask for one exchange more; nothing if something is under way."""
         if self._operation is not None:

@@ -295,6 +295,25 @@ def test_a_monitor_that_meets_the_epoch_of_a_newer_one_decides_nothing_any_more(
     assert assigned.epoch > newer  # type: ignore[attr-defined]
 
 
+def test_a_monitor_that_meets_a_newer_one_gives_up_what_it_has_begun() -> None:
+    script = Script()
+    queue = Queue(3, policy=script)
+    for name in "pqr":
+        queue.add_publisher(name, 100, mood="ignores")
+    queue.scaled.append(3)
+    queue.periods(3)
+    script.wanted = [Move(P, 1, 2, "because"), Shrink(3, "not needed")]
+    queue.periods(1)
+    queue.publishers["q"].epoch = publisher_epoch(EPOCH + 1, 1)
+    queue.effects.clear()
+    queue.periods(2)
+    assert {state for _, state, *_ in queue.moves()} == {"failed"}
+    assert queue.scales() == [("in", "failed", 3)]
+    queue.effects.clear()
+    queue.periods(8)
+    assert not any(pushes(queue.effects, name, Relocate) for name in "pqr")
+
+
 def test_an_epoch_without_a_place_proves_nothing() -> None:
     script = Script()
     queue = Queue(2, policy=script)
