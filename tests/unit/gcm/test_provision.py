@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from roq.errors import NoCapacity
-from roq.gcm.events import CallProvider, CreateHost, Effect, ListHosts, RemoveHost, Reply
+from roq.gcm.events import (
+    CallProvider,
+    CreateHost,
+    Effect,
+    ListHosts,
+    ProviderAction,
+    ProviderAnswer,
+    RemoveHost,
+    Reply,
+)
 from roq.gcm.hosts import Hosts
 from roq.gcm.provision import DEMANDS_MAX, Demand, Provisioning, ProvisionSettings, Step
 from roq.gcm.queues import Queues
@@ -62,7 +71,7 @@ class Yard:
         self.calls.remove(found)
         return found
 
-    def answer(self, kind: type, answer: ProvidedHost | tuple[ProvidedHost, ...] | str | None):  # noqa: ANN201
+    def answer(self, kind: type, answer: ProviderAnswer) -> ProviderAction:
         call = self.call(kind)
         self.part.answered(call.token, answer, self.now)
         self.look()
