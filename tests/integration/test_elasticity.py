@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 import roq
-from roq.client.cluster import request
 from roq.client.statistics import Statistics
 from roq.client.views import ScalingRules
 from roq.model import Limits
@@ -183,7 +182,7 @@ def test_an_exchange_is_removed_by_hand_while_publishers_use_it(cluster: roq.Clu
         cluster.add_exchange("reduced")
         running.rate = LIMIT * 0.1
         eventually(lambda: running.exchanges() == 2, 10)
-        cluster._ask(request(2100, QName="reduced", Exchange="x1"), 30.0)
+        cluster.remove_exchange("reduced", "x1")
         eventually(lambda: running.exchanges() == 1, 10)
     running.judge()
     assert set(running.states(MoveKpi)) == {"started", "accepted"}
