@@ -62,9 +62,9 @@ class RoqCluster:
         try:
             with roq.connect(self._client) as cluster:
                 for batch in (plan.FULL_BATCH, plan.SMALL_BATCH):
-                    cluster.create_queue(
-                        _queue(batch), limits={"batch_messages": batch, "ring_bytes": RING_BYTES}
-                    )
+                    # One exchange is measured, however much it has to carry.
+                    limits = {"batch_messages": batch, "ring_bytes": RING_BYTES, "exchanges_max": 1}
+                    cluster.create_queue(_queue(batch), limits=limits)
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
 

@@ -145,7 +145,8 @@ class Demo:
     def _make_queue(self, addresses: Addresses) -> None:
         first, *others = addresses.hosts
         with roq.connect(addresses.client) as cluster:
-            cluster.create_queue(QUEUE, host=first)
+            # One exchange for each host, however much goes through them.
+            cluster.create_queue(QUEUE, host=first, limits={"exchanges_max": 1})
             for host in others:
                 cluster.add_exchange(QUEUE, host)
             self.exchanges = [f"{row.name} on {row.host}" for row in cluster.exchanges(QUEUE)]

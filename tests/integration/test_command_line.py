@@ -34,7 +34,8 @@ def test_the_life_of_a_queue(roq_cluster: RunningCluster) -> None:
         listed = roq("queue", "list", "--json", cluster=address)
         return {row["Name"]: row["State"] for row in json.loads(listed.stdout)}
 
-    created = roq("queue", "create", "life", "--limit", "ring_bytes=1048576", cluster=address)
+    limits = ("--limit", "ring_bytes=1048576", "--limit", "exchanges_max=1")
+    created = roq("queue", "create", "life", *limits, cluster=address)
     assert (created.returncode, created.stdout) == (0, b"queue life is running\n")
     again = roq("queue", "create", "life", cluster=address)
     assert again.returncode == 1
@@ -42,6 +43,7 @@ def test_the_life_of_a_queue(roq_cluster: RunningCluster) -> None:
     assert roq("queue", "create", "life", "--exists-ok", cluster=address).returncode == 0
     shown = json.loads(roq("queue", "show", "life", "--json", cluster=address).stdout)
     assert shown["Limits"]["ring_bytes"] == 1_048_576
+    assert shown["Limits"]["exchanges_max"] == 1
     assert roq("queue", "stop", "life", cluster=address).returncode == 0
     assert states()["life"] == "stopped"
     assert roq("queue", "start", "life", cluster=address).returncode == 0
@@ -66,6 +68,7 @@ def test_exchanges_and_hosts_are_listed(roq_cluster: RunningCluster, queue: str)
     table = roq("exchange", "list", queue, cluster=address).stdout.decode()
     assert table.startswith("EXCHANGE")
     assert "x2" in table
+    assert "manual" in table
     hosts = json.loads(roq("host", "list", "--json", cluster=address).stdout)
     assert [(row["Host"], row["State"]) for row in hosts] == [
         ("127.0.0.1", "live"),

@@ -9,9 +9,10 @@ from roq.cli.queues import age_text, parse_limits
 
 
 def test_limits_are_names_and_numbers() -> None:
-    assert parse_limits(("ring_bytes=1000000", "topics=5")) == {
+    assert parse_limits(("ring_bytes=1000000", "topics=5", "exchanges_max=1")) == {
         "ring_bytes": 1_000_000,
         "topics": 5,
+        "exchanges_max": 1,
     }
 
 
