@@ -132,7 +132,7 @@ def _measure(
     striped = publishers < exchanges
     rules = ScalingRules(
         name=NAME,
-        policy="balanced" if striped else STATIC,
+        policy=STATIC,
         exchange_bytes_per_minute=int(60 * plan.link_bytes / STRIPE_SHARE),
         exchanges_min=exchanges,
         exchanges_max=exchanges,
@@ -143,6 +143,8 @@ def _measure(
             scene.cluster.add_exchange(QUEUE, host)
         scene.enter(what)
         scene.until(lambda: scene.exchanges() == exchanges, 20.0, "all exchanges are heard")
+        if striped:
+            scene.cluster.set_rules(QUEUE, msgspec.structs.replace(rules, policy="balanced"))
         window = _load(scene, plan, publishers, exchanges if striped else 1)
         series = measures.throughput(
             [sample for sample in scene.record.samples if sample.when <= window.end]
