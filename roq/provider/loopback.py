@@ -55,7 +55,7 @@ class Addresses:
 
 def listening() -> frozenset[str]:
     """The IPv4 addresses of this machine at which some process listens (TCP)."""
-    found = set()
+    found: set[str] = set()
     for path in _SOCKETS:
         if path.exists():  # no tcp6 without IPv6
             found.update(map(_listener, path.read_text().splitlines()[1:]))
