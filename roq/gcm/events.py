@@ -19,8 +19,17 @@ from roq.machine import Tick
 from roq.protocol.control import Control
 from roq.provider.port import ProvidedHost
 
-ProviderAnswer: TypeAlias = ProvidedHost | tuple[ProvidedHost, ...] | str | None
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The provider has not answered in so many seconds, and may still do what it was called for."""
+
+    seconds: float
+
+
+ProviderAnswer: TypeAlias = ProvidedHost | tuple[ProvidedHost, ...] | GivenUp | str | None
 """A host that was made, all hosts, nothing (one was removed), or why it did not work."""
+
 
 # --- events ---------------------------------------------------------------------------------------
 

@@ -210,6 +210,7 @@ class GcmMachine:
     def _elected(self, event: Elected, now: float) -> list[Effect]:
         # What ran under an earlier epoch must not write under this one.
         effects = self.operations.abort(self._standing.not_leader("management"))
+        effects += self._stop_providing(self._standing.not_leader("client"))
         self._standing.leads = True
         self._standing.caretaker = False
         self._standing.leader = self._standing.me

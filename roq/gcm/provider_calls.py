@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from roq.errors import RoQError
-from roq.gcm.events import CreateHost, ListHosts, ProviderAction, ProviderAnswer, RemoveHost
+from roq.gcm.events import (
+    CreateHost,
+    GivenUp,
+    ListHosts,
+    ProviderAction,
+    ProviderAnswer,
+    RemoveHost,
+)
 from roq.provider.port import HOSTS_MAX, HostRequest, ProvidedHost, Provider
 from roq.runtime.reactor import Reactor
 
@@ -76,9 +83,7 @@ class ProviderCalls:
             self._running -= 1
             finish(answer)
 
-        timer = self._reactor.call_later(
-            self._seconds, lambda: finish(f"no answer within {self._seconds:g} s")
-        )
+        timer = self._reactor.call_later(self._seconds, lambda: finish(GivenUp(self._seconds)))
         threading.Thread(
             target=lambda: self._run(work, finished), name="provider", daemon=True
         ).start()

@@ -1,8 +1,10 @@
 """Hosts that a provider makes when no other has room, and gives back when nothing is on them.
 
     CREATING --made--> STARTED --registered--> LIVE --empty for a while--> REMOVING --gone-->
-        | failed          | never registers                                   ^
-        +----->           +---------------------------------------------------+
+     |    |  ^            | never registers                                   ^
+     |    |  |            +---------------------------------------------------+
+     |    | no answer in time: OPEN until the provider has told, later, whether it is there
+     +--failed-->
 
 What hosts there are, the provider knows: it is asked at the beginning of a leadership and every
 while after it, so a later leader finds what an earlier one has made, and nothing has to be written
@@ -16,13 +18,15 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
+from math import inf
 from typing import Final, TypeAlias
 
-from roq.errors import NoCapacity, RequestError
+from roq.errors import NoCapacity
 from roq.gcm.events import (
     CallProvider,
     CreateHost,
     Effect,
+    GivenUp,
     ListHosts,
     Note,
     ProviderAction,
@@ -38,6 +42,14 @@ from roq.provider.port import HostState as ProviderState
 from roq.provider.port import ProvidedHost
 
 DEMANDS_MAX: Final = 1_000
+WAIT_SECONDS: Final = 50.0
+"""A request is answered within this: monitors wait a minute."""
+OPEN_SECONDS: Final = 60.0
+"""A host whose creation was given up may still appear within this."""
+ENDED_SECONDS: Final = 90.0
+"""What an ended host manager has left behind ends by itself within this."""
+LOOK_SECONDS: Final = 0.5
+"""How often is looked which hosts are in use."""
 LIST_SECONDS: Final = 30.0
 RETRY_FIRST_SECONDS: Final = 2.0
 RETRY_MOST_SECONDS: Final = 300.0
@@ -62,6 +74,8 @@ class Stage(StrEnum):
     """Where a provided host stands."""
 
     CREATING = "creating"
+    OPEN = "open"
+    """It may be there or not: the provider was too slow to say."""
     STARTED = "started"
     LIVE = "live"
     REMOVING = "removing"
@@ -83,12 +97,14 @@ class _Provided:
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Demand:
     """A request to grow that waits for a host."""
 
     peer: Hashable
     request: ScaleOut
+    until: float = inf
+    """It is refused then; set as soon as it is looked at."""
 
 
 @dataclass(slots=True)
@@ -127,6 +143,9 @@ class Provisioning:
         self._leads = False
         self._listed = False
         self._list_at = 0.0
+        self._list_failures = 0
+        self._used: frozenset[str] = frozenset()
+        self._used_at = -inf
         self._told: list[Effect] = []
 
     def lead(self, epoch: int, now: float) -> None:
@@ -135,6 +154,8 @@ class Provisioning:
         self._epoch = epoch
         self._leads = self._settings is not None
         self._list_at = now
+        self._list_failures = 0
+        self._used_at = -inf
 
     def resign(self) -> list[Demand]:
         """This manager does not lead any more; gives the requests that still wait."""
@@ -165,9 +186,10 @@ class Provisioning:
             raise NoCapacity(f"{error}; no provider is configured that could make another host")
         if not self._leads or len(self._demands) >= DEMANDS_MAX:
             raise error
-        self._demands = [
-            each for each in self._demands if each.request.transaction != request.transaction
-        ]
+        repeated = [each for each in self._demands if _is_same(each.request, request)]
+        for each in repeated:
+            self._demands.remove(each)
+            self._told.append(_refusal(each, "the same was asked again"))
         self._demands.append(Demand(peer, request))
 
     def advance(self, now: float) -> Step:
@@ -181,6 +203,7 @@ class Provisioning:
             self._call(ListHosts(), now, step)
         for each in list(self._provided.values()):
             self._look_after(each, self._settings, now, step)
+        self._give_up_waiting(now, step)
         if self._demands and self._listed:
             self._meet(self._settings, now, step)
         return step
@@ -204,6 +227,7 @@ class Provisioning:
         if not self._leads or settings is None:
             return None
         times = [] if self._calling(ListHosts) else [self._list_at]
+        times += [each.until for each in self._demands if each.until < inf]
         for each in self._provided.values():
             if each.stage is Stage.STARTED:
                 times.append(each.since + settings.register_seconds)
@@ -227,13 +251,16 @@ class Provisioning:
         self, each: _Provided, settings: ProvisionSettings, now: float, step: Step
     ) -> None:
         match each.stage:
-            case Stage.CREATING:
+            case Stage.CREATING | Stage.OPEN:
                 return
             case Stage.STARTED:
                 if self._hosts.live(each.host) is not None:
                     each.stage, each.since = Stage.LIVE, now
                     step.ready += self._demands
                     self._demands = []
+                elif now >= each.since + settings.register_seconds and self._is_used(each, now):
+                    # One that an earlier leader has used: silent, as any host may be for a while.
+                    each.stage, each.since = Stage.LIVE, now
                 elif now >= each.since + settings.register_seconds:
                     text = (
                         f"host {each.name} did not register within {settings.register_seconds:g} s"
@@ -250,20 +277,21 @@ class Provisioning:
     def _release(
         self, each: _Provided, settings: ProvisionSettings, now: float, step: Step
     ) -> None:
-        if self._demands or self._is_used(each.host):
+        if self._demands or self._is_used(each, now, LOOK_SECONDS):
             each.empty_since = None
             return
         if each.empty_since is None:
             each.empty_since = now
-        if now >= each.empty_since + settings.release_seconds:
+        if now >= each.empty_since + settings.release_seconds and not self._is_used(each, now):
             text = f"host {each.name} has been empty for {settings.release_seconds:g} s"
             self._remove(each, text, now, step)
 
-    def _is_used(self, host: str) -> bool:
-        exchanges, monitors = self._queues.placed()
-        running = self._hosts.live(host)
-        children = running is not None and any(running.children)
-        return children or bool(exchanges.get(host)) or bool(monitors.get(host))
+    def _is_used(self, each: _Provided, now: float, age: float = 0.0) -> bool:
+        """Whether anything runs on a host or belongs there; what is known may be so old."""
+        if now - self._used_at >= age:
+            self._used, self._used_at = self._queues.hosts_in_use(), now
+        host = self._hosts.live(each.host)
+        return each.host in self._used or (host is not None and any(host.children))
 
     def _remove(self, each: _Provided, reason: str, now: float, step: Step) -> None:
         each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
@@ -275,10 +303,21 @@ class Provisioning:
 
     # --- demands ----------------------------------------------------------------------------------
 
+    def _give_up_waiting(self, now: float, step: Step) -> None:
+        coming = [each for each in self._provided.values() if each.stage in _COMING]
+        for each in list(self._demands):
+            if each.until == inf:
+                each.until = now + WAIT_SECONDS
+            if now >= each.until:
+                names = ", ".join(host.name for host in coming)
+                why = f"host {names} is on its way" if names else "the provider has not answered"
+                step.effects.append(_refusal(each, f"{why}; ask again"))
+                self._demands.remove(each)
+
     def _meet(self, settings: ProvisionSettings, now: float, step: Step) -> None:
         """Make a host for those who wait, one at a time."""
         stages = [each.stage for each in self._provided.values()]
-        if Stage.CREATING in stages or Stage.STARTED in stages:
+        if any(stage in _COMING for stage in stages):
             return
         if len(stages) >= settings.hosts_max:
             self._refuse(f"the provider may make {settings.hosts_max} hosts, and has", step)
@@ -292,9 +331,7 @@ class Provisioning:
 
     def _refuse(self, why: str, step: Step) -> None:
         """There will be no host for those who wait."""
-        for each in self._demands:
-            error: RequestError = NoCapacity(f"no host has room for another exchange: {why}")
-            step.effects.append(Reply(each.peer, refusal(error, each.request.id)))
+        step.effects += [_refusal(each, why) for each in self._demands]
         self._demands = []
 
     # --- the provider -----------------------------------------------------------------------------
@@ -318,8 +355,10 @@ class Provisioning:
             text = f"host {name} is started at {answer.host}"
             self._told.append(Note("host_made", text))
             return
-        del self._provided[name]
-        # It may stand there all the same, when the provider was only too slow: looked at soon.
+        if isinstance(answer, GivenUp):
+            each.stage, each.since = Stage.OPEN, now
+        else:
+            del self._provided[name]
         self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
         step = Step(self._told)
         text = f"the provider could not make host {name}: {_text(answer)}"
@@ -342,14 +381,21 @@ class Provisioning:
 
     def _learn(self, answer: ProviderAnswer, asked: float, now: float) -> None:
         if not isinstance(answer, tuple):
-            self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
-            self._told.append(Note("hosts_not_listed", f"the provider: {_text(answer)}"))
+            delay = min(LIST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(self._list_failures, 10))
+            self._list_failures += 1
+            self._list_at = min(self._list_at, now + delay)
+            text = f"the provider does not tell which hosts there are: {_text(answer)}"
+            self._told.append(Note("hosts_not_listed", text))
+            if not self._listed:
+                self._refuse(text, Step(self._told))
             return
         self._listed = True
+        self._list_failures = 0
         self._adopt(answer, now)
         found = {each.name for each in answer}
         for each in list(self._provided.values()):
-            if each.name not in found and not each.called and each.since < asked:
+            known = each.since + OPEN_SECONDS * (each.stage is Stage.OPEN)
+            if each.name not in found and not each.called and known < asked:
                 self._forget(each)
 
     def _forget(self, each: _Provided) -> None:
@@ -363,12 +409,33 @@ class Provisioning:
                 each = _Provided(told.name, Stage.STARTED, now, told.host, told.handle)
                 self._provided[told.name] = each
                 self._told.append(Note("host_found", f"host {told.name} was made before"))
+            if each.stage is Stage.OPEN:
+                each.stage, each.since = Stage.STARTED, now
+                each.host, each.handle = told.host, told.handle
             ended = told.state is ProviderState.ENDED and not each.called
             if ended and each.stage is not Stage.REMOVING:
-                each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
+                # What it has started may still be used; it stops in order when nobody adopts it.
+                grace = ENDED_SECONDS if self._is_used(each, now) else 0.0
+                each.stage, each.since, each.retry_at = Stage.REMOVING, now, now + grace
+                self._hosts.closed.add(each.host)
                 text = f"host {told.name} has ended {told.note:.500}".rstrip()
                 self._told.append(Note("host_ended", text))
 
 
+_COMING: Final = frozenset({Stage.CREATING, Stage.STARTED})
+"""Stages of hosts for which it is worth waiting."""
+
+
+def _is_same(one: ScaleOut, other: ScaleOut) -> bool:
+    return (one.queue_id, one.transaction) == (other.queue_id, other.transaction)
+
+
+def _refusal(demand: Demand, why: str) -> Reply:
+    error = NoCapacity(f"no host has room for another exchange: {why}")
+    return Reply(demand.peer, refusal(error, demand.request.id))
+
+
 def _text(answer: ProviderAnswer) -> str:
+    if isinstance(answer, GivenUp):
+        return f"no answer within {answer.seconds:g} s"
     return answer if isinstance(answer, str) else f"an answer that makes no sense: {answer!r:.100}"

@@ -202,6 +202,11 @@ class Queues:
             exchanges[host] = exchanges.get(host, 0) + 1
         return exchanges, monitors
 
+    def hosts_in_use(self) -> frozenset[str]:
+        """Where something of a queue belongs, also of one that is stopped."""
+        placed = {host for queue in self._queues.values() for host in queue.record.hosts}
+        return frozenset(placed.union(self.reserved.values()))
+
     def monitors_for(self, host: str) -> dict[str, str]:
         """Queue → address of its monitor, for the queues with an exchange on this host."""
         return {
