@@ -96,6 +96,11 @@ class Hosts:
             each.child == child.child and each.queue_id == child.queue_id for each in host.children
         )
 
+    def gone(self, name: str) -> bool:
+        """Whether this host neither reports nor stands in the registry."""
+        host = self._hosts.get(name)
+        return name not in self._present and (host is None or host.state is AWAY)
+
     def awaited(self) -> list[str]:
         """Hosts that stand in the registry and have not reported to this leader (yet)."""
         return sorted(name for name in self._present if name not in self._hosts)

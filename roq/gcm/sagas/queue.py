@@ -7,7 +7,7 @@ import msgspec
 from roq.errors import QueueExists, QueueStopped, RequestError
 from roq.gcm.operations import Saga
 from roq.gcm.queues import MONITOR, Queue
-from roq.gcm.records import ExchangeRecord, QueueRecord
+from roq.gcm.records import SCALING, ExchangeRecord, QueueRecord
 from roq.gcm.sagas.steps import Part, Steps, with_problem
 from roq.model import Limits, QueueState
 from roq.protocol.public_answers import done
@@ -67,7 +67,7 @@ class QueueSagas:
             return done()
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
-        starting = _in_state(queue, QueueState.STARTING)
+        starting = self._without_lost(_in_state(queue, QueueState.STARTING))
         for host in starting.hosts:
             steps.hosts.demand(host)
         yield from steps.save(starting)
@@ -110,6 +110,18 @@ class QueueSagas:
         return done(WARNING="; ".join(problems)) if problems else done()
 
     # --- pieces -----------------------------------------------------------------------------------
+
+    def _without_lost(self, record: QueueRecord) -> QueueRecord:
+        """The record without what scaling has added on hosts that are gone.
+
+        A provided host may be lost while the queue is stopped; nothing was in its exchanges.
+        """
+        kept = tuple(
+            exchange
+            for exchange in record.exchanges
+            if exchange.origin != SCALING or not self._steps.hosts.gone(exchange.host)
+        )
+        return msgspec.structs.replace(record, exchanges=kept or record.exchanges)
 
     def _start(self, queue: Queue) -> Part[None]:
         yield from self._steps.start_monitor(queue)
