@@ -337,14 +337,9 @@ class Cluster:
     ) -> None:
         """Create a queue and start it; see `roq.Cluster.create_queue`."""
         await asyncio.to_thread(
-            self._sync.create_queue,
-            name,
-            host=host,
-            exists_ok=exists_ok,
-            durability=durability,
-            limits=limits,
-            timeout=timeout,
-        )
+            self._sync.create_queue, name, host=host, exists_ok=exists_ok, durability=durability,
+            limits=limits, timeout=timeout,
+        )  # fmt: skip
 
     async def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
         """Remove a queue, running or stopped; what it held is gone."""
