@@ -1,8 +1,8 @@
 """The one background thread of a client: a reactor in which every socket of the client lives.
 
 Everything that waits on the network runs here as a callback; a caller's thread hands work over with
-`run_sync` or `call_soon`. The publishers' data sockets are the stated exception: they are shared
-under a lock, see `roq.client.publisher`.
+`run_sync` or `call_soon`. The stated exceptions are shared under a lock: the publishers' data
+sockets (`roq.client.driver`) and the subscribers' fan-out (`roq.client.feed`).
 """
 
 from __future__ import annotations
