@@ -10,6 +10,8 @@ One round, in this order:
 3. **Growth**, if an exchange stays overloaded by all that, or another rule is broken (`growth`).
 4. **Shrinking**, if the rest can carry everything under 70 % for some time (`shrinking`).
 
+A load that is out of reach of all exchanges that the rules allow (`resignation`) is left alone.
+
 Exchanges that have taken part in a move are left alone until reports tell what has become of it,
 and nobody is moved to even things out while there are such exchanges. A publisher that was moved
 rests for five seconds; only an overload moves it again before that. By steady load, noise of 5 %
@@ -28,7 +30,7 @@ from roq.policy.loads import Loads
 from roq.policy.marks import Marks
 from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, plan
 from roq.policy.relief import flickering, overloaded, relieve
-from roq.policy.resignation import count_round, is_resigned
+from roq.policy.resignation import count_round, is_out_of_reach, is_resigned
 from roq.policy.shrinking import regret, shrink
 from roq.policy.snapshot import Decision, Grow, Memory, QueueView, Shrink
 from roq.policy.striping import gather, spread, too_big
@@ -76,7 +78,7 @@ class Balanced:
         unknown = _unknown(view)
         loads = Loads(view, avoid=unknown | _crowded(view), resting=resting)
 
-        resigned = is_resigned(marks, loads)
+        resigned = is_out_of_reach(view) or is_resigned(marks, loads)
         flickers = flickering(view, marks)
         if not resigned:
             _relieve(view, loads, settling, flickers)
@@ -92,7 +94,8 @@ class Balanced:
             marks.put(f"{_SETTLING}{number}", 0)
         quiet = not settling and not moves
         count_round(marks, loads, bool(stuck) and quiet and not resigned)
-        return [*moves, *_scale(view, marks, {} if settling else stuck, quiet)], marks.memory()
+        hopeless = bool(settling) or is_out_of_reach(view)
+        return [*moves, *_scale(view, marks, {} if hopeless else stuck, quiet)], marks.memory()
 
 
 def _relieve(view: QueueView, loads: Loads, settling: set[int], flickers: set[int]) -> None:

@@ -18,6 +18,7 @@ from roq.policy.balanced import ROUNDS_TO_REST, Balanced
 from roq.policy.known import OVERLOAD, Known
 from roq.policy.loads import Loads
 from roq.policy.registry import POLICIES
+from roq.policy.resignation import REACH
 from roq.policy.snapshot import Decision, Grow, Move, QueueView, Shrink, Stripe
 
 BALANCED = Balanced()
@@ -189,7 +190,7 @@ def test_growing_striping_and_shrinking_come_to_rest(
     for _ in range(20 * most + 60):
         model.round(BALANCED)
     assert [model.round(BALANCED) for _ in range(60)] == [[]] * 60
-    if len(model.exchanges) < most:
+    if len(model.exchanges) < most and sum(brought) <= REACH * most:
         assert max(model.loads().values()) <= OVERLOAD + 1e-9
 
 

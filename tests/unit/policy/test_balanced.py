@@ -44,6 +44,16 @@ def rounds(count: int, *exchanges: ExchangeView, **fields: object) -> list[list[
 # --- overload -------------------------------------------------------------------------------------
 
 
+def test_a_load_out_of_reach_of_all_exchanges_that_there_may_be_is_left_alone() -> None:
+    flood = at(1, (1, 300.0))
+    assert rounds(10, flood) == [[]] * 10
+    assert rounds(10, flood, at(2)) == [[]] * 10
+
+
+def test_a_load_within_reach_makes_the_queue_grow() -> None:
+    assert "Grow" in {kind for each in rounds(3, at(1, (1, 8.0), (2, 7.0))) for kind in kinds(each)}
+
+
 def test_an_overload_moves_publishers_in_the_round_that_shows_it() -> None:
     calm = queue(at(1, (1, 0.3), (2, 0.3), (3, 0.3)), at(2, (4, 0.5)), at(3, (5, 0.5)))
     _, memory = POLICY.decide(calm, Memory())
