@@ -116,6 +116,8 @@ def detach(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> in
     Raises:
         OSError: the program cannot be executed.
     """
+    # Ours are closed by exec anyway, but we may have been given others, such as somebody's pipe.
+    inherited = [n for each in Path("/proc/self/fd").iterdir() if (n := int(each.name)) > 2]
     return os.posix_spawn(
         argv[0],
         list(argv),
@@ -124,6 +126,7 @@ def detach(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> in
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, each) for each in inherited),
         ],
         setsid=True,
         setsigmask=[],
