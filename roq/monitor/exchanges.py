@@ -21,6 +21,8 @@ LOST_SECONDS: Final = 3.0
 """Without a report for so long, an exchange is lost."""
 EXCHANGES_MAX: Final = 1_024
 """Exchanges that one queue may have."""
+COUNTER_END: Final = 1 << 53
+"""No counter comes to this; so sums over all exchanges of a queue fit 64 bits."""
 REMEMBERED_MAX: Final = 4_096
 """Numbers whose highest epoch is remembered after they are gone."""
 
@@ -151,11 +153,12 @@ class Exchanges:
             now: the present time.
 
         Raises:
-            InvalidRequest: number, epoch or addresses that no exchange can have.
+            InvalidRequest: number, epoch, addresses or counters that no exchange can have.
             NoCapacity: the queue has too many exchanges already.
         """
         info = message.exchange
         _validate(info)
+        _validate_load(message)
         if info.epoch < self._epochs.get(info.number, 0):
             return Outcome.STALE
         known = self._serving.get(info.number)
@@ -223,3 +226,12 @@ def _validate(info: ExchangeInfo) -> None:
     for address in (info.data, info.live):
         if not address.startswith("tcp://") or len(address) > 300 or not address.isprintable():
             raise InvalidRequest("an exchange's addresses have the form tcp://host:port")
+
+
+def _validate_load(message: ExchangeReport) -> None:
+    for counted in (message.load, *message.top):
+        for name in counted.__struct_fields__:
+            value = getattr(counted, name)
+            # Written so that what is no number at all is out of range, too.
+            if isinstance(value, int | float) and not 0 <= value < COUNTER_END:
+                raise InvalidRequest(f"no exchange has a {name} of {value}")

@@ -18,6 +18,8 @@ SESSIONS_MAX: Final = 50_000
 CLIENT_ID_BYTES_MAX: Final = 64
 LANES_MAX: Final = 64
 """Exchanges that one publisher may publish at."""
+LATENCY_END: Final = 1e9
+"""Milliseconds; whoever tells more has a clock that is wrong, and decides nothing by it."""
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
 
@@ -90,7 +92,7 @@ class Sessions:
     def told(self, session: Session, message: Alive) -> None:
         """Take in what a client tells about itself; where a publisher is, `learn` takes in."""
         session.received = max(0, message.received)
-        session.latency_ms = max(0.0, message.latency_ms)
+        session.latency_ms = message.latency_ms if 0 <= message.latency_ms < LATENCY_END else 0.0
         session.lost = max(0, message.lost)
         session.fresh = True
         if session.role == SUBSCRIBER:

@@ -1,3 +1,5 @@
+import math
+
 import msgspec
 import pytest
 from monitor_driver import EPOCH, Driver, answers, info, pushes
@@ -11,6 +13,7 @@ from roq.protocol.control import (
     ExchangeReport,
     Failure,
     Join,
+    PublisherLoad,
     Topology,
     Version,
 )
@@ -107,6 +110,20 @@ def test_a_report_that_no_exchange_can_send_is_refused(wrong) -> None:
     assert isinstance(answer, Failure)
     assert answer.CODE == "invalid_request"
     assert answer.id == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bytes_in": 2**62}, {"publishers": -1}, {"cpu_percent": math.nan}, {"lag_ms": math.inf}],
+)
+def test_counters_that_no_exchange_can_have_are_refused(wrong) -> None:
+    driver = Driver()
+    assert isinstance(driver.report(1)[0], ExchangeAck)
+    [answer] = driver.report(1, **wrong)
+    assert isinstance(answer, Failure)
+    assert next(iter(wrong)) in answer.COMMENT
+    [answer] = driver.report(1, top=[PublisherLoad(b"p", 0, 2**60)])
+    assert isinstance(answer, Failure)
 
 
 def test_nobody_is_lost_because_the_monitor_itself_stood_still() -> None:
