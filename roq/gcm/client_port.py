@@ -152,7 +152,7 @@ class ClientPort:
                 HostUse(
                     host=host.name,
                     cpu_percent=host.report.cpu_percent,
-                    memory_used_bytes=host.report.memory_bytes - host.report.memory_free_bytes,
+                    memory_used_bytes=host.report.memory_bytes,
                     live=host.state is LIVE,
                 )
                 for host in hosts

@@ -19,6 +19,8 @@ from roq.protocol.control import ChildInfo, HostReport
 from roq.protocol.public import check_address, check_host
 
 SILENT_SECONDS: Final = 3.0
+NUMBER_END: Final = 1 << 53
+"""Nothing of a host comes to this; so differences and sums fit 64 bits."""
 FORGET_SECONDS: Final = 3_600.0
 """A host that has been away so long and has nothing to do is no longer listed."""
 HOSTS_MAX: Final = 20_000
@@ -128,7 +130,7 @@ class Hosts:
         """Take a report in.
 
         Raises:
-            InvalidRequest: an impossible address.
+            InvalidRequest: an impossible address or number.
             StaleEpoch: a later process manages this host.
             NoCapacity: far too many hosts.
         """
@@ -136,6 +138,7 @@ class Hosts:
         check_address(report.control)
         if report.epoch <= 0:
             raise InvalidRequest(f"host {report.host} has no epoch; it must draw one first")
+        _check_numbers(report)
         known = self._hosts.get(report.host)
         if known is None:
             if len(self._hosts) >= HOSTS_MAX:
@@ -202,3 +205,11 @@ class Hosts:
         """Assert that the table fits itself."""
         assert len(self._hosts) <= HOSTS_MAX  # noqa: S101 - check() is for tests and simulation
         assert all(name == host.name for name, host in self._hosts.items())  # noqa: S101
+
+
+def _check_numbers(report: HostReport) -> None:
+    for name in ("exchange_max", "cpu_percent", "memory_bytes", "memory_free_bytes"):
+        value = getattr(report, name)
+        # Written so that what is no number at all is out of range, too.
+        if not 0 <= value < NUMBER_END:
+            raise InvalidRequest(f"no host has a {name} of {value}")

@@ -137,7 +137,9 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """Exchanges that may run here; 0: no limit."""
     cpu_percent: float = 0.0
     memory_bytes: int = 0
+    """In use."""
     memory_free_bytes: int = 0
+    """What else could be used."""
     children: list[ChildInfo] = []
 
 

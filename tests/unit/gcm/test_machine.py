@@ -1,5 +1,7 @@
 """The configuration manager decides: public commands, locating, reports, leadership."""
 
+import math
+
 import bson
 import pytest
 from gcm_script import CLUSTER, ME, OTHER, PaperHost, Script
@@ -326,7 +328,11 @@ def test_a_host_of_another_cluster_is_refused(script: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"host": "a b"}, {"control": "ipc:///x"}, {"epoch": 0}, {"host": ""}]
+    "wrong",
+    [
+        *({"host": "a b"}, {"control": "ipc:///x"}, {"epoch": 0}, {"host": ""}),
+        *({"memory_bytes": 2**62}, {"memory_free_bytes": -1}, {"cpu_percent": math.nan}),
+    ],
 )
 def test_an_impossible_report_is_refused(script: Script, wrong: dict[str, object]) -> None:
     assert isinstance(script.report(PaperHost("h9", epoch=9), **wrong), Failure)

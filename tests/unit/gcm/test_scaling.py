@@ -197,7 +197,7 @@ def test_a_monitor_is_told_rules_what_scaling_has_made_and_how_busy_the_hosts_ar
 ) -> None:
     ask(script, out(script))
     script.ask(2004, QName="q", Host="h2")
-    script.report(script.hosts["h1"], cpu_percent=40.0, memory_bytes=1_000, memory_free_bytes=300)
+    script.report(script.hosts["h1"], cpu_percent=40.0, memory_bytes=700, memory_free_bytes=9_300)
     rule(script, AUTOSCALING_ROQ_POLICY="static")
     request = ElasticityRequest(id=5, queue="q", queue_id=script.record("q").queue_id)
     told = ask(script, request)
