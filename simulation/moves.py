@@ -1,6 +1,6 @@
 """Publishers that move all the time, under load: `python -m simulation.moves --count 500`.
 
-A policy of somebody else, offered by an entry point, moves half of the publishers in every round.
+A policy of somebody else, offered by an entry point, moves one publisher in every round.
 Each live subscriber's history is checked, and `publish()` during moves is compared with `publish()`
 between them. `--naive` does the same with bare sockets: close with linger 0, connect elsewhere.
 """
@@ -35,11 +35,12 @@ WINDOW_SECONDS: Final = 0.3
 MARGIN_SECONDS: Final = 0.01
 DISTANCE_SECONDS: Final = 0.05
 """Between a move and what counts as between moves."""
-PERIOD_MS: Final = 500
-"""KPI period: the policy moves somebody twice a second."""
+PERIOD_SECONDS: Final = 0.25
+"""KPI period: the policy moves somebody four times a second."""
 LIMIT: Final = 2_000_000_000
 """Of one exchange, bytes a minute: nobody is ever overloaded here."""
-ROUND_SECONDS_MAX: Final = 3.0
+MOVE_SECONDS_MAX: Final = 1.0
+"""A move is to be expected at least so often."""
 NAIVE_MOVES_MAX: Final = 200
 NAIVE_PAUSE_SECONDS: Final = 0.05
 """Between two naive moves of one of all publishers."""
@@ -118,7 +119,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
         results.measured() as machine,
         tempfile.TemporaryDirectory(prefix="roq-plugin-") as plugin,
         shuffle.offered(Path(plugin)),
-        place.local(2, hcm={"monitor": {"stat_period": PERIOD_MS}}) as where,
+        place.local(2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}) as where,
         stage(where, shown) as scene,
     ):
         for number in range(1, plan.exchanges):
@@ -135,7 +136,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
         began = scene.elapsed
         scene.until(
             lambda: len(scene.record.moves()) >= plan.count,
-            30.0 + plan.count / plan.publishers * ROUND_SECONDS_MAX,
+            30.0 + plan.count * MOVE_SECONDS_MAX,
             f"{plan.count} moves",
         )
         scene.cluster.set_rules(QUEUE, msgspec.structs.replace(rules, policy="static"))
@@ -189,12 +190,10 @@ def compare(scene: Stage) -> tuple[Calls, Calls, int]:
         moves = windows_of(scene, worker)
         timings = Timings.load(Path(worker.job.timings))
         whole = Window(worker.opened + 1.0, scene.record.began + scene.elapsed)
-        quiet = measures.quiet_windows(moves, whole, DISTANCE_SECONDS)
-        # As many and as long ones of either kind: the longest moves have the longest pauses.
-        moves = sorted(moves, key=lambda window: -window.seconds)[: len(quiet)]
-        during += timings.within(moves)
-        between += timings.within(quiet)
-        windows += len(moves)
+        pairs = measures.quiet_windows(moves, whole, DISTANCE_SECONDS, PERIOD_SECONDS)
+        during += timings.within(move for move, _ in pairs)
+        between += timings.within(quiet for _, quiet in pairs)
+        windows += len(pairs)
     return _calls(during), _calls(between), windows
 
 

@@ -156,29 +156,34 @@ def publishers_at(samples: Iterable[Sample], when: float) -> dict[int, int]:
     return found
 
 
-def quiet_windows(moves: Sequence[Window], whole: Window, distance: float) -> list[Window]:
-    """For each window of a move an equally long one between moves, where there is room.
+def quiet_windows(
+    moves: Sequence[Window], whole: Window, distance: float, period: float
+) -> list[tuple[Window, Window]]:
+    """For each window of a move an equally long one between moves, where there is one.
+
+    It lies whole KPI periods later, because at the same moment of each period exchanges report,
+    which has its price as well.
 
     Args:
-        moves: of one publisher, in order.
+        moves: of one publisher.
         whole: nothing outside this is taken.
         distance: at least so far from any move, seconds.
+        period: between two reports, seconds.
     """
-    edges = [
-        Window(whole.begin - distance, whole.begin - distance),
-        *sorted(moves),
-        Window(whole.end + distance, whole.end + distance),
-    ]
-    gaps = [
-        Window(before.end + distance, after.begin - distance) for before, after in pairwise(edges)
-    ]
-    gaps.sort(key=lambda gap: -gap.seconds)
-    quiet = []
-    for move, gap in zip(sorted(moves, key=lambda window: -window.seconds), gaps, strict=False):
-        if gap.seconds >= move.seconds:
-            middle = (gap.begin + gap.end) / 2
-            quiet.append(Window(middle - move.seconds / 2, middle + move.seconds / 2))
-    return quiet
+    pairs = []
+    taken: list[Window] = list(moves)
+    for move in sorted(moves):
+        later = Window(move.begin + period, move.end + period)
+        while later.end <= whole.end and any(_touches(later, each, distance) for each in taken):
+            later = Window(later.begin + period, later.end + period)
+        if later.end <= whole.end:
+            taken.append(later)
+            pairs.append((move, later))
+    return pairs
+
+
+def _touches(one: Window, other: Window, distance: float) -> bool:
+    return one.begin < other.end + distance and other.begin < one.end + distance
 
 
 def publishers(record: Record) -> dict[int, tuple[list[float], list[int]]]:

@@ -16,15 +16,13 @@ import simulation
 from roq.policy.snapshot import Decision, Memory, Move, PublisherView, QueueView
 
 NAME: Final = "shuffle"
-SHARE: Final = 0.5
-"""Part of the publishers that are moved in each round."""
 _METADATA: Final = "Metadata-Version: 2.1\nName: roq-shuffle\nVersion: 1.0\n"
 _ENTRY_POINTS: Final = f"[roq.policies]\n{NAME} = simulation.scenario.shuffle:Shuffle\n"
 
 
 class Shuffle:
-    """Moves half of the publishers in each round, those that have stayed longest, to the exchange
-    with the next number."""
+    """Moves one publisher in each round, the one that has stayed longest, to the exchange with the
+    next number."""
 
     def decide(self, view: QueueView, memory: Memory) -> tuple[list[Decision], Memory]:
         """One round."""
@@ -38,17 +36,13 @@ class Shuffle:
         if len(accepting) < 2 or not found:
             return [], Memory(marks)
         idle = [name for name, (publisher, _) in found.items() if _stays(publisher)]
-        chosen = sorted(idle, key=lambda name: (marks[name], name))[
-            : max(1, int(SHARE * len(found)))
-        ]
-        decisions: list[Decision] = []
-        for name in chosen:
-            publisher, source = found[name]
-            target = next((number for number in accepting if number > source), accepting[0])
-            marks[name] = view.now
-            if target != source:
-                decisions.append(Move(publisher.id, source, target, "shuffling"))
-        return decisions, Memory(marks)
+        if not idle:
+            return [], Memory(marks)
+        name = min(idle, key=lambda name: (marks[name], name))
+        publisher, source = found[name]
+        target = next((number for number in accepting if number > source), accepting[0])
+        marks[name] = view.now
+        return [Move(publisher.id, source, target, "shuffling")], Memory(marks)
 
 
 def _stays(publisher: PublisherView) -> bool:

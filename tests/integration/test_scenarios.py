@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import family, gone, read_line
+from scenarios import nothing_wrong, played
 
 from simulation import moves
 
 pytestmark = pytest.mark.integration
-
-
-def played(name: str, *arguments: str, output: Path) -> dict[str, Any]:
-    """Run a scenario to its end, and give what it says to programs."""
-    argv = [sys.executable, "-m", f"simulation.{name}", "--json", "--output", str(output)]
-    done = subprocess.run([*argv, *arguments], capture_output=True, timeout=110, check=False)
-    assert done.stdout, done.stderr.decode()
-    document: dict[str, Any] = json.loads(done.stdout)
-    assert json.loads((output / f"{name}.json").read_text()) == document
-    return document
-
-
-def nothing_wrong(counts: dict[str, int]) -> bool:
-    wrong = counts["lost"] + counts["duplicated"] + counts["reordered"] + counts["foreign"]
-    return counts["sent"] == counts["received"] > 0 and not wrong
 
 
 def test_publishers_move_and_no_subscriber_notices(tmp_path: Path) -> None:
@@ -46,16 +30,6 @@ def test_the_naive_hand_off_goes_through_the_same_harness() -> None:
     assert found.moves == 10
     assert found.counts.sent > 0
     assert found.counts.foreign == found.counts.duplicated == 0
-
-
-def test_a_queue_grows_with_its_load(tmp_path: Path) -> None:
-    outcome = played(
-        "elastic", "--seconds", "20", "--publishers", "4", "--exchanges", "2", output=tmp_path
-    )
-    assert outcome["exchanges_most"] >= 2
-    assert outcome["moves"] >= 1
-    assert nothing_wrong(outcome["counts"])
-    assert (tmp_path / "elastic.png").stat().st_size > 10_000
 
 
 def test_an_interrupted_scenario_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -101,18 +101,18 @@ def test_latency_is_what_busy_subscribers_tell() -> None:
 
 
 def test_quiet_windows_are_as_long_as_the_moves_and_far_from_them() -> None:
-    moves = [Window(2.0, 2.2), Window(5.0, 5.1), Window(7.0, 7.3)]
-    quiet = measures.quiet_windows(moves, Window(0.0, 10.0), 0.5)
-    assert len(quiet) == 3
-    lengths = sorted(window.seconds for window in quiet)
-    assert lengths == pytest.approx(sorted(window.seconds for window in moves))
+    moves = [Window(2.0, 2.2), Window(2.9, 3.0), Window(7.0, 7.3)]
+    pairs = measures.quiet_windows(moves, Window(0.0, 10.0), 0.5, 1.0)
+    assert [moved for moved, _ in pairs] == moves
+    quiet = [window for _, window in pairs]
+    for (moved, window), periods in zip(pairs, (2.0, 2.0, 1.0), strict=True):
+        assert window.begin - moved.begin == pytest.approx(periods)
+        assert window.seconds == pytest.approx(moved.seconds)
     for window in quiet:
-        assert window.begin >= 0.0
-        assert window.end <= 10.0
         for other in moves:
             assert window.end <= other.begin - 0.5 or window.begin >= other.end + 0.5
 
 
 def test_where_there_is_no_room_between_moves_there_is_no_quiet_window() -> None:
     moves = [Window(1.0, 2.0), Window(2.1, 3.0), Window(3.1, 4.0)]
-    assert measures.quiet_windows(moves, Window(0.9, 4.1), 0.2) == []
+    assert measures.quiet_windows(moves, Window(0.9, 4.1), 0.2, 0.5) == []

@@ -1,0 +1,24 @@
+"""Scenarios of `simulation/` as processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def played(name: str, *arguments: str, output: Path) -> dict[str, Any]:
+    """Run a scenario to its end, and give what it says to programs."""
+    argv = [sys.executable, "-m", f"simulation.{name}", "--json", "--output", str(output)]
+    done = subprocess.run([*argv, *arguments], capture_output=True, timeout=110, check=False)
+    assert done.stdout, done.stderr.decode()
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert json.loads((output / f"{name}.json").read_text()) == document
+    return document
+
+
+def nothing_wrong(counts: dict[str, int]) -> bool:
+    wrong = counts["lost"] + counts["duplicated"] + counts["reordered"] + counts["foreign"]
+    return counts["sent"] == counts["received"] > 0 and not wrong
