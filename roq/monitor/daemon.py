@@ -22,6 +22,7 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
+from roq.monitor.guard import Guard
 from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.manager import ManagerLink
@@ -29,7 +30,7 @@ from roq.protocol import documents
 from roq.protocol.control import Answer, ChildInfo, Failure, MonitorRequest
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import exits, plugins, sockets
+from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
@@ -67,7 +68,7 @@ class Monitor:
         self._machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=self._reactor.now(),
-            policy_named=plugins.policy,
+            policy_named=Guard(self._reactor.now).policy_named,
         )  # fmt: skip
         self._leader = LeaderClient(self._reactor, self._context)
         self._server = RpcServer(self._reactor, self._control, self._request)

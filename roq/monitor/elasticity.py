@@ -216,9 +216,9 @@ class Elasticity:
         view = self._viewer.queue(self.rules, scaling=scaling, now=now)
         try:
             decisions, memory = policy.decide(view, self.rules.memory)
-        except Exception as error:  # noqa: BLE001 - a policy is somebody else's code
-            return self._nonsense(f"it raised {error!r:.{ERROR_MAX}}")
-        problem = problem_of(decisions, view) or _problem_of_memory(memory)
+            problem = problem_of(decisions, view) or _problem_of_memory(memory)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy is somebody else's code
+            return self._nonsense(f"it raised {_words_of(error)}"[:ERROR_MAX])
         if problem:
             return self._nonsense(problem[:ERROR_MAX])
         self.rules.memory = memory
@@ -348,3 +348,10 @@ class Elasticity:
 
 def _problem_of_memory(memory: object) -> str:
     return "" if isinstance(memory, Memory) else f"{type(memory).__name__} instead of a memory"
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - even its text is somebody else's code
+        return type(error).__name__

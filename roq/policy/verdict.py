@@ -69,6 +69,8 @@ class _Check:
                 return f"{type(decision).__name__}: {problem}"
             if len(decision.reason) > REASON_CHARACTERS_MAX:
                 return f"a reason has at most {REASON_CHARACTERS_MAX} characters"
+            if not _can_be_sent(decision.reason):
+                return "a reason has half of a surrogate pair in it"
         return ""
 
     def _move(self, move: Move) -> str:
@@ -132,3 +134,9 @@ class _Check:
         rest = sum(each.accepting for each in self._exchanges.values()) - 1
         least = max(1, self._view.rules.exchanges_min)
         return f"the queue keeps {least} exchanges" if rest < least else ""
+
+
+def _can_be_sent(text: str) -> bool:
+    if not isinstance(text, str):
+        raise TypeError(f"{type(text).__name__} instead of a text")
+    return not any("\ud800" <= each <= "\udfff" for each in text)

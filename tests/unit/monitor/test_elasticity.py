@@ -124,8 +124,27 @@ def test_a_queue_grows_and_shrinks_with_its_load() -> None:
 
 
 class Raises:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
     def decide(self, view, memory):  # type: ignore[no-untyped-def]
-        raise ZeroDivisionError("rate of nobody")
+        raise self.error
+
+
+class Wordless(Exception):
+    """Even what it says raises."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class Undecided:
+    """No number, and no answer to the question whether it is the same as another one."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
 
 
 @dataclass
@@ -149,6 +168,9 @@ NONSENSE = {
     "an exchange that scaling has not made": ([Shrink(2, "")], Memory()),
     "an exchange that is not there": ([Shrink(-1, "")], Memory()),
     "two of one kind": ([Grow(""), Grow("")], Memory()),
+    "a number that cannot be compared": ([Move(P, Undecided(), 2, "")], Memory()),
+    "a reason that cannot be sent": ([Move(P, 1, 2, "\ud800")], Memory()),
+    "a reason of the wrong type": ([Move(P, 1, 2, b"load")], Memory()),
     "no decision": (["move p"], Memory()),
     "no list": (None, Memory()),
     "no memory": ([], None),
@@ -179,8 +201,15 @@ def test_one_senseless_decision_spoils_its_round() -> None:
     assert queue.moves() == []
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), RecursionError(), MemoryError(), Wordless()])
+def test_whatever_a_policy_raises_the_monitor_goes_on(error: BaseException) -> None:
+    queue = watched(Raises(error))
+    assert queue.machine._elasticity.policy_errors >= 2
+    assert any(type(error).__name__ in each.text for each in queue.notes)
+
+
 def test_a_policy_that_raises_is_counted_and_told_and_data_goes_on() -> None:
-    queue = watched(Raises())
+    queue = watched(Raises(ZeroDivisionError("rate of nobody")))
     assert queue.placed() == {1: ["p"], 2: []}
     [note] = {each.text for each in queue.notes if each.event == "policy_failed"}
     assert "ZeroDivisionError" in note
