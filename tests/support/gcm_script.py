@@ -12,6 +12,7 @@ import msgspec
 from roq.errors import RegistryAway
 from roq.gcm import events, records
 from roq.gcm.machine import GcmMachine, Settings
+from roq.gcm.provision import ProvisionSettings
 from roq.machine import Tick
 from roq.model import child_epoch
 from roq.protocol import broadcast, documents
@@ -153,9 +154,12 @@ class PaperMonitor:
 class Script:
     """The machine, and everything that it talks to."""
 
-    def __init__(self, *hosts: PaperHost, leads: bool = True) -> None:
+    def __init__(
+        self, *hosts: PaperHost, leads: bool = True, provision: ProvisionSettings | None = None
+    ) -> None:
+        cloud: RawDocument = {"cloud.use": False, "cloud.user": "u"}
         self.machine = GcmMachine(
-            Settings(manager=ME, period=5.0, cloud={"cloud.use": False, "cloud.user": "u"})
+            Settings(manager=ME, period=5.0, cloud=cloud, provision=provision)
         )
         self.now = 100.0
         self.registry: dict[str, bytes] = {}
@@ -164,6 +168,8 @@ class Script:
         self.monitors: defaultdict[str, PaperMonitor] = defaultdict(PaperMonitor)
         """By the name of their queue."""
         self.pending: deque[events.Commit | events.Ask] = deque()
+        self.calls: list[events.CallProvider] = []
+        """Of the provider; whoever scripts them feeds what comes of them."""
         self.answers: defaultdict[object, list[bytes]] = defaultdict(list)
         self.broadcasts: list[broadcast.Configuration] = []
         self.pushed: list[tuple[str, RawDocument]] = []
@@ -185,6 +191,8 @@ class Script:
                     self.answers[effect.peer].append(effect.data)
                 case events.Commit() | events.Ask():
                     self.pending.append(effect)
+                case events.CallProvider():
+                    self.calls.append(effect)
                 case events.Broadcast():
                     self.broadcasts.append(broadcast.decode(effect.frames))
                 case events.PushRules():

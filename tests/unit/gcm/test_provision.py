@@ -9,6 +9,7 @@ from roq.gcm.events import (
     CallProvider,
     CreateHost,
     Effect,
+    GivenUp,
     ListHosts,
     ProviderAction,
     ProviderAnswer,
@@ -16,8 +17,19 @@ from roq.gcm.events import (
     Reply,
 )
 from roq.gcm.hosts import Hosts
-from roq.gcm.provision import DEMANDS_MAX, Demand, Provisioning, ProvisionSettings, Step
+from roq.gcm.provision import (
+    DEMANDS_MAX,
+    ENDED_SECONDS,
+    OPEN_SECONDS,
+    WAIT_SECONDS,
+    Demand,
+    Provisioning,
+    ProvisionSettings,
+    Step,
+)
 from roq.gcm.queues import Queues
+from roq.gcm.records import ExchangeRecord, QueueRecord
+from roq.model import QueueState
 from roq.protocol import documents
 from roq.protocol.control import Failure, HostReport, ScaleOut
 from roq.provider.port import HostState, ProvidedHost
@@ -39,9 +51,10 @@ class Yard:
     def __init__(self, **settings: float) -> None:
         self.now = 0.0
         self.hosts = Hosts()
+        self.queues = Queues()
         self.part = Provisioning(
             ProvisionSettings(**settings),  # type: ignore[arg-type]
-            Queues(),
+            self.queues,
             self.hosts,
         )
         self.calls: list[CallProvider] = []
@@ -264,3 +277,122 @@ def test_the_line_of_those_who_wait_is_bounded(yard: Yard) -> None:
         yard.part.want("monitor", wish(number), FULL)
     with pytest.raises(NoCapacity):
         yard.part.want("monitor", wish(DEMANDS_MAX), FULL)
+
+
+def test_who_asks_again_is_heard_and_the_earlier_request_is_answered(yard: Yard) -> None:
+    yard.part.want("monitor", wish(), FULL)
+    yard.part.want("monitor again", wish(), FULL)
+    yard.look()
+    assert ["asked again" in text for text in yard.refused] == [True]
+
+
+def test_who_waits_while_the_provider_cannot_tell_is_told_so() -> None:
+    yard = Yard()
+    yard.part.want("monitor", wish(), FULL)
+    yard.look()
+    yard.answer(ListHosts, "the cloud is away")
+    assert "the cloud is away" in yard.refused[0]
+    assert yard.part.resign() == []
+
+
+def test_a_provider_that_cannot_tell_is_asked_less_and_less_often() -> None:
+    yard = Yard()
+    pauses = []
+    for _ in range(6):
+        yard.look()
+        yard.answer(ListHosts, "it hangs")
+        deadline = yard.part.next_deadline()
+        assert deadline is not None
+        pauses.append(deadline - yard.now)
+        yard.now = deadline
+    assert pauses == [2, 4, 8, 16, 30, 30]
+
+
+def test_nobody_waits_longer_than_a_monitor_does(yard: Yard) -> None:
+    yard.part.want("monitor", wish(), FULL)
+    yard.look()
+    assert yard.part.next_deadline() == min(30.0, WAIT_SECONDS)
+    yard.look(WAIT_SECONDS - 1)
+    assert yard.refused == []
+    yard.look(1)
+    assert "host e3-1 is on its way; ask again" in yard.refused[0]
+
+
+def test_hosts_that_may_still_appear_count(yard: Yard) -> None:
+    for number in range(2):
+        yard.part.want("monitor", wish(number), FULL)
+        yard.look()
+        yard.answer(CreateHost, GivenUp(60.0))
+    yard.part.want("monitor", wish(3), FULL)
+    yard.look()
+    assert "may make 2 hosts" in yard.refused[-1]
+    yard.look(2.5)
+    yard.answer(ListHosts, ())
+    assert not any(isinstance(each.action, CreateHost) for each in yard.calls)
+    yard.look(OPEN_SECONDS)
+    yard.answer(ListHosts, ())
+    yard.part.want("monitor", wish(4), FULL)
+    yard.look()
+    assert yard.call(CreateHost)
+
+
+def test_a_host_that_appears_late_is_used(yard: Yard) -> None:
+    yard.part.want("monitor", wish(), FULL)
+    yard.look()
+    action = yard.answer(CreateHost, GivenUp(60.0))
+    yard.look(2.5)
+    yard.answer(ListHosts, (made(action.name),))
+    yard.report("10.0.0.9")
+    yard.part.want("monitor", wish(2), FULL)
+    assert yard.part.names() == {"10.0.0.9"}
+
+
+@pytest.mark.parametrize("state", [QueueState.RUNNING, QueueState.STOPPED])
+def test_a_host_is_in_use_as_long_as_something_of_a_queue_belongs_there(
+    yard: Yard, state: QueueState
+) -> None:
+    grown(yard)
+    exchange = ExchangeRecord(number=1, host="10.0.0.9")
+    yard.queues.put(
+        QueueRecord(
+            name="q", queue_id=b"q" * 16, state=state, host="h1", created=0.0,
+            next_number=2, exchanges=(exchange,),
+        )
+    )  # fmt: skip
+    for _ in range(3):
+        yard.look(61.0)
+    assert not any(isinstance(each.action, RemoveHost) for each in yard.calls)
+    yard.queues.drop("q")
+    yard.look(1.0)
+    yard.look(61.0)
+    assert yard.call(RemoveHost)
+
+
+def test_a_host_in_use_that_is_silent_to_a_later_leader_stays(yard: Yard) -> None:
+    grown(yard)
+    yard.queues.put(
+        QueueRecord(
+            name="q", queue_id=b"q" * 16, state=QueueState.RUNNING, host="10.0.0.9", created=0.0
+        )
+    )
+    yard.calls.clear()
+    yard.part.lead(4, yard.now)
+    yard.look()
+    yard.answer(ListHosts, (made("e3-1"),))
+    yard.look(31.0)
+    assert not any(isinstance(each.action, RemoveHost) for each in yard.calls)
+
+
+def test_what_an_ended_host_manager_has_left_behind_may_stop_in_order(yard: Yard) -> None:
+    grown(yard)
+    yard.queues.put(
+        QueueRecord(
+            name="q", queue_id=b"q" * 16, state=QueueState.RUNNING, host="10.0.0.9", created=0.0
+        )
+    )
+    yard.look(31.0)
+    yard.answer(ListHosts, (made("e3-1", state=HostState.ENDED),))
+    yard.look(ENDED_SECONDS - 1)
+    assert not any(isinstance(each.action, RemoveHost) for each in yard.calls)
+    yard.look(1.0)
+    assert yard.call(RemoveHost)
