@@ -197,15 +197,16 @@ def publishers(record: Record) -> dict[int, tuple[list[float], list[int]]]:
     return counts
 
 
-def latency_of(record: Record, subscribers: Sequence[str] = ()) -> Series:
-    """Mean latency over the subscribers, as they tell it; milliseconds over time."""
-    wanted = set(subscribers)
+def latency_of(record: Record) -> Series:
+    """Mean latency over all subscribers that receive, as they tell it: milliseconds, second by
+    second."""
+    told: dict[int, list[float]] = {}
+    for when, document in record.samples:
+        if isinstance(document, SubscriberKpi) and document.received_per_second > 0:
+            told.setdefault(int(when - record.began), []).append(document.latency_ms)
     return [
-        (when, document.latency_ms)
-        for when, document in record.samples
-        if isinstance(document, SubscriberKpi)
-        and document.received_per_second > 0
-        and (not wanted or document.subscriber in wanted)
+        (record.began + second + 0.5, sum(values) / len(values))
+        for second, values in sorted(told.items())
     ]
 
 

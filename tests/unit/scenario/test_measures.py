@@ -95,9 +95,11 @@ def test_a_publisher_is_where_it_brings_most() -> None:
 
 
 def test_latency_is_what_busy_subscribers_tell() -> None:
-    seen = record(subscriber(1.0, "aa", 5.0), subscriber(2.0, "bb", 9.0, received=0.0))
-    assert measures.latency_of(seen) == [(1.0, 5.0)]
-    assert measures.latency_of(seen, ["cc"]) == []
+    seen = record(
+        subscriber(1.0, "aa", 5.0), subscriber(1.2, "bb", 7.0), subscriber(1.4, "cc", 99.0, 0.0),
+        subscriber(3.0, "aa", 4.0),
+    )  # fmt: skip
+    assert measures.latency_of(seen) == [(1.5, 6.0), (3.5, 4.0)]
 
 
 def test_quiet_windows_are_as_long_as_the_moves_and_far_from_them() -> None:
