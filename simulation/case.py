@@ -16,6 +16,10 @@ ROUGH: Final = FaultRates(
 )
 
 
+RATE_BYTES: Final = 2_000_000
+"""Per second and publisher, at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is tried.
@@ -70,6 +74,11 @@ class Case:
         random = Random(seed)
         publishers = random.randint(1, 5)
         rough = bool(seed % 2) if faults is None else faults
+        messages = random.choice([(1, 1), (1, 5), (20, 50)])
+        size = random.choice([(0, 20), (50, 200), (10, 5_000)])
+        largest = messages[1] * size[1]
+        # What publishers keep for replays has a bound in bytes: it must last for some seconds.
+        rate = min(random.choice([20.0, 100.0, 400.0]) / publishers, RATE_BYTES / (largest + 1))
         return cls(
             seed=seed,
             relocations=relocations,
@@ -77,9 +86,9 @@ class Case:
             publishers=publishers,
             subscribers=random.randint(1, 3),
             profile=Profile(
-                rate=random.choice([20.0, 100.0, 400.0]) / publishers,
-                messages=random.choice([(1, 1), (1, 5), (20, 50)]),
-                size=random.choice([(0, 20), (50, 200), (10, 5_000)]),
+                rate=rate,
+                messages=messages,
+                size=size,
                 topics=random.choice([("a",), ("a", "b"), ("a", "b.1", "b.2", "c")]),
             ),
             limits=Limits(
@@ -89,8 +98,7 @@ class Case:
             moves_per_second=random.choice([2.0, 8.0, 20.0]),
             stripes=0.0 if naive else random.choice([0.0, 0.3, 1.0]),
             faults=ROUGH if rough else CALM,
-            # Who has next to no memory is behind for longer than publishers keep what they sent.
-            held_bytes_max=random.choice([None, 200_000 if rough else 20_000]),
+            held_bytes_max=random.choice([None, 200 * (largest + 300) if rough else 20_000]),
             naive=naive,
             check_duplicates=check_duplicates,
         )
