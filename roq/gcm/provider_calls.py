@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
+
+import msgspec
 
 from roq.errors import RoQError
 from roq.gcm.events import (
@@ -21,10 +24,22 @@ from roq.gcm.events import (
     ProviderAnswer,
     RemoveHost,
 )
-from roq.provider.port import HOSTS_MAX, HostRequest, ProvidedHost, Provider
+from roq.model import check_name
+from roq.protocol.public import check_host
+from roq.provider.port import (
+    HANDLE_CHARACTERS_MAX,
+    HOSTS_MAX,
+    HostRequest,
+    ProvidedHost,
+    Provider,
+)
 from roq.runtime.reactor import Reactor
 
 THREADS_MAX: Final = 16
+CLOSE_SECONDS: Final = 2.0
+"""A provider that does not let go of its connections within this is left alone."""
+ERROR_MAX: Final = 2_000
+"""Characters; a provider's own words have the end of a log in them."""
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +106,9 @@ class ProviderCalls:
     def close(self) -> None:
         """Take no more answers; hosts stay."""
         self._closed = True
-        self._provider.close()
+        thread = threading.Thread(target=self._close_provider, name="provider", daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
 
     def _work(self, action: ProviderAction) -> Callable[[], ProviderAnswer]:
         """What the thread does; the request is completed here, in the loop's thread."""
@@ -99,31 +116,68 @@ class ProviderCalls:
         match action:
             case CreateHost():
                 request = self._make_request(action)
-                return lambda: _checked(provider.create(request))
+                return lambda: _created(provider.create(request), request)
             case ListHosts():
-                return lambda: _all_checked(provider.list(cluster))
+                return lambda: _listed(provider.list(cluster))
             case RemoveHost(handle=handle):
-                return lambda: provider.remove(handle)
+                return lambda: _removed(provider, handle)
+
+    def _close_provider(self) -> None:
+        try:
+            self._provider.close()
+        except BaseException as error:  # noqa: BLE001 - as in `_run`
+            log.warning("the provider: %s", _words(error), extra={"event": "provider_raised"})
 
     def _run(self, work: Callable[[], ProviderAnswer], finished: Done) -> None:
         try:
             answer = work()
-        except Exception as error:  # noqa: BLE001 - a provider is anybody's code; the text is told
-            log.info("the provider raised %r", error, extra={"event": "provider_raised"})
-            answer = str(error) or repr(error)
+        except BaseException as error:  # noqa: BLE001 - a provider is anybody's code
+            answer = _words(error)
+            log.info("the provider raised: %s", answer, extra={"event": "provider_raised"})
         self._reactor.call_soon(lambda: finished(answer))
 
 
-def _checked(host: object) -> ProviderAnswer:
-    if not isinstance(host, ProvidedHost) or not host.name or not host.host:
-        return f"it gave {host!r:.100} instead of a host with name and address"
+def _created(host: object, request: HostRequest) -> ProviderAnswer:
+    problem = _problem_of(host)
+    if problem or not isinstance(host, ProvidedHost):
+        return f"it gave {problem} instead of a host"
+    if host.name != request.name:
+        return f"it gave host {host.name} instead of {request.name}"
+    if not host.host or host.host in request.taken:
+        return f"it gave a host at {host.host!r}, where no new one can be"
     return host
 
 
-def _all_checked(hosts: object) -> ProviderAnswer:
+def _removed(provider: Provider, handle: str) -> ProviderAnswer:
+    provider.remove(handle)
+    return None  # whatever it gave
+
+
+def _listed(hosts: object) -> ProviderAnswer:
     if not isinstance(hosts, Iterable):
-        return f"it gave {hosts!r:.100} instead of its hosts"
-    found = tuple(hosts)[:HOSTS_MAX]
-    if not all(isinstance(host, ProvidedHost) for host in found):
-        return "it gave something else instead of its hosts"
-    return found
+        return f"it gave {type(hosts).__name__} instead of its hosts"
+    found = tuple(islice(hosts, HOSTS_MAX))
+    problem = next(filter(None, map(_problem_of, found)), "")
+    return f"it gave {problem} among its hosts" if problem else found
+
+
+def _problem_of(host: object) -> str:
+    """What is wrong with something that should be a host; empty if nothing is."""
+    if not isinstance(host, ProvidedHost):
+        return type(host).__name__
+    try:
+        # Made by somebody else's code, so its fields have any type.
+        msgspec.convert(msgspec.structs.asdict(host), ProvidedHost)
+        check_name(host.name, "host")
+        if host.host:
+            check_host(host.host)
+    except (msgspec.ValidationError, RoQError) as error:
+        return f"{str(error)[:ERROR_MAX]}"
+    return "a handle that is too long" if len(host.handle) > HANDLE_CHARACTERS_MAX else ""
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return (str(error) or repr(error))[:ERROR_MAX]
+    except Exception:  # noqa: BLE001 - even its text is somebody else's code
+        return type(error).__name__
