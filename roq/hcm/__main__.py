@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
-import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from typing import Final
 
 from roq.coordination.port import Post, Registry
 from roq.coordination.zookeeper import ZooKeeperRegistry
-from roq.errors import ConfigError, Unavailable
 from roq.hcm.config import HcmConfig, load
-from roq.hcm.daemon import HostManager, Readiness
-from roq.runtime import exits, logs
-
-log = logging.getLogger(__name__)
+from roq.hcm.daemon import HostManager
+from roq.runtime.program import Program, Readiness, serve
 
 
 def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
@@ -27,38 +20,25 @@ def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
         0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use, an address or
         the data folder is wrong, or another process manages this host.
     """
-    logs.configure(config.log.level, config.log.format, process="host")
-    try:
-        manager = HostManager(config, partial(_registry, config), on_ready)
-    except (ConfigError, Unavailable) as error:
-        log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return exits.CONFIG
-    try:
-        manager.watch_signals()
-        return manager.run()
-    except Exception:
-        log.exception("crashed", extra={"event": "crashed"})
-        return exits.CRASHED
-    finally:
-        manager.close()
+    return serve(
+        config.log,
+        PROGRAM.process,
+        lambda: HostManager(config, partial(_registry, config), on_ready),
+        _run,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, read the configuration, run."""
-    parser = argparse.ArgumentParser(prog="python -m roq.hcm", description=__doc__)
-    parser.add_argument("--config", type=Path, help="hcm.toml; searched for if not given")
-    parser.add_argument(
-        "--ready-fd", type=int, help="descriptor that gets one JSON line once the GCM knows us"
-    )
-    options = parser.parse_args(arguments)
-    logs.hold()
+    return PROGRAM.main(arguments)
+
+
+def _run(manager: HostManager) -> int:
     try:
-        config = load(options.config, os.environ)
-    except ConfigError as error:
-        logs.configure("info", "text", process="host")
-        log.error("%s", error, extra={"event": "configuration"})  # noqa: TRY400 - the text says all
-        return exits.CONFIG
-    return run(config, None if options.ready_fd is None else partial(_tell, options.ready_fd))
+        manager.watch_signals()
+        return manager.run()
+    finally:
+        manager.close()
 
 
 def _registry(config: HcmConfig, post: Post) -> Registry:
@@ -66,10 +46,15 @@ def _registry(config: HcmConfig, post: Post) -> Registry:
     return ZooKeeperRegistry(zk.servers, post, root=zk.root, session_seconds=zk.session_seconds)
 
 
-def _tell(descriptor: int, description: dict[str, object]) -> None:
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(json.dumps(description) + "\n")
-
+PROGRAM: Final = Program(
+    module="roq.hcm",
+    process="host",
+    file="hcm.toml",
+    description=__doc__,
+    ready="one JSON line once the GCM knows us",
+    load=load,
+    run=run,
+)
 
 if __name__ == "__main__":
     raise SystemExit(main())
