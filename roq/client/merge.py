@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from roq.client.losses import REPLAY_SECONDS, LossRules
+from roq.client.losses import LossRules
 from roq.client.message import MICROSECONDS, Batch, Gap
 from roq.client.stream import BOUNDS, LOST, Held, Source, Stream, hold
 from roq.errors import RemoteProtocolError
@@ -32,7 +32,6 @@ from roq.protocol.batch import (
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 STREAMS_MAX: Final = 100_000
 RECALL_AHEAD: Final = 16
-_STUB_BYTES: Final = 200
 
 _DATA: Final = int(Kind.DATA)
 _unpack = HEADER.unpack_from
@@ -184,7 +183,7 @@ class Merge:
         self._rules.replaying(now)
         if not self._waiting:
             self._given_up_at.clear()
-        self._given_up_at[source] = now + REPLAY_SECONDS
+        self._given_up_at[source] = now
 
     def source_missing(self, source: Source, now: float) -> None:
         """What is to be fetched again is at an exchange that has gone long ago."""
@@ -261,6 +260,14 @@ class Merge:
         """Whether anything waits for its turn."""
         return bool(self._waiting)
 
+    def waiting_streams(self) -> Iterable[Stream]:
+        """The streams of which something waits for its turn."""
+        return self._waiting.values()
+
+    def read_again(self, now: float) -> None:
+        """Nobody has read for a while: what waits is not older for it."""
+        self._rules.read_again(now)
+
     def _skip(self, stream: Stream, end: int) -> None:
         """Go on at `end` without what is missing before it."""
         missing = end - stream.expected
@@ -315,6 +322,9 @@ class Merge:
             self._hold(key, stream, header, held)
         elif header.kind not in BOUNDS:
             self._deliver(stream, header, batch)
+            if stream.held:
+                stream.ways |= {source}
+                stream.filled_at = now
         self._advance(key, stream)
         if self.held_bytes > self._held_bytes_max:
             self._shed()
@@ -372,9 +382,10 @@ class Merge:
             else:
                 self.counts.duplicates += header.count
             return
+        stream.ways = stream.ways | {held.source} if stream.held else frozenset({held.source})
         stream.held.insert(at, held)
         self._waiting[key] = stream
-        self.held_bytes += _STUB_BYTES + len(held.data or b"")
+        self.held_bytes += held.size
 
     def _advance(self, key: bytes, stream: Stream) -> None:
         """Deliver what has its turn."""
@@ -389,7 +400,7 @@ class Merge:
             elif head.kind not in BOUNDS and head.data is not None:
                 self.counts.duplicates += head.end - head.first
             del held[0]
-            self.held_bytes -= _STUB_BYTES + len(head.data or b"")
+            self.held_bytes -= head.size
         if not held:
             self._waiting.pop(key, None)
 
@@ -464,9 +475,7 @@ class Merge:
         self._recalled.clear()
         self._waiting = {key: stream for key, stream in self._streams.items() if stream.held}
         self.held_bytes = sum(
-            _STUB_BYTES + len(held.data or b"")
-            for stream in self._waiting.values()
-            for held in stream.held
+            held.size for stream in self._waiting.values() for held in stream.held
         )
         for key, stream in list(self._waiting.items()):
             for held in stream.held:
@@ -481,7 +490,7 @@ class Merge:
             assert stream.held == sorted(stream.held), key  # noqa: S101
             for held in stream.held:
                 assert held.end > stream.expected or held.kind in BOUNDS  # noqa: S101
-                held_bytes += _STUB_BYTES + len(held.data or b"")
+                held_bytes += held.size
         assert held_bytes == self.held_bytes  # noqa: S101
 
 
