@@ -45,7 +45,7 @@ def list_(target: Target) -> None:
         print_json(rows)
         return
     print_table(
-        ("HOST", "STATE", "EXCHANGES#", "MONITORS#", "CPU %#", "MEMORY#", "MANAGER"),
+        ("HOST", "STATE", "EXCHANGES#", "MONITORS#", "CPU %#", "MEMORY#", "PROVIDED", "MANAGER"),
         [
             (
                 r.host,
@@ -54,6 +54,7 @@ def list_(target: Target) -> None:
                 r.monitors,
                 f"{r.cpu:.0f}",
                 bytes_text(r.memory_bytes),
+                "yes" if r.provided else "",
                 r.control,
             )
             for r in rows

@@ -59,6 +59,8 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     state: str
     """`live`, `silent` or `away`."""
     children: list[ProcessSummary]
+    provided: bool = False
+    """A provider has made it, and gets it back when nothing is on it."""
 
 
 class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

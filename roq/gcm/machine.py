@@ -104,6 +104,7 @@ class GcmMachine:
             self.rules,
             self.operations,
             self._sagas,
+            self.provisioning,
             settings.cloud,
         )
         self._version = 0

@@ -11,6 +11,7 @@ from roq.gcm.client_port import malformed
 from roq.gcm.events import Effect, ManagementFrame, Note, Reply
 from roq.gcm.hosts import Hosts
 from roq.gcm.operations import Call, Calls, Emit, Operations, Saga
+from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
@@ -40,6 +41,7 @@ class ManagementPort:
         rules: Rules,
         operations: Operations,
         sagas: Sagas,
+        provisioning: Provisioning,
         cloud: RawDocument,
     ) -> None:
         self._standing = standing
@@ -48,6 +50,7 @@ class ManagementPort:
         self._rules = rules
         self._operations = operations
         self._sagas = sagas
+        self._provisioning = provisioning
         self._cloud = cloud
 
     def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
@@ -90,7 +93,8 @@ class ManagementPort:
             case public.ListQueues():
                 return views.list_queues(self._queues), []
             case public.ListHosts():
-                return views.list_hosts(self._hosts, self._queues), []
+                provided = self._provisioning.names()
+                return views.list_hosts(self._hosts, self._queues, provided), []
             case public.ListExchanges():
                 return views.list_exchanges(self._queues.demand(request.QName), self._hosts), []
             case public.DescribeQueue():

@@ -28,12 +28,17 @@ def list_queues(queues: Queues) -> RawDocument:
     return done(Queues=_plain(_queue_row(queue) for queue in queues))
 
 
-def list_hosts(hosts: Hosts, queues: Queues) -> RawDocument:
-    """The answer to 2102."""
+def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDocument:
+    """The answer to 2102; `provided` are the hosts that a provider has made."""
     exchanges, monitors = queues.placed()
     return done(
         Hosts=_plain(
-            _host_row(host, exchanges.get(host.name, 0), monitors.get(host.name, 0))
+            _host_row(
+                host,
+                exchanges.get(host.name, 0),
+                monitors.get(host.name, 0),
+                provided=host.name in provided,
+            )
             for host in hosts
         )
     )
@@ -92,7 +97,7 @@ def _queue_row(queue: Queue) -> QueueRow:
     )
 
 
-def _host_row(host: Host, exchanges: int, monitors: int) -> HostRow:
+def _host_row(host: Host, exchanges: int, monitors: int, *, provided: bool) -> HostRow:
     report = host.report
     return HostRow(
         Host=host.name,
@@ -104,6 +109,7 @@ def _host_row(host: Host, exchanges: int, monitors: int) -> HostRow:
         MemoryBytes=report.memory_bytes,
         State=host.state.value,
         Children=[_child_row(child) for child in host.children],
+        Provided=provided,
     )
 
 

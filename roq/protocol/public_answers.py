@@ -65,6 +65,8 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     State: str
     """`live`, `silent` (no report for some seconds) or `away`."""
     Children: list[ChildRow]
+    Provided: bool = False
+    """A provider has made it, and gets it back when nothing is on it."""
 
 
 class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from gcm_scaling import answer_of, ask, less, numbers, out, rule, send, wake
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
+from roq.gcm.provision import ProvisionSettings
 from roq.protocol import documents
 from roq.protocol.control import (
     Done,
@@ -16,6 +17,7 @@ from roq.protocol.control import (
     StartExchange,
     StopQueue,
 )
+from roq.provider.port import ProvidedHost
 
 
 @pytest.fixture
@@ -217,3 +219,74 @@ def test_a_queue_without_rules_grows_to_what_its_limits_say(script: Script) -> N
     for name, most in (("q", 4), ("small", 2)):
         request = ElasticityRequest(id=5, queue=name, queue_id=script.record(name).queue_id)
         assert ask(script, request).rules.exchanges_max == most
+
+
+# --- provided hosts -------------------------------------------------------------------------------
+
+
+def provide(script: Script) -> ProvidedHost:
+    """The provider tells that it has no host, is asked for one and makes it."""
+    for answer in ((), made := ProvidedHost(name="e1-1", host="p1", handle="h")):
+        (call,) = script.calls
+        script.calls.clear()
+        script.feed(events.ProviderAnswered(call.token, answer))
+    script.hosts["p1"] = PaperHost("p1", epoch=2, exchange_max=1)
+    script.report(script.hosts["p1"])
+    script.settle()
+    return made
+
+
+@pytest.fixture
+def full() -> Script:
+    """A cluster without room whose queue wants to grow."""
+    script = Script(PaperHost("h1", exchange_max=1), provision=ProvisionSettings())
+    script.ask(2003, QName="q", Host="h1")
+    return script
+
+
+def test_without_room_a_queue_grows_onto_a_host_that_a_provider_makes(full: Script) -> None:
+    peer = send(full, out(full))
+    full.settle()
+    assert full.answers[peer] == []
+    provide(full)
+    made = answer_of(full, peer)
+    assert isinstance(made, ScaledOut)
+    assert (made.id, made.number, made.host) == (7, 2, "p1")
+    told = {host["Host"]: host["Provided"] for host in full.ask(2102)["Hosts"]}
+    assert told == {"h1": False, "p1": True}
+
+
+def test_a_queue_that_stops_meanwhile_does_not_grow(full: Script) -> None:
+    peer = send(full, out(full))
+    full.settle()
+    full.ask(2002, QName="q")
+    provide(full)
+    assert answer_of(full, peer).CODE == "queue_stopped"
+    assert numbers(full) == [1]
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_whoever_waits_for_a_host_hears_of_the_next_election(full: Script, follows: bool) -> None:
+    peer = send(full, out(full))
+    full.settle()
+    if follows:
+        full.feed(events.Following(OTHER))
+        answer = answer_of(full, peer)
+        leader = OTHER.client
+        assert (answer.CODE, answer.ENDPOINT) == ("not_leader", leader)
+    else:
+        full.elect()
+        assert answer_of(full, peer).CODE == "not_leader"
+
+
+def test_a_queue_starts_again_without_a_host_that_was_lost_meanwhile(full: Script) -> None:
+    peer = send(full, out(full))
+    full.settle()
+    provide(full)
+    assert answer_of(full, peer).RESULT == 0
+    full.ask(2002, QName="q")
+    for _ in range(5):
+        full.pass_time(1.0)
+        full.report(full.hosts["h1"])
+    assert full.ask(2005, QName="q")["RESULT"] == 0
+    assert numbers(full) == [1]
