@@ -2,157 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
 
-import psutil
 import pytest
+from elastic_traffic import LIMIT, child, eventually, traffic
 
 import roq
-from roq.client.statistics import Statistics
-from roq.client.views import ScalingRules
-from roq.model import Limits
-from roq.protocol.kpi import MoveKpi, NumericDocument, QueueKpi, ScaleKpi
+from roq.protocol.kpi import MoveKpi, QueueKpi, ScaleKpi
 from roq.testing import RunningCluster
-from roq.testing.history import History
 
 pytestmark = pytest.mark.integration
-
-LIMIT = 20_000
-"""Bytes per second that one exchange takes."""
-PAYLOAD = 1_000
-TURN_SECONDS = 0.02
-SUBSCRIBERS = ("one", "two")
-
-
-class Traffic:
-    """Publishers that publish at a rate, subscribers who take notes, and the queue's statistics."""
-
-    def __init__(self, cluster: roq.Cluster, queue: str, publishers: int) -> None:
-        self.rate = 0.0
-        """Bytes per second of each publisher."""
-        self.documents: list[NumericDocument] = []
-        self._written = History()
-        self._read = {name: History() for name in SUBSCRIBERS}
-        self._publishers = [cluster.publisher(queue) for _ in range(publishers)]
-        self._subscribers = {
-            name: cluster.subscriber(queue, on_gap=partial(self._read[name].gap, name))
-            for name in SUBSCRIBERS
-        }
-        self._statistics = cluster.statistics(queue)
-        self._ending = threading.Event()
-        self._spoken = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._speak),
-            threading.Thread(target=self._watch, args=(self._statistics,)),
-            *(threading.Thread(target=self._listen, args=(name,)) for name in SUBSCRIBERS),
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        """Publish no more, and let subscribers come to the end."""
-        self._ending.set()
-        self._threads[0].join(30)
-        self._statistics.close()
-        for thread in self._threads:
-            thread.join(30)
-        for publisher in self._publishers:
-            publisher.close()
-        for subscriber in self._subscribers.values():
-            subscriber.close()
-
-    def judge(self) -> None:
-        """Everybody has received everything, once and in order."""
-        verdict = self._written.merge(*self._read.values()).check()
-        assert verdict.ok, verdict
-        assert verdict.sent == verdict.received > 0
-
-    def told(self, kind: type[NumericDocument]) -> list[NumericDocument]:
-        return [each for each in self.documents if isinstance(each, kind)]
-
-    def states(self, kind: type[MoveKpi | ScaleKpi]) -> list[str]:
-        return [each.state for each in self.told(kind)]  # type: ignore[union-attr]
-
-    def exchanges(self) -> int:
-        """How many the queue has by its last statistics."""
-        told = self.told(QueueKpi)
-        return told[-1].exchanges if told else 0  # type: ignore[union-attr]
-
-    def _speak(self) -> None:
-        pause = threading.Event()
-        owed = 0.0
-        number = 0
-        before = time.monotonic()
-        while not self._ending.is_set():
-            now = time.monotonic()
-            owed += min(now - before, 0.5) * self.rate / PAYLOAD
-            before = now
-            for _ in range(int(owed)):
-                owed -= 1
-                for publisher in self._publishers:
-                    number += 1
-                    payload = b"%d" % number + b"." * PAYLOAD
-                    topic = f"t{number % 3}"
-                    publisher.publish(payload, topic=topic)
-                    self._written.sent(publisher.id, topic, payload)
-            pause.wait(TURN_SECONDS)
-        for publisher in self._publishers:
-            publisher.flush(20)
-        self._spoken.set()
-
-    def _listen(self, name: str) -> None:
-        subscriber, history = self._subscribers[name], self._read[name]
-        while True:
-            message = subscriber.receive(timeout=1.0)
-            if message is not None:
-                history.received(name, message)
-            elif self._spoken.is_set():
-                return
-
-    def _watch(self, statistics: Statistics) -> None:
-        for sample in statistics:
-            self.documents.append(sample.document)
-
-
-def eventually(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)
-
-
-@contextmanager
-def traffic(
-    cluster: roq.Cluster, queue: str, publishers: int, **rules: object
-) -> Iterator[Traffic]:
-    cluster.create_queue(queue, limits=Limits(throughput_bytes=LIMIT * 60))
-    cluster.set_rules(queue, ScalingRules(name="test", cooldown_seconds=1, **rules))  # type: ignore[arg-type]
-    traffic = Traffic(cluster, queue, publishers)
-    traffic.start()
-    try:
-        yield traffic
-    finally:
-        traffic.end()
-        cluster.remove_queue(queue)
-
-
-def kill_monitor(cluster: RunningCluster, queue: str) -> None:
-    """Its host manager starts another one, which finds everything as it is."""
-    hosts = (psutil.Process(cluster.pid(f"host {host}")) for host in cluster.hosts)
-    [monitor] = [
-        child
-        for host in hosts
-        for child in host.children()
-        if "roq.monitor" in child.cmdline() and queue in child.cmdline()[-1]
-    ]
-    monitor.kill()
 
 
 @pytest.fixture
@@ -168,7 +27,7 @@ def test_a_queue_grows_and_a_new_monitor_shrinks_it_and_nobody_misses_a_message(
         running.rate = LIMIT * 0.4
         eventually(lambda: running.exchanges() == 2, 15)
         eventually(lambda: "accepted" in running.states(MoveKpi), 10)
-        kill_monitor(roq_cluster, "elastic")
+        child(roq_cluster, "elastic").kill()
         running.rate = LIMIT * 0.05
         eventually(lambda: running.exchanges() == 1, 40)
     running.judge()

@@ -1,0 +1,66 @@
+"""Processes that stand still while publishers move: nobody loses a message by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elastic_part import Part
+from elastic_traffic import LIMIT, Traffic, eventually, traffic
+
+import roq
+from roq.protocol.kpi import MoveKpi
+from roq.testing import RunningCluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
+    with roq_cluster.connect() as cluster:
+        yield cluster
+
+
+def moves(running: Traffic) -> list[str]:
+    return running.states(MoveKpi)
+
+
+def accepted(running: Traffic) -> int:
+    return moves(running).count("accepted")
+
+
+def test_a_publisher_that_stands_still_is_given_up_and_nothing_of_it_is_lost(
+    roq_cluster: RunningCluster, cluster: roq.Cluster, tmp_path: Path
+) -> None:
+    with traffic(cluster, "deaf", 0, policy="spread") as running:
+        publishers = [
+            Part("publish", roq_cluster.address, "deaf", tmp_path / f"p{number}")
+            for number in range(2)
+        ]
+        for publisher in publishers:
+            publisher.freeze()
+        cluster.add_exchange("deaf")
+        eventually(lambda: "given_up" in moves(running), 20)
+        for publisher in publishers:
+            publisher.thaw()
+        for publisher in publishers:
+            running.written.merge(publisher.end())
+    running.judge()
+
+
+def test_a_subscriber_that_stands_still_while_exchanges_come_and_publishers_move(
+    roq_cluster: RunningCluster, cluster: roq.Cluster, tmp_path: Path
+) -> None:
+    with traffic(cluster, "blind", 4, policy="spread") as running:
+        frozen = Part("listen", roq_cluster.address, "blind", tmp_path / "s")
+        running.rate = LIMIT * 0.2
+        frozen.freeze()
+        cluster.add_exchange("blind")
+        eventually(lambda: accepted(running) >= 2, 15)
+        frozen.thaw()
+        running.end()
+        read = frozen.end()
+    running.judge()
+    verdict = running.written.merge(read).check()
+    assert verdict.total("lost") == verdict.total("counted_lost") == 0, verdict
