@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments test check lint types contracts unit integration bench clean
+.PHONY: help setup demo demo-elastic experiments test check lint types contracts unit integration test-docker bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,10 @@ unit: setup ## The tests that need no process
 
 integration: setup ## The tests with real processes and a real ZooKeeper
 	$(BIN)/pytest tests/integration
+
+test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses a running engine
+	scripts/setup_docker
+	ROQ_TEST_DOCKER=$${ROQ_TEST_DOCKER:-start} $(BIN)/pytest tests/docker
 
 bench: setup ## Measure RoQ beside its peers; writes benchmarks/results
 	$(BIN)/roq bench --compare

@@ -30,6 +30,8 @@ except ImportError as error:  # pragma: no cover - the extra is installed wherev
 LOG_LINES: Final = 8
 LOG_CHARACTERS_MAX: Final = 2_048
 CONFLICT: Final = 409
+_ANY_VERSION: Final = "1.41"
+"""Not sent: the question for the version of the engine is the same in all versions."""
 _LOG_BOUNDS: Final = {"max-size": "4m", "max-file": "2"}
 
 
@@ -123,6 +125,8 @@ class Engine:
                     labels=spec.labels,
                     network=spec.network,
                     restart_policy={"Name": "no"},
+                    # The first process of a container hears no signal that it has no handler for.
+                    init=True,
                     log_config=LogConfig(type="json-file", config=_LOG_BOUNDS),
                     cap_drop=["ALL"],
                     security_opt=["no-new-privileges"],
@@ -208,9 +212,15 @@ class Engine:
             ) from error
 
     def _client(self) -> docker.DockerClient:
+        # The package can find the version out by itself, but loses its socket if that fails.
+        with closing(self._client_of(_ANY_VERSION)) as probe:
+            version = probe.version(api_version=False)["ApiVersion"]
+        return self._client_of(version)
+
+    def _client_of(self, version: str) -> docker.DockerClient:
         if self._url:
-            return docker.DockerClient(base_url=self._url, version="auto", timeout=self._timeout)
-        return docker.from_env(version="auto", timeout=self._timeout)
+            return docker.DockerClient(base_url=self._url, version=version, timeout=self._timeout)
+        return docker.from_env(version=version, timeout=self._timeout)
 
 
 def _await_removal(client: docker.DockerClient, container: str) -> None:

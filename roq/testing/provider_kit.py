@@ -257,7 +257,7 @@ class ProviderKit:
         host = self.provider.create(request)
         queue = f"{self.cluster}-queue"
         with running.connect() as cluster:
-            _wait(lambda: host.host in {each.host for each in cluster.hosts()})
+            _wait(lambda: (host.host, "live") in {(h.host, h.state) for h in cluster.hosts()})
             cluster.create_queue(queue, host=host.host)
             with cluster.subscriber(queue) as subscriber, cluster.publisher(queue) as publisher:
                 publisher.publish(b"here")

@@ -88,7 +88,7 @@ def test_a_killed_host_manager_leaves_no_exchange_behind(
     )
     with roq_cluster.connect() as cluster:
         deadline = time.monotonic() + 30
-        while host.host not in {each.host for each in cluster.hosts()}:
+        while (host.host, "live") not in {(each.host, each.state) for each in cluster.hosts()}:
             assert time.monotonic() < deadline
         cluster.create_queue("left-behind", host=host.host)
     os.kill(manager_of(tmp_path, host), signal.SIGKILL)
