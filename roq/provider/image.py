@@ -24,7 +24,6 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO, Final
 
-import roq
 from roq.errors import ConfigError
 
 PACKAGES: Final = "/opt/roq"
@@ -87,7 +86,7 @@ def content_tag(files: Mapping[str, Path]) -> str:
         if not path.endswith(".pyc"):
             digest.update(f"{path}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return f"{roq.__version__}-{digest.hexdigest()[:TAG_CHARACTERS]}"
+    return f"{_version()}-{digest.hexdigest()[:TAG_CHARACTERS]}"
 
 
 def changes(tag: str) -> list[str]:
@@ -97,7 +96,7 @@ def changes(tag: str) -> list[str]:
         f"ENV PYTHONPATH={PACKAGES} PYTHONUTF8=1 HOME={DATA}",
         f"USER {USER}:{USER}",
         f"WORKDIR {DATA}",
-        f"LABEL roq.version={roq.__version__} roq.content={tag}",
+        f"LABEL roq.version={_version()} roq.content={tag}",
     ]
 
 
@@ -146,8 +145,12 @@ def _python() -> Files:
     return {str(file): file for file in found}
 
 
+def _version() -> str:
+    return distribution("roq").version
+
+
 def _roq_itself() -> Files:
-    home = Path(roq.__file__).parent
+    home = Path(__file__).resolve().parents[1]
     return {f"{PACKAGES}/roq/{file.relative_to(home)}": file for file in _walk(home)}
 
 
