@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import psutil
@@ -127,9 +127,9 @@ def eventually(condition: Callable[[], bool], seconds: float) -> None:
 
 @contextmanager
 def traffic(
-    cluster: roq.Cluster, queue: str, publishers: int, **rules: object
+    cluster: roq.Cluster, queue: str, publishers: int, host: str | None = None, **rules: object
 ) -> Iterator[Traffic]:
-    cluster.create_queue(queue, limits=Limits(throughput_bytes=LIMIT * 60))
+    cluster.create_queue(queue, host=host, limits=Limits(throughput_bytes=LIMIT * 60))
     cluster.set_rules(queue, ScalingRules(name="test", cooldown_seconds=1, **rules))  # type: ignore[arg-type]
     traffic = Traffic(cluster, queue, publishers)
     traffic.start()
@@ -141,10 +141,16 @@ def traffic(
 
 
 def child(cluster: RunningCluster, queue: str, number: int = 0) -> psutil.Process:
-    """The process of an exchange of a queue; 0: that of its monitor."""
-    name = f"{queue}.x{number}.json" if number else f"{queue}.monitor.json"
+    """The process of an exchange of a queue, as soon as it runs; 0: that of its monitor."""
+    name = f"/{queue}.x{number}.json" if number else f"/{queue}.monitor.json"
+    found: list[psutil.Process] = []
+    eventually(lambda: found.extend(_children(cluster, name)) or bool(found), 10)
+    return found[0]
+
+
+def _children(cluster: RunningCluster, name: str) -> Iterator[psutil.Process]:
     for host in cluster.hosts:
-        for found in psutil.Process(cluster.pid(f"host {host}")).children():
-            if found.cmdline() and found.cmdline()[-1].endswith(f"/{name}"):
-                return found
-    raise AssertionError(f"no process of {name}")
+        for each in psutil.Process(cluster.pid(f"host {host}")).children():
+            with suppress(psutil.NoSuchProcess):  # it has ended since
+                if each.status() != psutil.STATUS_ZOMBIE and each.cmdline()[-1].endswith(name):
+                    yield each
