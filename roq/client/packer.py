@@ -102,20 +102,18 @@ class Packer:
         """The open batch of a topic."""
         return self._opened.get(topic)
 
-    def open(
-        self, topic: str, items: list[bytes], now: float, receipt: Receipt | None = None
-    ) -> OpenBatch:
+    def open(self, topic: str, items: list[bytes], now: float) -> OpenBatch:
         """Begin a batch with these items, which nobody else may hold."""
         batch = OpenBatch(
             topic,
             items,
-            receipt or self._new_receipt(),
+            self._new_receipt(),
             now,
             most=self.most,
             small=min(self.small_bytes, self.message_bytes),
         )
         batch.limit = self.most if len(items) >= PROBE_MESSAGES else min(PROBE_MESSAGES, self.most)
-        batch.big_bytes = sum(len(item) for item in items if len(item) > self.small_bytes)
+        batch.big_bytes = self._big_bytes(items)
         self._opened[topic] = batch
         if len(items) < self.most:
             self.fast[topic] = batch
@@ -188,8 +186,23 @@ class Packer:
         self._opened.pop(batch.topic, None)
         return payloads
 
-    def extend(self, batch: OpenBatch, items: list[bytes]) -> OpenBatch:
-        """A batch with these items after those of `batch`, under the same receipt."""
-        return self.open(
-            batch.topic, self.close(batch) + items, batch.opened_at, receipt=batch.receipt
-        )
+    def extend(self, batch: OpenBatch, payloads: list[bytes]) -> bool:
+        """Append payloads that fit; False if another thread was quicker and they did not."""
+        items, start, count = batch.items, len(batch.items), len(payloads)
+        batch.big_bytes += self._big_bytes(payloads)
+        items.extend(payloads)
+        if len(items) > batch.most:
+            # Whoever was quicker stands before them or behind them, and stays.
+            while items[start : start + count] != payloads:
+                start += 1
+            if start + count > batch.most:
+                del items[start : start + count]
+                return False
+        return True
+
+    def _big_bytes(self, payloads: list[bytes]) -> int:
+        """The size of those that are counted one by one."""
+        small = self.small_bytes
+        if max(map(len, payloads), default=0) <= small:
+            return 0
+        return sum(size for size in map(len, payloads) if size > small)

@@ -212,9 +212,8 @@ class Writer:
             self.driver.full_batches += 1
             self.driver.push(now)
             return len(chunk), receipt
-        plain = [as_bytes(item) for item in chunk]  # kept for a while: must not change
-        if batch is not None and packer.joins(batch, plain, size):
-            batch = packer.extend(batch, plain)
+        plain = all_bytes(chunk)  # kept for a while: must not change
+        if batch is not None and packer.joins(batch, plain, size) and packer.extend(batch, plain):
             if len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return len(chunk), batch.receipt
@@ -281,6 +280,17 @@ class Writer:
     def _give_up(self) -> None:
         for batch in self.packer:
             self._seal(batch, monotonic())
+
+
+def all_bytes(payloads: list[Payload]) -> list[bytes]:
+    """The payloads as immutable bytes; the list itself if they are that already.
+
+    Raises:
+        TypeError: as `as_bytes`.
+    """
+    if set(map(type, payloads)) <= {bytes}:
+        return cast("list[bytes]", payloads)
+    return [as_bytes(payload) for payload in payloads]
 
 
 def as_bytes(payload: Payload) -> bytes:

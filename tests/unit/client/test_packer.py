@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -122,13 +122,47 @@ def test_what_was_in_time_is_kept() -> None:
     assert pack.keeps(batch, b"b")
 
 
-def test_extending_keeps_order_and_receipt() -> None:
+def test_extending_appends_in_order() -> None:
     pack = packer()
     batch = pack.open("t", [b"a"], 3.0)
-    longer = pack.extend(batch, [b"b", b"c"])
-    assert longer.receipt is batch.receipt
-    assert longer.opened_at == 3.0
-    assert pack.close(longer) == [b"a", b"b", b"c"]
+    assert pack.extend(batch, [b"b", b"c"])
+    assert pack.close(batch) == [b"a", b"b", b"c"]
+
+
+def test_an_extension_counts_only_the_sizes_that_are_new() -> None:
+    pack = packer(Limits(batch_messages=10, batch_bytes=100, message_bytes=100))
+    batch = pack.open("t", [b"x" * 20], 0.0)
+    assert pack.extend(batch, [b"y" * 10, b"z" * 30])
+    assert batch.big_bytes == 50
+
+
+class Overtaken(list[bytes]):
+    """Another thread appends before or after whatever is added to this list."""
+
+    def __init__(self, items: list[bytes], *, before: list[bytes], after: list[bytes]) -> None:
+        super().__init__(items)
+        self.before = before
+        self.after = after
+
+    def extend(self, items: Iterable[bytes]) -> None:
+        super().extend([*self.before, *items, *self.after])
+
+
+def test_an_extension_that_no_longer_fits_leaves_what_was_quicker() -> None:
+    pack = packer(Limits(batch_messages=4))
+    items = Overtaken([b"a"], before=[b"quick"], after=[b"late"])
+    batch = pack.open("t", items, 0.0)
+    assert not pack.extend(batch, [b"b", b"c", b"d"])
+    assert pack.keeps(batch, b"late")
+    assert pack.close(batch) == [b"a", b"quick", b"late"]
+
+
+def test_an_extension_that_fits_stays_before_what_comes_too_late() -> None:
+    pack = packer(Limits(batch_messages=4))
+    batch = pack.open("t", Overtaken([b"a"], before=[], after=[b"late"]), 0.0)
+    assert pack.extend(batch, [b"b", b"c", b"d"])
+    assert not pack.keeps(batch, b"late")
+    assert pack.close(batch) == [b"a", b"b", b"c", b"d"]
 
 
 def test_many_payloads_join_only_what_they_fit_into() -> None:
