@@ -305,6 +305,7 @@ class Feed:
             lock=self._lock,
             step=lambda event: self._step(source, event),
             burst=lambda: self._burst(source),
+            reconnected=self._attendance.ring,
             clock=self._clock,
         )
         tap.watch(wanted=self._watching and not self._paused)

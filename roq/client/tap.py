@@ -1,6 +1,9 @@
 """The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange.
 
-The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
+The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread. Each
+connection of the fan-out has a SUB of its own: one that reconnects by itself while it is full can
+abort the process (libzmq 4.3.5, issue 3937), and a subscriber that reads slowly is full and loses
+its connection to a heartbeat that waits behind what is not read.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from roq.client.reader import Reader
 from roq.client.reading import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import sockets
-from roq.runtime.reactor import Reactor
+from roq.runtime.reactor import Reactor, Timer
 
 LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
@@ -34,6 +37,15 @@ _NO_BATCH: Final = frozenset(
     }
 )
 _EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+RECONNECT_FIRST_SECONDS: Final = 0.05
+RECONNECT_MOST_SECONDS: Final = 1.0
+_ENDINGS: Final = (
+    zmq.Event.CLOSED
+    | zmq.Event.DISCONNECTED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
@@ -50,6 +62,7 @@ class Tap:
         lock: taken for everything that comes; hold it when calling a method.
         step: feed this event to the reader, perform its effects, pass on what it brought.
         burst: the reader was fed through `Reader.live` or `fetched`: pass on what it brought.
+        reconnected: called, with the lock held, when `live_fd` is another one.
         clock: the time that the reader knows.
 
     Attributes:
@@ -68,6 +81,7 @@ class Tap:
         lock: AbstractContextManager[object],
         step: Callable[[Event], None],
         burst: Callable[[], None],
+        reconnected: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self.reader = reader
@@ -75,24 +89,22 @@ class Tap:
         self._lock = lock
         self._step = step
         self._burst = burst
+        self._reconnected = reconnected
         self._clock = clock
         self._reading = False
         self._watching = False
-        self._live = sockets.subscriber(context)
-        self._live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
-        # The methods of the base class: the subclass only adds Python to each call.
-        self._recv = super(zmq.Socket, self._live).recv
-        self._get = super(zmq.Socket, self._live).get
+        self._context = context
+        self._live_address = live
+        self._delay = RECONNECT_FIRST_SECONDS
+        self._connect_timer: Timer | None = None
         self._expected = 1
-        for topic in reader.subscriptions():
-            self._live.setsockopt(zmq.SUBSCRIBE, topic)
+        self._open_live()
         self._data = sockets.dealer(context, maximum_bytes=-1)
         # The exchange's heartbeats suffice, and it knows how long a large batch may silence them.
         self._data.setsockopt(zmq.HEARTBEAT_IVL, 0)
         self._events = self._data.get_monitor_socket(_EVENTS)
-        self._live.connect(live)
+        self._connect_live()
         self._data.connect(data)
-        self.live_fd = cast("int", self._get(zmq.FD))
         reactor.add(self._events, self._monitored)
         self._read(on=True)
 
@@ -143,11 +155,11 @@ class Tap:
         """Close the sockets."""
         self._read(on=False)
         self.watch(wanted=False)
+        self._close_live()
         self._reactor.remove(self._events)
         self._data.disable_monitor()
         self._events.close(0)
         self._data.close(0)
-        self._live.close(0)
 
     def _read(self, *, on: bool) -> None:
         if on is self._reading:
@@ -224,6 +236,60 @@ class Tap:
         elif self._get(_RCVMORE):
             self.resynchronize()
         return frames
+
+    # --- the connection of the fan-out ------------------------------------------------------------
+
+    def _open_live(self) -> None:
+        live = self._live = sockets.subscriber(self._context)
+        live.setsockopt(zmq.RECONNECT_IVL, -1)
+        live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+        # The methods of the base class: the subclass only adds Python to each call.
+        self._recv = super(zmq.Socket, live).recv
+        self._get = super(zmq.Socket, live).get
+        self._expected = 1
+        for topic in self.reader.subscriptions():
+            live.setsockopt(zmq.SUBSCRIBE, topic)
+        self._live_events = live.get_monitor_socket(_ENDINGS)
+        self._live_events.setsockopt(zmq.LINGER, 0)
+        self._reactor.add(self._live_events, self._live_ended)
+        self.live_fd = cast("int", self._get(zmq.FD))
+
+    def _connect_live(self) -> None:
+        self._connect_timer = None
+        self._connected_at = self._reactor.now()
+        self._live.connect(self._live_address)
+
+    def _close_live(self) -> None:
+        if self._connect_timer is not None:
+            self._connect_timer.cancel()
+        self._reactor.remove(self._live_events)
+        self._live.disable_monitor()
+        self._live_events.close(0)
+        self._live.close(0)
+
+    def _live_ended(self) -> None:
+        with self._lock:
+            # Whatever the event says: this connection is over.
+            if not self._live_events.closed and self._live_events.poll(0):
+                self._reopen_live()
+
+    def _reopen_live(self) -> None:
+        if self._reading:
+            self.drain()
+            self._burst()
+        watching = self._watching
+        self.watch(wanted=False)
+        self._close_live()
+        lasted = self._reactor.now() - self._connected_at
+        self._delay = (
+            RECONNECT_FIRST_SECONDS
+            if lasted > RECONNECT_MOST_SECONDS
+            else min(2 * self._delay, RECONNECT_MOST_SECONDS)
+        )
+        self._open_live()
+        self._connect_timer = self._reactor.call_later(self._delay, self._connect_live)
+        self.watch(wanted=watching)
+        self._reconnected()
 
     # --- the data socket --------------------------------------------------------------------------
 
