@@ -54,17 +54,24 @@ class Pipe(Generic[M]):
         self._ended = ended
         self._last = 0.0
         self._until = float("inf")
+        self._losses = 0
 
     def send(self, message: M) -> None:
         """Put a message on its way."""
         at = self._world.now + self._world.random.uniform(*self._weather.delay_seconds)
         at = self._last = max(at, self._last)
-        if at <= self._until:
+        if self._losses:
+            self._losses -= 1
+        elif at <= self._until:
             self._world.call_at(at, lambda: self._arrive(at, message))
 
     def _arrive(self, at: float, message: M) -> None:
         if at <= self._until:
             self._deliver(message)
+
+    def lose(self, messages: int) -> None:
+        """Lose the next messages and go on: no network does that, but a full queue may."""
+        self._losses += messages
 
     def stall(self, seconds: float) -> None:
         """Deliver nothing for a while, then everything: as TCP does when packets get lost."""
@@ -128,6 +135,10 @@ class Connection:
         if self.open:
             self.open = False
             self._up.break_off(NOTICE_SECONDS)
+
+    def lose(self, messages: int) -> None:
+        """Lose the next messages to the server."""
+        self._up.lose(messages)
 
     def stall(self, seconds: float, *, up: bool, down: bool) -> None:
         """To the server, to the client or both ways nothing arrives for a while."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from roq.client.lane import READY_SECONDS
 from roq.client.losses import REPLAY_SECONDS
 from roq.client.reading import Verify
 from roq.model import Limits
@@ -14,6 +15,7 @@ from simulation.actors.exchange import Exchange
 from simulation.actors.publisher import Publisher
 from simulation.actors.subscriber import Subscriber
 from simulation.cluster import Cluster
+from simulation.network import Client, Connection, Network
 
 SETTLE_SECONDS = 30.0
 
@@ -61,6 +63,18 @@ class Scene:
         for connection in (line.live, line.data):
             assert connection is not None
             connection.stall(seconds, up=False, down=True)
+
+    def stall_opening(self, seconds: float) -> None:
+        """Connections that the publisher opens from now on are slow at first; 0: not any more."""
+        connect = Network.connect
+
+        def slowly(address: str, client: Client) -> Connection:
+            connection = connect(self.cluster.network, address, client)
+            if client is self.publisher:
+                connection.stall(seconds, up=True, down=False)
+            return connection
+
+        self.cluster.network.connect = slowly  # type: ignore[method-assign]
 
     def kill(self, exchange: Exchange, noticed: float) -> None:
         """Kill it, and have the monitor notice after so many seconds."""
@@ -208,6 +222,47 @@ def test_a_message_that_is_refused_proves_nothing_about_those_before_it() -> Non
     scene.world.run(2.0)
     counts = scene.subscriber.reception.stats().counts
     assert (counts.delivered, counts.void, counts.lost) == (1, 1, 0)
+
+
+def test_a_gap_in_the_link_is_noticed_by_the_exchange_and_filled_at_once() -> None:
+    scene = Scene()
+    (connection,) = scene.publisher.connections
+    scene.publish(3)
+    connection.lose(1)
+    scene.publish(10)
+    scene.world.run(0.2)
+    assert scene.received() == 13
+    scene.check()
+
+
+def test_a_hello_that_comes_too_late_takes_no_link_away() -> None:
+    scene = Scene()
+    scene.stall_opening(READY_SECONDS + 2.0)
+    scene.cluster.monitor.relocate(scene.publisher.id, [scene.two])
+    assert scene.world.run_until(lambda: scene.cluster.monitor.figures.failed == 1, 10.0)
+    scene.stall_opening(0.0)
+    scene.move(scene.two)
+    link = scene.two.core.links.get(scene.publisher.id)
+    assert link is not None
+    epoch = link.epoch
+    scene.publish(1500, seconds=0.002)
+    assert link.epoch == epoch
+    assert scene.publisher.link.tally.resets == 0
+    scene.check()
+
+
+def test_an_exchange_that_was_left_lets_nobody_in_under_the_old_epoch() -> None:
+    scene = Scene()
+    (connection,) = scene.publisher.connections
+    scene.stall_opening(1.0)
+    connection.cut()
+    scene.world.run(0.1)
+    scene.stall_opening(0.0)
+    scene.move(scene.two)
+    scene.publish(10)
+    scene.world.run(2.0)
+    assert scene.one.core.counters.refused_hellos == 1
+    scene.check()
 
 
 def test_what_the_fan_out_drops_is_fetched_from_the_log() -> None:
