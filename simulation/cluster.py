@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from roq.client.reception import Starts
+from roq.errors import Unavailable
 from roq.model import Limits, PublisherId
 from roq.testing.history import History, Verdict
 from simulation.actors.exchange import Exchange
 from simulation.actors.monitor import Monitor
 from simulation.actors.publisher import Publisher
-from simulation.actors.subscriber import Subscriber
+from simulation.actors.subscriber import LATEST, Subscriber
 from simulation.network import Network
 from simulation.world import World
 
@@ -80,12 +82,6 @@ class Cluster:
         self.exchanges.remove(exchange)
         exchange.kill()
 
-    def stop(self, exchange: Exchange) -> None:
-        """Take away an exchange that publishers have left and subscribers have read."""
-        self.monitor.remove(exchange.key)
-        self.world.call_later(1.0, exchange.kill)
-        self.exchanges.remove(exchange)
-
     def add_publisher(self) -> Publisher:
         """Start a publisher."""
         publisher = Publisher(
@@ -96,22 +92,28 @@ class Cluster:
         self.monitor.enter(publisher.id, publisher)
         return publisher
 
-    def add_subscriber(self, prefixes: tuple[bytes, ...] = (b"",)) -> Subscriber:
-        """Start a subscriber, and wait until it is in force."""
+    def add_subscriber(
+        self, prefixes: tuple[bytes, ...] = (b"",), start: Starts = LATEST
+    ) -> Subscriber:
+        """Start a subscriber, and wait until it is in force.
+
+        Raises:
+            Unavailable: it is not, after some seconds.
+        """
         name = f"s{len(self.subscribers) + 1}"
         subscriber = Subscriber(
             self.world, self.network, QUEUE, name,
             on_batch=lambda batch: self.history.received(name, batch),
             on_gap=lambda gap: self.history.gap(name, gap),
-            prefixes=prefixes, check_duplicates=self._check_duplicates,
-            held_bytes_max=self._held_bytes_max,
- repair=self._repair,
+            on_read=lambda read: self.monitor.told_read(name, read),
+            prefixes=prefixes, start=start, check_duplicates=self._check_duplicates,
+            held_bytes_max=self._held_bytes_max, repair=self._repair,
         )  # fmt: skip
         self.history.subscribed(name, [prefix.decode() for prefix in prefixes])
         self.subscribers.append(subscriber)
         self.monitor.join(subscriber)
         if not self.world.run_until(lambda: subscriber.reception.confirmed, START_SECONDS):
-            raise AssertionError(f"not confirmed: {subscriber.reception.trouble()}")
+            raise Unavailable(f"not confirmed: {subscriber.reception.trouble()}")
         return subscriber
 
     # --- the end ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import msgspec
 
 from simulation.case import CALM, Case
 from simulation.cluster import Cluster
+from simulation.dispatch import Dispatcher
 from simulation.faults import Faults
 from simulation.load import User
 
@@ -80,7 +81,6 @@ class Trial:
             check_duplicates=case.check_duplicates,
             held_bytes_max=case.held_bytes_max,
         )
-        self._moving = True
 
     def run(self) -> Result:
         """Run it to its end, and count."""
@@ -96,35 +96,15 @@ class Trial:
         cluster.world.run(WARM_UP_SECONDS)
         faults = Faults(cluster, case.faults)
         began = cluster.world.now
-        self._plan()
+        dispatcher = Dispatcher(cluster, case.moves_per_second, case.stripes)
         cluster.world.run_until(self._done, MINUTES_MOST)
-        self._moving = False
+        dispatcher.stop()
         for user in users:
             user.stop()
         cluster.world.run(LAST_FAULTS_SECONDS)
         faults.stop()
         settled = cluster.settle(SETTLE_SECONDS)
         return self._result(began, faults, settled=settled)
-
-    # --- relocations ------------------------------------------------------------------------------
-
-    def _plan(self) -> None:
-        wait = self.cluster.world.random.expovariate(self.case.moves_per_second)
-        self.cluster.world.call_later(wait, self._relocate)
-
-    def _relocate(self) -> None:
-        if not self._moving:
-            return
-        cluster, random = self.cluster, self.cluster.world.random
-        publisher = random.choice(cluster.publishers)
-        serving = list(cluster.monitor.serving.values())
-        here = cluster.monitor.where(publisher.id)
-        if serving and not cluster.monitor.is_moving(publisher.id):
-            wanted = random.randint(2, 4) if random.random() < self.case.stripes else 1
-            targets = random.sample(serving, min(wanted, len(serving)))
-            if tuple(target.key for target in targets) != here:
-                cluster.monitor.relocate(publisher.id, targets)
-        self._plan()
 
     def _done(self) -> bool:
         figures = self.cluster.monitor.figures

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from roq.client.counts import Counts
 from roq.client.losses import LossRules
 from roq.client.message import MICROSECONDS, Batch, Gap
 from roq.client.stream import BOUNDS, LOST, Held, Source, Stream, hold
@@ -46,23 +47,6 @@ class Recall:
     offset: int
 
 
-@dataclass(slots=True)
-class Counts:
-    """What has happened since the start, in messages unless the name says otherwise."""
-
-    delivered: int = 0
-    duplicates: int = 0
-    """Batches below the expected sequence: replays."""
-    before_start: int = 0
-    void: int = 0
-    lost: int = 0
-    corrupt: int = 0
-    """Batches whose checksum or body is wrong; their messages are in `lost`."""
-    stubbed: int = 0
-    """Batches that were put aside for want of memory."""
-    streams_forgotten: int = 0
-
-
 class Merge:
     """All streams that one subscriber sees.
 
@@ -71,6 +55,7 @@ class Merge:
         held_bytes_max: memory for what waits for its turn.
         streams_max: streams that are remembered.
         check_duplicates: off only in tests that prove what it is good for.
+        early: what was there before the start is wanted, too.
 
     Attributes:
         out: batches in order; whoever drives the merge takes them away.
@@ -85,6 +70,7 @@ class Merge:
         held_bytes_max: int = HELD_BYTES_MAX,
         streams_max: int = STREAMS_MAX,
         check_duplicates: bool = True,
+        early: bool = False,
     ) -> None:
         self.out: list[Batch] = []
         self.gaps: list[Gap] = []
@@ -95,6 +81,7 @@ class Merge:
         self._held_bytes_max = held_bytes_max
         self._streams_max = streams_max
         self._check_duplicates = check_duplicates
+        self._early = early
         self._streams: dict[bytes, Stream] = {}
         self._waiting: dict[bytes, Stream] = {}
         self._recalled: dict[tuple[Source, bytes, int], bytes] = {}
@@ -333,8 +320,10 @@ class Merge:
         """Everything below a marker was acknowledged `created_us` before it was written."""
         age = header.created_us / MICROSECONDS
         if not stream.begun and age > now - self._started and header.first_sequence:
-            stream.expected = max(stream.expected, header.first_sequence)
-            stream.origin = stream.expected
+            stream.before = max(stream.before, header.first_sequence)
+            if not self._early:  # else it may still be found in another log
+                stream.expected = max(stream.expected, header.first_sequence)
+                stream.origin = stream.expected
 
     def _begin(self, stream: Stream, held: Held) -> None:
         """Reading from an earlier point: the oldest batch of the only log that has the stream."""
@@ -342,7 +331,7 @@ class Merge:
             not stream.begun
             and self._tables_complete
             and stream.expected < held.first < stream.before
-            and stream.holders <= {held.source}
+            and stream.holders == {held.source}
         ):
             stream.expected = stream.origin = held.first
             stream.begun = True

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from roq.client.chain import LogGap
-from roq.client.merge import Counts, Merge
+from roq.client.counts import Counts
+from roq.client.merge import HELD_BYTES_MAX, Merge
 from roq.client.message import Batch, Gap
 from roq.client.progress import Progress
 from roq.client.reader import Reader
@@ -94,10 +95,12 @@ class Reception:
         self.readers: dict[Source, Reader] = {}
         self.confirmed = False
         self.gaps: list[Gap] = []
-        self.merge = (
-            Merge(now, check_duplicates=check_duplicates)
-            if held_bytes_max is None
-            else Merge(now, check_duplicates=check_duplicates, held_bytes_max=held_bytes_max)
+        self._latest = isinstance(start, Start) and start.at is From.LATEST
+        self.merge = Merge(
+            now,
+            held_bytes_max=HELD_BYTES_MAX if held_bytes_max is None else held_bytes_max,
+            check_duplicates=check_duplicates,
+            early=not self._latest,
         )
         self._prefixes = prefixes
         self._start = start
@@ -300,8 +303,7 @@ class Reception:
             case Ask() | Subscribe() | Unsubscribe():
                 orders.append((source, effect))
             case StreamsFound(streams):
-                latest = isinstance(self._start, Start) and self._start.at is From.LATEST
-                self.merge.start(source, streams, latest=latest)
+                self.merge.start(source, streams, latest=self._latest)
             case Confirmed():
                 self._look_confirmed()
             case Gone(topic, offset):

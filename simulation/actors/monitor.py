@@ -74,12 +74,14 @@ class Monitor:
     Attributes:
         serving: the exchanges of the topology.
         left: the exchange that a publisher was moved away from last.
+        read: how far subscribers have said that they have read.
         figures: what became of relocations.
     """
 
     def __init__(self, world: World, weather: Weather, queue: bytes, limits: Limits) -> None:
         self.serving: dict[Key, Exchange] = {}
         self.left: Key | None = None
+        self.read: dict[str, dict[Key, int]] = {}
         self.figures = Figures()
         self._world = world
         self._weather = weather
@@ -140,6 +142,10 @@ class Monitor:
     def relocated(self, message: Relocated) -> None:
         """See `Desk`."""
         self._up[PublisherId(message.publisher)].send(lambda: self._relocated(message))
+
+    def told_read(self, subscriber: str, read: list[tuple[int, int, int]]) -> None:
+        """A subscriber says how far it has read."""
+        self.read[subscriber] = {(number, epoch): offset for number, epoch, offset in read}
 
     def _attach(self, publisher: bytes, failed: tuple[Key, ...]) -> None:
         client = self._publishers[publisher]

@@ -44,7 +44,7 @@ class Subscriber:
     Args:
         name: for histories.
         on_batch, on_gap: told of everything that the user gets, in order.
-        on_progress: told how far it has read, as the monitor would be.
+        on_read: told how far it has read, when the monitor would be told at once.
         repair, check_duplicates: off only to show what they are good for.
 
     Attributes:
@@ -60,7 +60,7 @@ class Subscriber:
         *,
         on_batch: Callable[[Batch], None],
         on_gap: Callable[[Gap], None],
-        on_progress: Callable[[list[tuple[int, int, int]]], None] | None = None,
+        on_read: Callable[[list[tuple[int, int, int]]], None],
         prefixes: tuple[bytes, ...] = (b"",),
         start: Starts = LATEST,
         held_bytes_max: int | None = None,
@@ -82,7 +82,7 @@ class Subscriber:
         self._queue = queue
         self._on_batch = on_batch
         self._on_gap = on_gap
-        self._on_progress = on_progress
+        self._on_read = on_read
         self._lines: dict[Source, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
@@ -191,8 +191,8 @@ class Subscriber:
                 self._on_batch(batch)
         if orders or reception.merge.waiting:
             self._arm()
-        if self._on_progress is not None and reception.has_news(self._world.now):
-            self._on_progress(reception.read())
+        if reception.has_news(self._world.now):
+            self._on_read(reception.read())
 
     def _perform(self, line: _Line, effect: Ask | Subscribe | Unsubscribe) -> None:
         match effect:

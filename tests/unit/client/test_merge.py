@@ -148,6 +148,18 @@ def test_a_stream_that_rested_since_before_the_start_begins_at_its_marker() -> N
     assert driver.merge.counts.lost == 0
 
 
+def test_a_reader_from_an_earlier_point_looks_for_what_is_below_a_marker_elsewhere() -> None:
+    driver = Driver(early=True)
+    driver.add(marker(2, age_us=60_000_000), now=1.0)
+    driver.add(data(2), now=1.0)
+    driver.add(data(0, 2), B, now=1.1)
+    assert driver.got() == [0, 1, 2]
+    driver = Driver(early=True)
+    driver.add(marker(2, age_us=60_000_000), now=1.0)
+    driver.settle(1.1, 1.1)
+    assert (driver.merge.counts.before_start, driver.merge.counts.lost) == (2, 0)
+
+
 def test_a_marker_of_a_stream_that_was_alive_after_the_start_is_waited_for() -> None:
     driver = Driver()
     driver.add(marker(100, age_us=500_000), now=1.0)
