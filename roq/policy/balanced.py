@@ -117,9 +117,8 @@ def _rebalance(loads: Loads, marks: Marks) -> None:
     balanced = loads.imbalance <= BALANCED and not loads.touched
     hits = marks.hit(_UNBALANCED, loads.imbalance > BALANCED)
     over = marks.hit(_BALANCED, balanced) >= BALANCED_HITS or rounds > PHASE_ROUNDS_MAX
-    if loads.imbalance > BALANCED and (
-        hits >= UNBALANCED_HITS or loads.imbalance > CLEARLY_UNBALANCED
-    ):
+    clear = loads.imbalance > CLEARLY_UNBALANCED or bool(loads.touched)
+    if loads.imbalance > BALANCED and (hits >= UNBALANCED_HITS or clear):
         better = plan(loads, MOVES_MAX)
         # While some rest, it may be they who are in the way.
         hopeless = better is None and not loads.resting
