@@ -44,14 +44,19 @@ class LossRules:
     def __init__(self) -> None:
         self.wanted: float | None = None
         self._replayed_at = float("-inf")
+        self._read_since = float("-inf")
 
     def replaying(self, now: float) -> None:
         """An exchange has gone, or is the first to come again: publishers are replaying now."""
         self._replayed_at = max(self._replayed_at, now + REPLAY_SECONDS)
 
+    def read_again(self, now: float) -> None:
+        """Nobody has read before now, so nobody had the time to bring what is missing."""
+        self._read_since = now
+
     def over(self, at: float, now: float, verified: Mapping[Source, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
-        if now >= at + LOSS_SECONDS:
+        if now >= max(at, self._read_since) + LOSS_SECONDS:
             return True
         at = max(at, self._replayed_at)
         if now < at:
@@ -91,10 +96,12 @@ class LossRules:
         return None
 
     def _given_up(self, stream: Stream, now: float) -> bool:
-        """It has waited for too long."""
+        """It has waited for too long, and nothing of its kind has come meanwhile."""
         patience = LOSS_SECONDS
         if now < self._replayed_at or self._is_open(stream):
             patience = STRIPED_SECONDS
+        if max(stream.filled_at, self._read_since) > now - patience:
+            return False
         return any(held.arrived <= now - patience for held in stream.held)
 
     def _is_open(self, stream: Stream) -> bool:

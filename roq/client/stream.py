@@ -15,6 +15,8 @@ Source = tuple[int, int]
 LOST: Final = -1
 """The `kind` of what was put aside and has left the log since."""
 PLACES_MAX: Final = 4
+PLACE_BYTES: Final = 200
+"""What is held of a batch besides its data, about."""
 BOUNDS: Final = frozenset({int(Kind.MARKER), int(Kind.FENCE)})
 """Kinds that hold no message, only say which sequence is next."""
 
@@ -39,6 +41,11 @@ class Held:
     recalled: bool = field(default=False, compare=False)
     elsewhere: tuple[tuple[Source, int], ...] = field(default=(), compare=False)
     """Exchange and offset of replays."""
+
+    @property
+    def size(self) -> int:
+        """The memory that it takes, in bytes."""
+        return PLACE_BYTES + len(self.data or b"")
 
     def came_again(self, copy: Held) -> None:
         """A replay of the same batch has arrived."""
@@ -74,6 +81,10 @@ class Stream:
     """Missing sequences below this are before the subscriber's start, unless it has begun."""
     look_at: float = 0.0
     """When it is worth while to look for losses again."""
+    filled_at: float = float("-inf")
+    """When something came last that others had waited for."""
+    ways: frozenset[Source] = frozenset()
+    """The exchanges that have brought something since anything waits."""
     held: list[Held] = field(default_factory=list)
 
 
