@@ -19,11 +19,11 @@ def total(count: int, **options: bool) -> Result:
 
 
 def test_hundreds_of_relocations_lose_double_and_reorder_nothing() -> None:
-    result = total(600)
+    result = total(400)
     assert result.ok, result
-    assert result.accepted >= 600
-    assert result.striped > 100
-    assert result.sent == result.received > 100_000
+    assert result.accepted >= 400
+    assert result.striped > 20
+    assert result.sent == result.received > 50_000
     assert {"kills", "pauses", "drops", "cuts", "stalls", "deaf"} <= set(result.faults)
 
 
