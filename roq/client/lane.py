@@ -28,6 +28,9 @@ READY_SECONDS: Final = 1.5
 ACK_SECONDS: Final = 3.0
 SUSPECT_SECONDS: Final = 0.5
 """As ACK_SECONDS, for an exchange that the monitor has declared gone."""
+GONE_SECONDS: Final = 3.0
+"""A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
+there, whatever the exchange acknowledges."""
 RESET_SECONDS: Final = 1.0
 
 _STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
@@ -127,6 +130,7 @@ class Lane:
         self._ready_by = 0.0
         self._progress_at = 0.0
         self._reset: tuple[int, float] = (0, 0.0)
+        self._leave_at: float | None = None
 
     @property
     def source(self) -> Source:
@@ -143,9 +147,12 @@ class Lane:
         """When `tick` is wanted."""
         if self.phase is LanePhase.OPENING:
             return self._ready_by
-        if self.phase is LanePhase.READY and self.outbox.under_way:
-            return self._ack_by()
-        return None
+        if self.phase is not LanePhase.READY:
+            return None
+        if not self.outbox.under_way:
+            return self._leave_at
+        ack_by = self._ack_by()
+        return ack_by if self._leave_at is None else min(ack_by, self._leave_at)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -190,6 +197,7 @@ class Lane:
 
     def _fail(self, reason: str, *, lost: bool) -> list[LaneEffect]:
         self.phase = LanePhase.IDLE
+        self._leave_at = None
         self.outbox.unsend()
         self.reason = reason
         self.failure = Failure(reason, lost)
@@ -237,13 +245,21 @@ class Lane:
             return []
         return self._fail(reason, lost=True)
 
-    def gone(self, now: float) -> list[LaneEffect]:
+    def gone(self, now: float, *, elsewhere: bool) -> list[LaneEffect]:
         """The monitor does not count this exchange any more.
 
         It may be a new monitor that does not know it yet, so a connection that works is the better
-        proof; one that has to prove itself anyway is given up at once.
+        proof for a while; one that has to prove itself anyway is given up at once.
+
+        Args:
+            now: the present time.
+            elsewhere: the monitor counts others.
         """
         self.suspect = True
+        if not elsewhere:
+            self._leave_at = None
+        elif self._leave_at is None:
+            self._leave_at = now + GONE_SECONDS
         if self.phase is LanePhase.OPENING:
             return self._fail(f"exchange {self.name} is gone", lost=True)
         self._doubt(lost=True)
@@ -251,6 +267,7 @@ class Lane:
 
     def serves(self) -> None:
         """The monitor counts this exchange."""
+        self._leave_at = None
         if self.suspect:
             self.suspect = False
             self._doubt(lost=self.phase is not LanePhase.READY)
@@ -259,6 +276,9 @@ class Lane:
         """Time has passed."""
         if self.phase is LanePhase.OPENING and now >= self._ready_by:
             return self._fail(f"no answer: {self.reason}", lost=True)
+        leave_at = self._leave_at
+        if self.phase is LanePhase.READY and leave_at is not None and now >= leave_at:
+            return self._fail(f"no subscriber reads exchange {self.name} any more", lost=True)
         if self.phase is LanePhase.READY and self.outbox.under_way and now >= self._ack_by():
             if self.suspect:
                 return self._fail(f"exchange {self.name} is gone", lost=True)

@@ -311,7 +311,7 @@ class LinkMachine(Lanes):
             if lane.source in exchanges:
                 lane.serves()
             elif lane.phase is not LanePhase.IDLE and lane not in opened:
-                effects += lane.gone(now)
+                effects += lane.gone(now, elsewhere=bool(exchanges))
         every = self._after(effects, now)
         if self.kept.doubt_missing(exchanges, now):
             self._replay(())

@@ -81,6 +81,10 @@ class Traffic:
         told = self.told(QueueKpi)
         return told[-1].exchanges if told else 0  # type: ignore[union-attr]
 
+    def places(self) -> list[str]:
+        """At which exchange each publisher is."""
+        return [each.stats().exchange for each in self._publishers]
+
     def _speak(self) -> None:
         pause = threading.Event()
         owed = 0.0

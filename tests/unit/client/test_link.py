@@ -313,6 +313,30 @@ def test_an_exchange_that_left_the_topology_is_given_up_unless_it_works(ready: S
     assert AskAttach(((1, 5),)) in ready.lost("cut")
 
 
+def test_an_exchange_that_subscribers_do_not_read_is_left_although_it_works(ready: Script) -> None:
+    ready.feed(Serving(frozenset({(2, 6)})))
+    ready.publish()
+    ready.ack(1)
+    ready.now += 2.9
+    assert ready.feed(Tick()) == []
+    ready.now += 0.2
+    assert AskAttach(((1, 5),)) in ready.feed(Tick())
+    ready.assign(X2, 2)
+    assert sent(ready.accept(exchange=X2)) == [1]
+
+
+@pytest.mark.parametrize("back", [frozenset({(1, 5), (2, 6)}), frozenset()])
+def test_an_exchange_that_works_is_kept_if_it_comes_back_or_there_is_no_other(
+    ready: Script, back: frozenset[tuple[int, int]]
+) -> None:
+    ready.feed(Serving(frozenset({(2, 6)})))
+    ready.now += 1.0
+    ready.feed(Serving(back))
+    ready.now += 5.0
+    assert ready.feed(Tick()) == []
+    assert ready.link.exchanges == (X1,)
+
+
 def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
     ready.publish()
     ready.now += 20.0
