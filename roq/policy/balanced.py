@@ -28,7 +28,7 @@ from roq.policy.growth import BYTES_PER_MB, may_grow, reason_to_grow, watch_exch
 from roq.policy.known import OVERLOAD
 from roq.policy.loads import Loads
 from roq.policy.marks import Marks
-from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, plan
+from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, TARGET, plan
 from roq.policy.relief import flickering, overloaded, relieve
 from roq.policy.resignation import count_round, is_out_of_reach, is_resigned
 from roq.policy.shrinking import regret, shrink
@@ -37,7 +37,7 @@ from roq.policy.striping import gather, spread, too_big
 
 MOVES_MAX: Final = 256
 """Publishers that are moved in one round."""
-SETTLE_ROUNDS: Final = 2
+SETTLE_ROUNDS: Final = 1
 """Rounds after a move in which reports may still be about the time before it."""
 SETTLE_ROUNDS_MAX: Final = 6
 """So many if somebody is still on his way."""
@@ -73,6 +73,7 @@ class Balanced:
         if watch_exchanges(marks, view):
             _end_phase(marks)
             marks.put(_PHASE, 0)
+            marks.keep(_MOVED, ())  # where they were moved to was the best of other exchanges
         resting = _resting(marks)
         settling = _settling(marks, view, resting)
         unknown = _unknown(view)
@@ -118,7 +119,8 @@ def _rebalance(loads: Loads, marks: Marks) -> None:
     hits = marks.hit(_UNBALANCED, loads.imbalance > BALANCED)
     over = marks.hit(_BALANCED, balanced) >= BALANCED_HITS or rounds > PHASE_ROUNDS_MAX
     clear = loads.imbalance > CLEARLY_UNBALANCED or bool(loads.touched)
-    if loads.imbalance > BALANCED and (hits >= UNBALANCED_HITS or clear):
+    bearable = TARGET if loads.touched else BALANCED  # who moves anyway moves to where he can stay
+    if loads.imbalance > bearable and (hits >= UNBALANCED_HITS or clear):
         better = plan(loads, MOVES_MAX)
         # While some rest, it may be they who are in the way.
         hopeless = better is None and not loads.resting
