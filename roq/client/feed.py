@@ -207,6 +207,9 @@ class Feed:
         with self._lock:
             if self._closed:
                 return
+            self._reception.topology_known(self._clock())
+            if wanted.keys() == self._taps.keys():
+                return
             self._mend()
             for source in [source for source in self._taps if source not in wanted]:
                 tap = self._taps[source]

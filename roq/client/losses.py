@@ -2,13 +2,15 @@
 
 A batch above a hole proves that whatever is missing below its *bound* (`roq.client.stream`) was in
 some log before it. So the hole is lost when every exchange of the topology was verified as of the
-batch's arrival and it was nowhere. Three things make that more careful:
+batch's arrival and it was nowhere. Some things make that more careful:
 
 * A striped publisher's batches take several ways at once: of a hole above all bounds nothing is
   known yet. It waits for a batch with a higher FLOOR.
 * When an exchange is gone, publishers send again what it had acknowledged, and may append that
   *behind* newer batches. Nothing is lost before they had the time for it, and every exchange was
   verified after that time.
+* What is missing below a fence or in a striped stream may lie in an exchange that one has not heard
+  of. The monitor must have said since then that there is none.
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from roq.client.stream import Source, Stream
+from roq.client.stream import BOUNDS, Source, Stream
 
 LOSS_SECONDS: Final = 5.0
 """A hole waits no longer than this for exchanges that do not answer."""
@@ -45,6 +47,11 @@ class LossRules:
         self.wanted: float | None = None
         self._replayed_at = float("-inf")
         self._read_since = float("-inf")
+        self._known_at = float("inf")
+
+    def topology_known(self, now: float) -> None:
+        """The monitor has said which exchanges there are, or that nothing has changed."""
+        self._known_at = now
 
     def replaying(self, now: float) -> None:
         """An exchange has gone, or is the first to come again: publishers are replaying now."""
@@ -88,6 +95,8 @@ class LossRules:
     def _searched(self, stream: Stream, now: float, verified: Mapping[Source, float]) -> int | None:
         """All exchanges were looked through; decides most cases at the first batch."""
         as_of = min(verified.values(), default=float("-inf"))
+        if _was_elsewhere(stream):
+            as_of = min(as_of, self._known_at)
         if now < self._replayed_at or as_of < self._replayed_at:
             return None
         for held in stream.held:
@@ -121,7 +130,8 @@ class LossRules:
         proofs = [held for held in stream.held if held.bound >= end]
         since = max(min(held.arrived for held in proofs), self._replayed_at)
         brought = {held.source for held in proofs}
-        if verified and now >= self._replayed_at:
+        known = self._known_at >= since or not _was_elsewhere(stream)
+        if verified and known and now >= self._replayed_at:
             if all(
                 as_of >= (self._replayed_at if source in brought else since)
                 for source, as_of in verified.items()
@@ -132,3 +142,9 @@ class LossRules:
 
     def _want(self, since: float) -> None:
         self.wanted = since if self.wanted is None else max(self.wanted, since)
+
+
+def _was_elsewhere(stream: Stream) -> bool:
+    """Whether the publisher was, or is, at another exchange than the one that shows the hole."""
+    lowest = stream.held[0]
+    return lowest.floored or lowest.kind in BOUNDS

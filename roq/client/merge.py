@@ -172,6 +172,10 @@ class Merge:
             self._given_up_at.clear()
         self._given_up_at[source] = now
 
+    def topology_known(self, now: float) -> None:
+        """The exchanges are known as of now."""
+        self._rules.topology_known(now)
+
     def source_missing(self, source: Source, now: float) -> None:
         """What is to be fetched again is at an exchange that has gone long ago."""
         self._given_up_at.setdefault(source, now)

@@ -140,6 +140,10 @@ class Reception:
         )
         return reader
 
+    def topology_known(self, now: float) -> None:
+        """The monitor has said which exchanges there are, perhaps that nothing has changed."""
+        self.merge.topology_known(now)
+
     def leave(self, source: Source, now: float) -> list[Order]:
         """An exchange is gone for good; what it still had to say was fed before."""
         reader = self.readers[source]

@@ -139,7 +139,7 @@ class ReportRelocate:
 
 @dataclass(frozen=True, slots=True)
 class ReportTopology:
-    """The exchanges of the queue."""
+    """The exchanges of the queue; a subscriber is told every second, also if they are the same."""
 
     topology: Topology
 

@@ -125,6 +125,7 @@ class SessionMachine:
         self._attach_wanted = role == PUBLISHER
         self._failed: tuple[tuple[int, int], ...] = ()
         self._version = (0, 0)
+        self._known: Topology | None = None
         self._wake: float | None = None
         self._silent_at = 0.0
         self._alive_at = 0.0
@@ -319,6 +320,7 @@ class SessionMachine:
         effects = self._heard(now)
         changed = (topology.epoch, topology.version) != self._version
         self._version = (topology.epoch, topology.version)
+        self._known = topology
         return [*effects, ReportTopology(topology)] if changed else effects
 
     def _pushed(self, message: Answer, now: float) -> list[Effect]:  # noqa: PLR0911 - one per kind
@@ -330,7 +332,7 @@ class SessionMachine:
             case Version() if message.queue_id == self.queue_id:
                 effects = self._heard(now)
                 if (message.epoch, message.version) == self._version:
-                    return effects
+                    return effects + self._still()
                 return [*effects, self._refresh()]
             case Relocate() if self._is_mine(message):
                 return [*self._heard(now), ReportRelocate(message)]
@@ -340,6 +342,11 @@ class SessionMachine:
                 return [self._greeting()]
             case _:
                 return []
+
+    def _still(self) -> list[Effect]:
+        """A subscriber judges losses by how fresh its list of exchanges is."""
+        known = self._known
+        return [ReportTopology(known)] if known and self._role == SUBSCRIBER else []
 
     def _is_mine(self, relocate: Relocate) -> bool:
         return relocate.queue_id == self.queue_id and relocate.publisher == self._client

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Final, Protocol
 
 from roq.model import Limits, PublisherId, publisher_epoch
-from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
+from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology, Version
 from simulation.actors.exchange import Exchange
 from simulation.network import Pipe, Weather
 from simulation.world import World
 
 KPI_SECONDS: Final = 1.0
+VERSION_SECONDS: Final = 1.0
 RELOCATE_TRIES: Final = 5
 ATTACH_SECONDS: Final = 0.1
 """Between two looks for an exchange while none serves."""
@@ -92,6 +93,7 @@ class Monitor:
         self._publishers: dict[bytes, _Client] = {}
         self._subscribers: list[Pipe[Control]] = []
         self._up: dict[bytes, Pipe[Callable[[], None]]] = {}
+        self._tell_version()
 
     @property
     def pipes(self) -> list[Pipe[Control]]:
@@ -114,6 +116,11 @@ class Monitor:
         self._version += 1
         for pipe in self.pipes:
             pipe.send(self._topology())
+
+    def _tell_version(self) -> None:
+        for pipe in self._subscribers:
+            pipe.send(Version(queue_id=self._queue, epoch=1, version=self._version))
+        self._world.call_later(VERSION_SECONDS, self._tell_version)
 
     def _topology(self) -> Topology:
         return Topology(

@@ -10,7 +10,6 @@ from roq.client.message import Batch, Gap
 from roq.client.reading import Answered, Ask, DataDown, DataUp, Event, Start, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, Starts
 from roq.client.stream import Source
-from roq.errors import LocalProtocolError
 from roq.model import ExchangeInfo
 from roq.protocol.control import Control, Topology
 from simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
@@ -90,10 +89,13 @@ class Subscriber:
     # --- the monitor says -------------------------------------------------------------------------
 
     def told(self, message: Control) -> None:
-        """Hear what the monitor says: read exactly these exchanges from now on."""
-        if not isinstance(message, Topology):
-            raise LocalProtocolError(f"a subscriber is not told {message}")
-        wanted = {(exchange.number, exchange.epoch): exchange for exchange in message.exchanges}
+        """Hear what the monitor says: the exchanges, or that they are still the same."""
+        self.reception.topology_known(self._world.now)
+        if isinstance(message, Topology):
+            self._read(message.exchanges)
+
+    def _read(self, exchanges: list[ExchangeInfo]) -> None:
+        wanted = {(exchange.number, exchange.epoch): exchange for exchange in exchanges}
         for source in [source for source in self._lines if source not in wanted]:
             line = self._lines.pop(source)
             orders = self.reception.leave(source, self._world.now)

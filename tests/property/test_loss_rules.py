@@ -172,6 +172,18 @@ def test_an_exchange_that_appears_is_read_from_its_first_batch() -> None:
     scene.check()
 
 
+def test_what_went_through_an_exchange_that_the_subscriber_has_not_heard_of_is_not_lost() -> None:
+    for stripe in (False, True):
+        scene = Scene()
+        scene.stall_monitor(scene.subscriber, 3.0)
+        three = scene.cluster.add_exchange(3)
+        scene.move(*([scene.one, three] if stripe else [three]))
+        scene.publish(10)
+        scene.move(scene.one)
+        scene.publish(10)
+        scene.check()
+
+
 def test_what_was_put_aside_at_an_exchange_that_died_is_taken_from_its_replay() -> None:
     scene = Scene(held_bytes_max=1_000)
     scene.move(scene.one, scene.two)

@@ -7,6 +7,7 @@ from itertools import count
 from roq.client.losses import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_SECONDS, LossRules
 from roq.client.stream import Held, Source, Stream
 from roq.model import PublisherId
+from roq.protocol.batch import Kind
 
 A, B = (1, 7), (2, 7)
 NEVER = float("-inf")
@@ -21,12 +22,18 @@ class Script:
         self.offsets = count()
 
     def hold(
-        self, first: int, source: Source, at: float, floor: int | None = None, bound: int = -1
+        self,
+        first: int,
+        source: Source,
+        at: float,
+        floor: int | None = None,
+        bound: int = -1,
+        kind: Kind = Kind.DATA,
     ) -> None:
         if bound < 0:
             bound = first if floor is None else floor
         held = Held(
-            first, first + 1, 0, at, source, b"t", next(self.offsets), b"",
+            first, first + 1, kind, at, source, b"t", next(self.offsets), b"",
             bound=bound, floored=floor is not None,
         )  # fmt: skip
         self.stream.held.append(held)
@@ -144,6 +151,32 @@ def test_what_is_in_no_exchange_as_of_a_time_is_lost_then_or_after_a_while() -> 
     rules.replaying(5.1)
     assert not rules.over(5.0, 5.2, {A: 5.2})
     assert rules.over(5.0, 5.1 + REPLAY_SECONDS, {A: 5.1 + REPLAY_SECONDS})
+
+
+def test_below_a_fence_nothing_is_lost_before_the_exchanges_are_known() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, kind=Kind.FENCE)
+    script.rules.topology_known(0.9)
+    assert script.lost_until(1.1, 1.1, 1.1) is None
+    script.rules.topology_known(1.2)
+    assert script.lost_until(1.3, NEVER, 1.1) == 20
+    assert script.lost_until(1.3, 1.1, 1.1) == 20
+
+
+def test_in_a_striped_stream_nothing_is_lost_before_the_exchanges_are_known() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=15)
+    script.rules.topology_known(0.9)
+    assert script.lost_until(1.1, 1.1, 1.1) is None
+    script.rules.topology_known(1.0)
+    assert script.lost_until(1.1, 1.1, 1.1) == 15
+
+
+def test_within_one_exchange_the_list_of_exchanges_does_not_matter() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    script.rules.topology_known(0.0)
+    assert script.lost_until(1.1, 1.1, 1.1) == 20
 
 
 def test_where_much_waits_it_is_looked_at_less_often() -> None:

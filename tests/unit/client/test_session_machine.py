@@ -220,6 +220,12 @@ def test_a_jump_of_the_version_makes_a_subscriber_join_again() -> None:
     assert effects == [ReportTopology(topology(2))]
 
 
+def test_a_subscriber_hears_each_second_that_its_topology_is_still_the_one() -> None:
+    same = Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1))
+    assert active_subscriber().handle(same, 1.0) == [ReportTopology(topology())]
+    assert active_publisher().handle(same, 1.0)[1:] == []
+
+
 def test_the_same_topology_is_told_once_and_an_older_one_never() -> None:
     session = active_subscriber()
     assert session.handle(Pushed(topology(1)), 1.0) == []
