@@ -6,10 +6,11 @@ from itertools import count
 
 from roq.client.reading import Answered, Ask, DataUp, From, Start
 from roq.client.reception import Order, Reception, Starts
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import documents
+from roq.protocol.batch import pack
 from roq.protocol.channel import STREAMS, Streams, StreamsRequest
-from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.entry import NONE, EntryKind, pack_entry
 
 QUEUE = b"q" * 16
 LATEST = Start()
@@ -97,3 +98,24 @@ def test_what_the_start_waits_for_is_said_for_each_exchange() -> None:
     script.confirm(1, end=7)
     assert "x2" in script.reception.trouble()
     assert "x1" not in script.reception.trouble()
+
+
+def test_what_an_exchange_has_brought_behind_a_hole_is_kept_when_it_goes() -> None:
+    script = Script()
+    script.open(1)
+    script.confirm(1, end=0)
+    reader = script.reception.readers[1, 1]
+    batches = [
+        pack(
+            [b"x"], publisher=PublisherId(b"p" * 16), epoch=1, link_number=sequence + 1,
+            first_sequence=sequence, created_us=1,
+        )
+        for sequence in range(3)
+    ]  # fmt: skip
+    for offset in (0, 2):
+        previous = offset - 1 if offset else NONE
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, previous, 0)
+        reader.live([b"t", frame, batches[offset]], 0.0)
+    script.reception.leave((1, 1), 0.0)
+    script.reception.merge.add((2, 1), b"t", 0, batches[1], 0.1)
+    assert [batch.sequence for batch in script.reception.take()] == [0, 1, 2]
