@@ -111,6 +111,8 @@ class Feed:
         self._torn = False
         """Set while the user's thread reads. Set while the lock is free: it was interrupted."""
         self._taps: dict[Source, Tap] = {}
+        self._read_taps: dict[Source, Tap] = {}
+        """Those that are read now: the others are held back."""
         self._watching = True
         """Whether the I/O thread reads the fan-out."""
         self._paused = False
@@ -142,7 +144,7 @@ class Feed:
         attendance = self._attendance
         try:
             with self._lock:
-                taps = () if self._paused or self._torn else self._taps.values()
+                taps = () if self._paused or self._torn else self._read_taps.values()
                 if self._closed or self._handoff.items or any(tap.pending for tap in taps):
                     return
                 fds = [tap.live_fd for tap in taps]
@@ -163,7 +165,7 @@ class Feed:
     def _read_here(self) -> None:
         self._torn = True
         now, reception, more = self._clock(), self._reception, False
-        for source, tap in self._taps.items():
+        for source, tap in self._read_taps.items():
             tap.take_burst(READ_BYTES)
             more |= reception.pass_on(source, now)
         if reception.out:
@@ -217,6 +219,7 @@ class Feed:
                 self._perform(self._reception.leave(source, self._clock()))
                 tap.close()
                 del self._taps[source]
+                self._read_taps.pop(source, None)
             for source, exchange in wanted.items():
                 if source not in self._taps:
                     self._open(source, exchange, topology.queue_id)
@@ -245,6 +248,7 @@ class Feed:
             for tap in self._taps.values():
                 tap.close()
             self._taps.clear()
+            self._read_taps.clear()
             self._attendance.close()
 
     def _look(self) -> None:
@@ -257,8 +261,7 @@ class Feed:
             if self._looking:
                 self._engine.reactor.call_later(LOOK_SECONDS, self._look)
             self._watching = presence is Presence.AWAY
-            for tap in self._taps.values():
-                tap.watch(wanted=self._watching and not self._paused)
+            self._watch()
             if self._torn:
                 self._mend()
                 self._after()
@@ -268,9 +271,10 @@ class Feed:
         with self._lock:
             if self._paused and not self._closed:
                 self._paused = False
+                self._reception.read_again(self._clock())
                 for tap in list(self._taps.values()):
                     tap.resume()
-                    tap.watch(wanted=self._watching)
+                self._watch()
                 self._arm()
                 self._attendance.ring()
 
@@ -311,7 +315,8 @@ class Feed:
             reconnected=self._attendance.ring,
             clock=self._clock,
         )
-        tap.watch(wanted=self._watching and not self._paused)
+        self._read_taps[source] = tap
+        self._watch()
         if self._paused:
             tap.pause()
 
@@ -341,10 +346,30 @@ class Feed:
                 self._perform(self._reception.tick(now))
             self._after()
 
+    def _watch(self) -> None:
+        """Have the I/O thread read what is to be read, if it is to read."""
+        for source, tap in self._taps.items():
+            tap.watch(wanted=self._watching and not self._paused and source in self._read_taps)
+
+    def _pace(self) -> None:
+        """Leave exchanges alone that are ahead of others, and read those that are so no more."""
+        reception = self._reception
+        before = reception.held_back
+        self._perform(reception.pace(self._clock()))
+        held_back = reception.held_back
+        if held_back != before:
+            self._read_taps = {
+                source: tap for source, tap in self._taps.items() if source not in held_back
+            }
+            self._watch()
+            self._attendance.ring()  # it sleeps on other descriptors
+
     def _after(self) -> None:
         """Whatever the reception has decided is passed on."""
         if self._closed:
             return
+        if self._reception.merge.waiting or self._reception.held_back:
+            self._pace()
         if not self.confirmed and self._reception.confirmed:
             self.confirmed = True
             self._on_confirmed()
@@ -377,8 +402,8 @@ class Feed:
         self._attendance.ring()
         if self._handoff.full and not self._paused:
             self._paused = True
+            self._watch()
             for tap in list(self._taps.values()):
-                tap.watch(wanted=False)
                 tap.pause()
 
     def _put(self) -> None:

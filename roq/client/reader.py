@@ -78,6 +78,8 @@ class Reader:
         chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
         checks: whether everything in the log was passed on.
         dirty: something happened in `live` that wants a `Tick`.
+        held_back: the fan-out is not read, and the log no further, as others are to catch up first;
+            set by whoever drives the reader, who feeds a `Tick` afterwards.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Reader:
         self.present = False
         self.connected = False
         self.dirty = False
+        self.held_back = False
         self.checks = Checks(self.chain, now)
         self.floor = 0
         self.foreign = 0
@@ -258,8 +261,7 @@ class Reader:
                 self.inquiries.extend(now)
             case Tick():
                 pass
-        if not self._paused:
-            self._give_up(self.inquiries.expired(now))
+        self._look_at_clock(now)
         self._presence(effects, now)
         self.checks.resolve(now, self._live_at, self._live_position)
         self._pump(effects, now)
@@ -277,7 +279,7 @@ class Reader:
             times.append(self._presence_at)
         if self.connected and self.chain.verified is not None:
             retry = self.chain.retry_at()
-            if retry is not None and FETCH not in self.inquiries:
+            if retry is not None and FETCH not in self.inquiries and not self.held_back:
                 times.append(retry)
             look = self.checks.next_deadline(self._live_at)
             if look is not None:
@@ -296,6 +298,12 @@ class Reader:
             self.chain.failed(inquiry.wants)
             if inquiry.kind == HEADS:
                 self.checks.give_up()
+
+    def _look_at_clock(self, now: float) -> None:
+        if self.held_back:
+            self._live_at = now  # nobody listens, so it is not silent
+        if not self._paused:
+            self._give_up(self.inquiries.expired(now))
 
     def _presence(self, effects: list[Effect], now: float) -> None:
         if not self.present and now >= self._presence_at and not self._paused:
@@ -337,7 +345,7 @@ class Reader:
         # What the merge wants again and what the chain misses take turns, or the one starves.
         again = list(self._again)[: channel.WANTS_MAX]
         missing: list[Want] = []
-        if not again or self._chain_next:
+        if (not again or self._chain_next) and not self.held_back:
             missing = self.chain.wants(channel.WANTS_MAX, now)
         if missing:
             again = []

@@ -14,6 +14,7 @@ from roq.client.chain import LogGap
 from roq.client.counts import Counts
 from roq.client.merge import HELD_BYTES_MAX, Merge
 from roq.client.message import Batch, Gap
+from roq.client.pacing import Pacing
 from roq.client.progress import Progress
 from roq.client.reader import Reader
 from roq.client.reading import (
@@ -107,9 +108,15 @@ class Reception:
         self._nonce = nonce
         self._repair = repair
         self._progress = Progress()
+        self._pacing = Pacing()
         self._retired: dict[Source, int] = {}
         self._log_gaps = 0
         self._past = [0] * 6
+
+    @property
+    def held_back(self) -> frozenset[Source]:
+        """The exchanges whose fan-out is not to be read for the moment; `pace` changes it."""
+        return self._pacing.held_back
 
     @property
     def out(self) -> list[Batch]:
@@ -259,10 +266,33 @@ class Reception:
         """Find out whether what is missing will still come."""
         if not self.merge.waiting:
             return
-        wanted = self.merge.settle(
-            now, {source: reader.checks.verified_as_of for source, reader in self.readers.items()}
-        )
+        wanted = self.merge.settle(now, self._verified())
         self._collect()
+        self._verify(wanted, now, orders)
+
+    def pace(self, now: float) -> list[Order]:
+        """Find out who is `held_back` from now on."""
+        orders: list[Order] = []
+        before = self._pacing.held_back
+        held_back = self._pacing.look(
+            self.merge.waiting_streams(), self.merge.held_bytes, self._verified(), now
+        )
+        for source in before ^ held_back:
+            if source in self.readers:
+                self.readers[source].held_back = source in held_back
+                self._step(source, Tick(), now, orders)
+        self._verify(self._pacing.wanted, now, orders)
+        return orders
+
+    def read_again(self, now: float) -> None:
+        """Nobody has read for a while: the user was slow."""
+        self.merge.read_again(now)
+
+    def _verified(self) -> dict[Source, float]:
+        return {source: reader.checks.verified_as_of for source, reader in self.readers.items()}
+
+    def _verify(self, wanted: float | None, now: float, orders: list[Order]) -> None:
+        """Have all exchanges verified as of this time."""
         if wanted is not None:
             for source, reader in list(self.readers.items()):
                 if reader.checks.verified_as_of < wanted:
