@@ -106,7 +106,12 @@ class Writer:
                 "the queue"
             )
         batch = packer.get(topic)
-        if batch is not None and packer.fits(batch, len(data)) and packer.add(batch, data):
+        if batch is None:
+            link = self.link
+            if link.idle and link.dealer.has_room and len(data) < packer.batch_bytes:
+                # No batch needs to be opened: there is nothing to wait for.
+                return self._send(topic, [data], now)
+        elif packer.fits(batch, len(data)) and packer.add(batch, data):
             if packer.is_full(batch) or len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return batch.receipt
@@ -160,6 +165,13 @@ class Writer:
             self.driver.need(now + packer.linger_seconds)
         return batch.receipt
 
+    def _send(self, topic: str, payloads: list[bytes], now: float) -> Receipt:
+        """Seal and send payloads that were never in an open batch; there must be room."""
+        receipt = self._new_receipt()
+        self._seal_payloads(topic, payloads, receipt, now)
+        self.driver.push(now)
+        return receipt
+
     def _seal(self, batch: OpenBatch, now: float) -> None:
         self._sealing = batch
         self._seal_payloads(batch.topic, self.packer.close(batch), batch.receipt, now)
@@ -177,7 +189,10 @@ class Writer:
         self._unsettled = False
 
     def _recover(self) -> None:
-        """Finish what a raising signal handler (Ctrl-C) has interrupted; nothing is dropped."""
+        """Finish what a raising signal handler (Ctrl-C) has interrupted.
+
+        No message is dropped but, maybe, those whose own publishing was interrupted.
+        """
         batch, link = self._sealing, self.link
         link.recount()
         self._unsettled = False
@@ -206,12 +221,9 @@ class Writer:
         packer, now = self.packer, monotonic()
         batch = packer.get(topic)
         if batch is None and len(chunk) >= packer.most and self.link.dealer.has_room:
-            receipt = self._new_receipt()
-            # Packed before this returns, so bytes-like payloads need no copy.
-            self._seal_payloads(topic, cast("list[bytes]", chunk), receipt, now)
             self.driver.full_batches += 1
-            self.driver.push(now)
-            return len(chunk), receipt
+            # Packed before this returns, so bytes-like payloads need no copy.
+            return len(chunk), self._send(topic, cast("list[bytes]", chunk), now)
         plain = all_bytes(chunk)  # kept for a while: must not change
         if batch is not None and packer.joins(batch, plain, size) and packer.extend(batch, plain):
             if len(batch.items) >= batch.limit:

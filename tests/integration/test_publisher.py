@@ -15,6 +15,7 @@ from log_reader import messages
 from tcp_relay import TcpRelay
 
 from roq.client.engine import Engine
+from roq.client.link import LinkMachine
 from roq.client.publisher import Publisher
 from roq.client.receipt import Outcome
 from roq.errors import (
@@ -472,13 +473,8 @@ class Raised(BaseException):
     """What a signal handler raises in the middle of something."""
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before it is sealed", "after it is sealed"])
-def test_a_batch_whose_sealing_is_interrupted_arrives_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
-    scene.exchange()
-    publisher = scene.publisher()
-    link = publisher._writer.link
+def interrupt_sealing(link: LinkMachine, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+    """The next batch is sealed halfway: what a raising signal handler does to it."""
     seal = link.dealer.seal
 
     def interrupted(*arguments: object) -> object:
@@ -488,9 +484,44 @@ def test_a_batch_whose_sealing_is_interrupted_arrives_once(
         raise Raised
 
     monkeypatch.setattr(link.dealer, "seal", interrupted)
+
+
+both = pytest.mark.parametrize(
+    "after", [False, True], ids=["before it is sealed", "after it is sealed"]
+)
+
+
+@both
+def test_an_open_batch_whose_sealing_is_interrupted_arrives_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    scene.exchange()
+    publisher = scene.publisher(linger=60.0)
+    link = publisher._writer.link
+    with monkeypatch.context() as busy:
+        busy.setattr(LinkMachine, "idle", False)
+        publisher.publish(b"first", topic="t")
+        interrupt_sealing(link, monkeypatch, after=after)
+        with pytest.raises(Raised):
+            publisher.flush(timeout=10)
+    publisher.publish(b"second", topic="t")
+    publisher.flush(timeout=10)
+    link.check()
+    assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]
+
+
+@both
+def test_a_message_whose_own_publishing_is_interrupted_arrives_once_at_most(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    scene.exchange()
+    publisher = scene.publisher()
+    link = publisher._writer.link
+    interrupt_sealing(link, monkeypatch, after=after)
     with pytest.raises(Raised):
         publisher.publish(b"first", topic="t")
     publisher.publish(b"second", topic="t")
     publisher.flush(timeout=10)
     link.check()
-    assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]
+    arrived = [payload for _, payload in sorted(scene.log().items())]
+    assert arrived == ([b"first", b"second"] if after else [b"second"])
