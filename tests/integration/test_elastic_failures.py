@@ -45,11 +45,11 @@ def test_a_target_that_is_killed_and_killed_again_while_publishers_move_there(
 def test_an_exchange_is_killed_as_soon_as_publishers_have_left_it(
     roq_cluster: RunningCluster, cluster: roq.Cluster
 ) -> None:
-    with traffic(cluster, "left", 6, policy="spread") as running:
+    with traffic(cluster, "killed-when-left", 6, policy="spread") as running:
         running.rate = LIMIT * 0.5
-        cluster.add_exchange("left")
+        cluster.add_exchange("killed-when-left")
         eventually(lambda: accepted(running) > 0, 15)
-        child(roq_cluster, "left", 1).kill()
+        child(roq_cluster, "killed-when-left", 1).kill()
         eventually(lambda: accepted(running) >= 3, 20)
     running.judge()
 
