@@ -21,6 +21,8 @@ RETRY_SECONDS: Final = 0.05
 IDLE_RETRY_SECONDS: Final = 0.5
 HOLES_MAX: Final = 8
 """More holes than this among the batches of a topic that wait are not mended one by one."""
+BEYOND_MAX: Final = 4_096
+"""Batches of one fetch that are kept behind a hole in it."""
 
 Passed = tuple[bytes, int, bytes]
 """Topic, offset, batch: in order within the topic."""
@@ -50,9 +52,17 @@ class _Repair:
     held: list[tuple[int, int, bytes | None]] = field(default_factory=list)
     in_flight: bool = False
     broken: int = -1
+    """The batch at this offset did not come, though the next one did; -1: nothing of the kind."""
+    beyond: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """What the same fetch has brought behind that."""
     tries: int = 0
     idle: int = 0
     not_before: float = 0.0
+
+    def mend(self) -> None:
+        """Forget what was broken."""
+        self.broken = -1
+        self.beyond = []
 
 
 class Chain:
@@ -146,7 +156,7 @@ class Chain:
         for topic, repair in self.repairs.items():
             if not repair.in_flight and repair.not_before <= now:
                 repair.in_flight = True
-                repair.broken = -1
+                repair.mend()
                 found.append((topic, repair.start, repair.to))
                 if len(found) == most:
                     break
@@ -168,8 +178,11 @@ class Chain:
             repair.start = offset + 1
             repair.tries = repair.idle = 0
             self._pass(topic, offset, batch)
-        elif repair.broken < 0:
-            repair.broken = previous  # what lies between is gone, or was skipped: see answered()
+        else:
+            if repair.broken < 0:
+                repair.broken = previous  # what lies between is gone or was skipped: see `answered`
+            if len(repair.beyond) < BEYOND_MAX:
+                repair.beyond.append((offset, previous, batch))
 
     def fetched_forgotten(self, topic: bytes, offset: int, floor: int, batch: bytes) -> None:
         """As `fetched`; older ones were below `floor` and may be gone."""
@@ -220,7 +233,7 @@ class Chain:
         now: float,
     ) -> None:  # fmt: skip
         if 0 <= repair.broken < floor:
-            self._lose(topic, repair, repair.broken + 1)
+            self._go_beyond(topic, repair, floor)
         elif repair.start < repair.to <= floor:
             self._lose(topic, repair, repair.to)
         elif repair.broken >= 0 or (all_sent and repair.start < to):
@@ -232,9 +245,23 @@ class Chain:
         elif repair.start == asked:
             repair.idle += 1
             repair.not_before = now + min(RETRY_SECONDS * repair.idle, IDLE_RETRY_SECONDS)
-        repair.broken = -1
+        repair.mend()
         if repair.start >= repair.to:
             self._release(topic, repair)
+
+    def _go_beyond(self, topic: bytes, repair: _Repair, floor: int) -> None:
+        """What was missing in a fetch has left the log: pass on what has come behind it.
+
+        To fetch that once more would bring nothing if the log forgets faster than it is fetched.
+        """
+        self._lose(topic, repair, repair.broken + 1)
+        for offset, previous, batch in repair.beyond:
+            if repair.start <= previous < floor:
+                self._lose(topic, repair, previous + 1)
+            if previous != NONE and previous >= repair.start:
+                return
+            repair.start = offset + 1
+            self._pass(topic, offset, batch)
 
     def _lose(self, topic: bytes, repair: _Repair, end: int) -> None:
         self.gaps.append(LogGap(topic, repair.start, end))

@@ -72,6 +72,7 @@ class Feed:
         translate: applied to addresses before they are connected to.
         on_confirmed: called once, when every exchange of the start has confirmed.
         on_news: called when `alive` has something to tell that is not to wait.
+        on_doubt: called when `topology` is to be called, even if nothing has changed.
         repair, check_duplicates: off only in tests that prove what these are good for.
     """
 
@@ -85,6 +86,7 @@ class Feed:
         translate: Callable[[str], str] | None = None,
         on_confirmed: Callable[[], None],
         on_news: Callable[[], None],
+        on_doubt: Callable[[], None],
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -94,6 +96,7 @@ class Feed:
         self._translate = translate or str
         self._on_confirmed = on_confirmed
         self._on_news = on_news
+        self._on_doubt = on_doubt
         self._clock = ActiveClock()
         self._reception = Reception(
             prefixes,
@@ -380,6 +383,8 @@ class Feed:
         self._arm()
         if self._reception.has_news(self._clock()):
             self._engine.reactor.call_soon(self._on_news)  # which asks `alive`: without the lock
+        if self._reception.has_doubts(self._clock()):
+            self._engine.reactor.call_soon(self._on_doubt)
 
     def _perform(self, orders: Iterable[Order]) -> None:
         for source, effect in orders:

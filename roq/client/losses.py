@@ -41,10 +41,12 @@ class LossRules:
     Attributes:
         wanted: as of when the exchanges should be verified, for what was judged since it was reset;
             None if nothing depends on it.
+        doubtful: likewise: something is lost, unless it is at an exchange one has not heard of.
     """
 
     def __init__(self) -> None:
         self.wanted: float | None = None
+        self.doubtful = False
         self._replayed_at = float("-inf")
         self._read_since = float("-inf")
         self._known_at = float("inf")
@@ -130,15 +132,17 @@ class LossRules:
         proofs = [held for held in stream.held if held.bound >= end]
         since = max(min(held.arrived for held in proofs), self._replayed_at)
         brought = {held.source for held in proofs}
+        if not verified or now < self._replayed_at:
+            return None
         known = self._known_at >= since or not _was_elsewhere(stream)
-        if verified and known and now >= self._replayed_at:
-            if all(
-                as_of >= (self._replayed_at if source in brought else since)
-                for source, as_of in verified.items()
-            ):
-                return end
+        self.doubtful |= not known
+        searched = all(
+            as_of >= (self._replayed_at if source in brought else since)
+            for source, as_of in verified.items()
+        )
+        if not searched:
             self._want(since)
-        return None
+        return end if known and searched else None
 
     def _want(self, since: float) -> None:
         self.wanted = since if self.wanted is None else max(self.wanted, since)

@@ -172,6 +172,11 @@ class Merge:
             self._given_up_at.clear()
         self._given_up_at[source] = now
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether `settle` could decide more if it knew that the topology is still the one."""
+        return self._rules.doubtful
+
     def topology_known(self, now: float) -> None:
         """The exchanges are known as of now."""
         self._rules.topology_known(now)
@@ -203,7 +208,7 @@ class Merge:
             As of when the exchanges should be verified, None if nothing depends on it.
         """
         rules = self._rules
-        rules.wanted = None
+        rules.wanted, rules.doubtful = None, False
         self._give_up_stubs(now, verified)
         if not self._tables_complete:
             return None

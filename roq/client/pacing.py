@@ -110,7 +110,11 @@ class Pacing:
         if unknown:
             self.wanted = since if self.wanted is None else max(self.wanted, since)
             return unknown
-        return ahead  # it is lost, and what shows it will come by one of these
+        # It is lost. Who has not brought yet what proves that (see `roq.client.losses`)?
+        end = min(max(held.bound for held in stream.held), stream.held[0].first)
+        if end <= stream.expected:
+            return ahead
+        return set(ahead).difference(held.source for held in stream.held if held.bound >= end)
 
 
 def _sizes(stream: Stream) -> dict[Source, int]:

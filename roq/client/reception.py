@@ -14,7 +14,7 @@ from roq.client.chain import LogGap
 from roq.client.counts import Counts
 from roq.client.merge import HELD_BYTES_MAX, Merge
 from roq.client.message import Batch, Gap
-from roq.client.pacing import Pacing
+from roq.client.pacing import AHEAD_BYTES, Pacing
 from roq.client.progress import Progress
 from roq.client.reader import Reader
 from roq.client.reading import (
@@ -37,6 +37,8 @@ from roq.model import ExchangeInfo
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""
+DOUBT_SECONDS: Final = 0.1
+"""Between two questions to the monitor."""
 _RETIRED_MAX: Final = 1_000
 
 Starts = Start | Mapping[int, int]
@@ -109,6 +111,7 @@ class Reception:
         self._repair = repair
         self._progress = Progress()
         self._pacing = Pacing()
+        self._doubt_not_before = float("-inf")
         self._retired: dict[Source, int] = {}
         self._log_gaps = 0
         self._past = [0] * 6
@@ -195,6 +198,18 @@ class Reception:
     def has_news(self, now: float) -> bool:
         """Whether the monitor is to be told at once how far the exchanges are read."""
         return self._progress.is_news(self.readers, now)
+
+    def has_doubts(self, now: float) -> bool:
+        """Whether to ask the monitor now which exchanges there are; see `roq.client.losses`.
+
+        It says so each second anyway. But where much is lost, much is put aside within a second.
+        """
+        if now < self._doubt_not_before or self.merge.held_bytes < AHEAD_BYTES:
+            return False
+        if not self.merge.doubtful:
+            return False
+        self._doubt_not_before = now + DOUBT_SECONDS
+        return True
 
     def read(self) -> list[tuple[int, int, int]]:
         """How far they are: (number, epoch, offset); see `roq.protocol.control.Alive`."""

@@ -30,6 +30,7 @@ from roq.client.session_events import (
     Start,
     Tell,
     TellMonitor,
+    TopologyWanted,
 )
 from roq.client.session_machine import SessionMachine
 from roq.errors import Unavailable
@@ -138,6 +139,10 @@ class MonitorSession:
     def tell_alive(self) -> None:
         """Say `Alive` now, without waiting for its time."""
         self._handle(AliveWanted())
+
+    def ask_topology(self) -> None:
+        """Have `on_topology` called with what the monitor knows, even if nothing has changed."""
+        self._handle(TopologyWanted())
 
     def close(self) -> None:
         """Tell the monitor, and close; from any thread, also when the engine has ended."""

@@ -73,12 +73,18 @@ class AliveWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyWanted:
+    """The owner, a subscriber, wants to hear which exchanges there are, even if nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """The owner is done."""
 
 
 Event = (
-    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted | Tell | Close
+    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted
+    | TopologyWanted | Tell | Close
     | Tick
 )  # fmt: skip
 

@@ -35,6 +35,7 @@ from roq.client.session_events import (
     Start,
     Tell,
     TellMonitor,
+    TopologyWanted,
 )
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
 from roq.machine import Tick
@@ -148,6 +149,8 @@ class SessionMachine:
             case AliveWanted():
                 self._alive_at = now
                 return self._tick(now)
+            case TopologyWanted():
+                return [self._refresh()] if self.phase is _Phase.ACTIVE else []
             case Tell(message):
                 return [TellMonitor(message)] if self._talks() else []
             case Close():
@@ -268,7 +271,7 @@ class SessionMachine:
             case Assigned():
                 return self._assigned(serial, answer, now)
             case Topology():
-                return self._topology(answer, now)
+                return self._topology(answer, now, asked=self._role == SUBSCRIBER)
             case Failure():
                 if serial != self._attach_serial and self._attach_wanted:
                     return []  # an older question; the newer one has its own answer
@@ -308,7 +311,7 @@ class SessionMachine:
         self.limits = assigned.limits
         return [*effects, ReportAssigned(assigned)]
 
-    def _topology(self, topology: Topology, now: float) -> list[Effect]:
+    def _topology(self, topology: Topology, now: float, *, asked: bool = False) -> list[Effect]:
         if topology.queue_id != self.queue_id:
             return []
         if topology.state == "removed":
@@ -321,7 +324,7 @@ class SessionMachine:
         changed = (topology.epoch, topology.version) != self._version
         self._version = (topology.epoch, topology.version)
         self._known = topology
-        return [*effects, ReportTopology(topology)] if changed else effects
+        return [*effects, ReportTopology(topology)] if changed or asked else effects
 
     def _pushed(self, message: Answer, now: float) -> list[Effect]:  # noqa: PLR0911 - one per kind
         if not self._listens():

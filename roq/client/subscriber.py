@@ -93,6 +93,7 @@ class Subscriber:
             translate=translate,
             on_confirmed=self._ready.set,
             on_news=self._news,
+            on_doubt=self._doubt,
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -271,6 +272,9 @@ class Subscriber:
 
     def _news(self) -> None:
         self._session.tell_alive()
+
+    def _doubt(self) -> None:
+        self._session.ask_topology()
 
     def _state(self, state: str, reason: str) -> None:
         match state:

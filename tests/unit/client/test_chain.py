@@ -91,14 +91,39 @@ def test_what_has_left_the_log_is_reported_once() -> None:
     chain.arrived(b"t", 9, 8, b"x")
     wants = chain.wants(10, 0.0)
     chain.fetched(b"t", 8, 6, b"x")
+    assert offsets(chain) == [1]
     chain.answered(wants, 9, 7, True, 0.0)
     assert chain.gaps == [LogGap(b"t", 2, 7)]
-    wants = chain.wants(10, 0.0)
-    assert wants == [(b"t", 7, 9)]
-    chain.fetched(b"t", 8, 6, b"x")
-    chain.answered(wants, 9, 7, True, 0.0)
     assert offsets(chain) == [1, 8, 9]
-    assert len(chain.gaps) == 1
+
+
+def test_a_log_that_forgets_faster_than_it_is_fetched_still_yields_what_a_fetch_brings() -> None:
+    chain = started()
+    chain.arrived(b"t", 1, NONE, b"x")
+    chain.arrived(b"t", 100, 99, b"x")
+    for floor in (20, 40, 60):
+        wants = chain.wants(10, 0.0)
+        chain.fetched(b"t", floor, floor - 1, b"x")
+        chain.fetched(b"t", floor + 1, floor, b"x")
+        chain.fetched(b"t", floor + 5, floor + 4, b"x")
+        chain.answered(wants, floor + 6, floor + 5, False, 0.0)
+        chain.check()
+    assert offsets(chain) == [1, 20, 21, 25, 40, 41, 45, 60, 61, 65]
+    assert [(gap.first, gap.end) for gap in chain.gaps] == [
+        (2, 20), (22, 25), (26, 40), (42, 45), (46, 60), (62, 65),
+    ]  # fmt: skip
+
+
+def test_what_was_skipped_by_a_log_that_still_has_it_is_not_passed_over() -> None:
+    chain = started()
+    chain.arrived(b"t", 1, NONE, b"x")
+    chain.arrived(b"t", 9, 8, b"x")
+    wants = chain.wants(10, 0.0)
+    chain.fetched(b"t", 5, 4, b"x")
+    chain.fetched(b"t", 8, 7, b"x")
+    chain.answered(wants, 9, 6, True, 0.0)
+    assert offsets(chain) == [1, 5]
+    assert chain.wants(10, 1.0) == [(b"t", 6, 9)]
 
 
 def test_all_of_a_range_gone_ends_its_repair() -> None:
