@@ -154,6 +154,30 @@ def test_stripes_and_moves_in_turn_lose_double_and_reorder_nothing(
     traffic.judge()
 
 
+def test_a_subscriber_behind_one_stripe_fetches_nothing_twice_from_the_others(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    """The others are ahead by more than it may hold; all of it is still in the rings."""
+    payload, before, after = bytes(64_000), 1_600, 3_000
+    with Subscriber(engine, [queue.control.address], queue.control.queue, "") as subscriber:
+        publisher = publish(engine, queue)
+        publisher.publish_many([payload] * before, topic="t")
+        publisher.flush(timeout=20.0)
+        infos = [exchange.info for exchange in queue.exchanges]
+        assert answer_to(queue, queue.control.relocate(publisher.id, *infos)) == "accepted"
+        publisher.publish_many([payload] * after, topic="t")
+        publisher.flush(timeout=20.0)
+        sequences: list[int] = []
+        while len(sequences) < before + after:
+            message = subscriber.receive(timeout=10.0)
+            assert message is not None, subscriber.stats()
+            sequences.append(message.sequence)
+        assert sequences == list(range(before + after))
+        counts = subscriber.stats().counts
+        assert (counts.stubbed, counts.lost) == (0, 0)
+        publisher.close()
+
+
 def test_a_target_that_is_not_there_leaves_everything_as_it_was(
     engine: Engine, queue: QueueProcesses
 ) -> None:

@@ -185,3 +185,34 @@ def test_where_much_waits_it_is_looked_at_less_often() -> None:
         script.hold(sequence, A, at=1.0)
     assert script.lost_until(1.1, 0.9, 0.9) is None
     assert script.stream.look_at > 1.11
+
+
+def test_a_hole_waits_longer_while_its_like_is_still_being_filled() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    script.stream.filled_at = 4.0
+    assert script.lost_until(1.0 + LOSS_SECONDS, NEVER, NEVER) is None
+    assert script.lost_until(4.0 + LOSS_SECONDS, NEVER, NEVER) == 20
+
+
+def test_the_time_in_which_nobody_read_does_not_count() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0)
+    script.rules.read_again(60.0)
+    assert script.lost_until(60.1, NEVER, NEVER) is None
+    assert not script.rules.over(1.0, 60.1, {A: NEVER})
+    assert script.lost_until(60.0 + LOSS_SECONDS, NEVER, NEVER) == 20
+    assert script.rules.over(1.0, 60.0 + LOSS_SECONDS, {A: NEVER})
+
+
+def test_it_says_when_only_the_word_of_the_monitor_is_missing() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=20)
+    script.rules.topology_known(0.5)
+    assert not script.rules.doubtful
+    assert script.lost_until(1.1, NEVER, 1.0) is None
+    assert script.rules.doubtful
+    script.rules.doubtful = False
+    script.rules.topology_known(1.1)
+    assert script.lost_until(1.2, NEVER, 1.0) == 20
+    assert not script.rules.doubtful

@@ -402,6 +402,23 @@ def test_a_batch_that_is_wanted_again_is_fetched_alone() -> None:
     assert Gone(b"t", 5) in effects
 
 
+def test_who_is_held_back_fetches_only_what_is_wanted_again() -> None:
+    driver = confirmed()
+    driver.reader.held_back = True
+    driver.batch(8, 7)
+    assert driver.asked(FETCH) == []
+    driver.do(Refetch(b"t", 3))
+    (request,) = driver.asked(FETCH)
+    assert isinstance(request, FetchRequest)
+    assert request.wants == [(b"t", 3, 4)]
+    fetched(driver, request.id, 3, 2)
+    driver.answer(FETCH, Fetched(id=request.id, epoch=9, reached=4, floor=0, done=True))
+    assert driver.asked(FETCH) == []
+    driver.reader.held_back = False
+    driver.do(Tick())
+    assert len(driver.asked(FETCH)) == 1
+
+
 def test_entries_of_others_are_dropped_and_counted() -> None:
     driver = confirmed()
     driver.entry(EntryKind.ENTRY, b"t", 5, NONE, b"x", queue=b"z" * 16)

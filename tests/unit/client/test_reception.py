@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from itertools import count
 
+from roq.client.pacing import AHEAD_BYTES
 from roq.client.reading import Answered, Ask, DataUp, From, Start
 from roq.client.reception import Order, Reception, Starts
+from roq.machine import Tick
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import documents
 from roq.protocol.batch import pack
-from roq.protocol.channel import STREAMS, Streams, StreamsRequest
+from roq.protocol.channel import (
+    FETCH,
+    STREAMS,
+    Fetched,
+    FetchRequest,
+    Streams,
+    StreamsRequest,
+)
 from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.protocol.extensions import pack_floor
 
 QUEUE = b"q" * 16
 LATEST = Start()
@@ -119,3 +129,93 @@ def test_what_an_exchange_has_brought_behind_a_hole_is_kept_when_it_goes() -> No
     script.reception.leave((1, 1), 0.0)
     script.reception.merge.add((2, 1), b"t", 0, batches[1], 0.1)
     assert [batch.sequence for batch in script.reception.take()] == [0, 1, 2]
+
+
+class StripedScript(Script):
+    """One stream over two exchanges, in batches of a megabyte; the first says nothing by itself."""
+
+    MEGABYTE = b"x" * (1024 * 1024)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Order] = []
+        self.ends = {1: 0, 2: 0}
+        for number in (1, 2):
+            self.open(number)
+        for number in (1, 2):
+            self.confirm(number, end=0)
+
+    def batch(self, sequence: int) -> bytes:
+        return pack(
+            [self.MEGABYTE], publisher=PublisherId(b"p" * 16), epoch=1, link_number=sequence + 1,
+            first_sequence=sequence, created_us=1, extensions=pack_floor(0),
+        )  # fmt: skip
+
+    def live(self, number: int, sequence: int, now: float, *, skip: int = 0) -> None:
+        """A batch comes by the fan-out; `skip`: so many of the topic before it were dropped."""
+        offset = self.ends[number] + skip
+        previous = offset - 1 if offset else NONE
+        self.ends[number] = offset + 1
+        frame = pack_entry(EntryKind.ENTRY, number, QUEUE, 1, offset, previous, 0)
+        source = (number, 1)
+        self.reception.readers[source].live([b"t", frame, self.batch(sequence)], now)
+        self.asked += self.reception.burst(source, now)
+
+    def fetches(self, number: int) -> list[FetchRequest]:
+        """What this exchange was asked for since the last time."""
+        found = [
+            documents.decode(order.frames[1], FetchRequest)
+            for source, order in self.asked
+            if isinstance(order, Ask) and order.frames[0] == FETCH and source[0] == number
+        ]
+        self.asked = []
+        return found
+
+    def deliver(self) -> list[int]:
+        return [batch.sequence for batch in self.reception.take()]
+
+
+def test_an_exchange_that_is_far_ahead_is_held_back_and_read_again() -> None:
+    script = StripedScript()
+    megabytes = AHEAD_BYTES // len(script.MEGABYTE)
+    for sequence in range(1, megabytes):
+        script.live(2, sequence * 2, 1.0)
+    script.reception.pace(1.0)
+    assert not script.reception.held_back
+    script.live(1, 0, 1.0)
+    script.live(2, megabytes * 2, 1.0)
+    script.live(2, megabytes * 2 + 2, 1.0)
+    script.asked += script.reception.pace(1.1)
+    assert script.reception.held_back == {(2, 1)}
+    for sequence in range(1, megabytes * 2 + 2, 2):
+        script.live(1, sequence, 1.2)
+    script.asked += script.reception.pace(1.2)
+    assert script.reception.held_back == set()
+    assert script.deliver() == list(range(megabytes * 2 + 3))
+    script.reception.check()
+
+
+def test_who_is_held_back_is_not_silent_and_its_log_is_read_no_further() -> None:
+    script = StripedScript()
+    megabytes = AHEAD_BYTES // len(script.MEGABYTE)
+    for sequence in range(1, megabytes + 2):
+        script.live(2, sequence * 2, 1.0)
+    script.live(2, 100, 1.0, skip=3)
+    (fetch,) = script.fetches(2)
+    script.reception.pace(1.0)
+    assert script.reception.held_back == {(2, 1)}
+    nothing = Fetched(id=fetch.id, epoch=1, reached=megabytes + 1, floor=0, done=False)
+    answer = Answered([FETCH, documents.encode(nothing)])
+    script.asked = script.reception.handle((2, 1), answer, 1.1)
+    reader = script.reception.readers[2, 1]
+    for tick in range(20):
+        script.asked += script.reception.handle((2, 1), Tick(), 1.2 + tick)
+        assert (reader.next_deadline() or 99.0) > 1.2 + tick
+    assert script.fetches(2) == []
+    for sequence in range(2 * megabytes + 3):
+        if sequence % 2 or not sequence:
+            script.live(1, sequence, 21.0)
+    script.asked = script.reception.pace(21.0)
+    assert script.reception.held_back == set()
+    (fetch,) = script.fetches(2)
+    assert fetch.wants == [(b"t", megabytes + 1, megabytes + 4)]

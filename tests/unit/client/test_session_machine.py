@@ -24,6 +24,7 @@ from roq.client.session_events import (
     Start,
     Tell,
     TellMonitor,
+    TopologyWanted,
 )
 from roq.client.session_machine import ALIVE_SECONDS, SILENCE_SECONDS, SessionMachine
 from roq.errors import InvalidRequest, Unavailable
@@ -224,6 +225,17 @@ def test_a_subscriber_hears_each_second_that_its_topology_is_still_the_one() -> 
     same = Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1))
     assert active_subscriber().handle(same, 1.0) == [ReportTopology(topology())]
     assert active_publisher().handle(same, 1.0)[1:] == []
+
+
+def test_a_subscriber_in_doubt_asks_for_the_topology_and_hears_it_again() -> None:
+    assert machine("subscriber").handle(TopologyWanted(), 0.0) == []
+    session = active_subscriber()
+    (effect,) = session.handle(TopologyWanted(), 1.0)
+    assert isinstance(effect, AskMonitor)
+    assert isinstance(effect.message, Join)
+    answer = MonitorAnswered(effect.serial, topology())
+    assert session.handle(answer, 1.1) == [ReportTopology(topology())]
+    session.check()
 
 
 def test_the_same_topology_is_told_once_and_an_older_one_never() -> None:
