@@ -14,13 +14,13 @@ from roq.model import PUBLISHER_ID_BYTES, PublisherId
 from roq.protocol.control import (
     Answer,
     ChildAck,
-    ChildInfo,
     ChildReport,
     ExchangeAck,
     ExchangeReport,
     Failure,
     Passed,
 )
+from roq.protocol.facts import ChildInfo
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient

@@ -36,7 +36,10 @@ from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
-from roq.protocol.control import ChildInfo, ExchangeReport
+from roq.protocol.control import (
+    ExchangeReport,
+)
+from roq.protocol.facts import ChildInfo
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor, Timer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from roq.exchange.machine import ExchangeCore
-from roq.protocol.control import ExchangeLoad, PublisherLoad
+from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 B = TypeVar("B")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
+from roq.gcm import health
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
@@ -24,8 +25,8 @@ from roq.protocol.control import (
     Elasticity,
     ElasticityRequest,
     GcmRequest,
+    HealthRequest,
     HostReport,
-    HostUse,
     Located,
     LocateRequest,
     ScaledOut,
@@ -33,6 +34,7 @@ from roq.protocol.control import (
     ScaleOut,
 )
 from roq.protocol.documents import RawDocument
+from roq.protocol.facts import HostUse
 from roq.protocol.public import Bad, LocateQueue
 from roq.protocol.public_answers import refusal
 
@@ -71,11 +73,13 @@ class ClientPort:
             request_id = 0 if isinstance(request, LocateQueue) else request.id
             return [Reply(event.peer, refusal(error, request_id))]
 
-    def _answer(
+    def _answer(  # noqa: PLR0911 - one per message
         self, event: ClientFrame, request: LocateQueue | GcmRequest, now: float
     ) -> list[Effect]:
         if isinstance(request, ClusterInfoRequest):
             return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
+        if isinstance(request, HealthRequest):
+            return [Reply(event.peer, documents.encode(health.of_manager(request, self._standing)))]
         if not self._standing.leads:
             raise self._standing.not_leader("client")
         match request:

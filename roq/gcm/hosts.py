@@ -15,7 +15,10 @@ from typing import Final
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
 from roq.model import host_epoch
 from roq.policy.placement import HostLoad
-from roq.protocol.control import ChildInfo, HostReport
+from roq.protocol.control import (
+    HostReport,
+)
+from roq.protocol.facts import ChildInfo
 from roq.protocol.public import check_address, check_host
 
 SILENT_SECONDS: Final = 3.0

@@ -16,7 +16,7 @@ import msgspec
 from roq.errors import QueueNotFound, QueueStopped
 from roq.gcm.records import QueueRecord, Snapshot, Transactions
 from roq.model import QueueState
-from roq.protocol.control import ChildInfo
+from roq.protocol.facts import ChildInfo
 
 MONITOR: Final = 0
 """The number under which a queue's monitor stands among its children."""

@@ -11,8 +11,8 @@ from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
 from roq.model import exchange_name
 from roq.protocol.broadcast import QueueStatus
-from roq.protocol.control import ChildInfo
 from roq.protocol.documents import RawDocument
+from roq.protocol.facts import ChildInfo
 from roq.protocol.public_answers import (
     ChildRow,
     ExchangeRow,

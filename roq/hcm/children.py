@@ -17,7 +17,11 @@ from roq.hcm.backoff import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.ports import port_of
 from roq.model import Limits, check_name, exchange_name
-from roq.protocol.control import ChildInfo, StartExchange, StartMonitor
+from roq.protocol.control import (
+    StartExchange,
+    StartMonitor,
+)
+from roq.protocol.facts import ChildInfo
 
 MONITOR: Final = "monitor"
 EXCHANGE: Final = "exchange"

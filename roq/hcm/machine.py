@@ -18,6 +18,7 @@ from roq.errors import (
     RequestError,
     StaleEpoch,
 )  # fmt: skip
+from roq.hcm import health
 from roq.hcm.answers import ending, failure, failures, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
@@ -68,6 +69,7 @@ from roq.protocol.control import (
     ChildReport,
     Done,
     HcmRequest,
+    HealthRequest,
     HostReport,
     Inventory,
     Started,
@@ -176,7 +178,7 @@ class HostMachine:
         self._leader.start(now)
         return []
 
-    def _requested(self, peer: Peer, message: HcmRequest, now: float) -> list[Effect]:
+    def _requested(self, peer: Peer, message: HcmRequest, now: float) -> list[Effect]:  # noqa: PLR0911 - one per message
         try:
             match message:
                 case StartMonitor() | StartExchange():
@@ -185,6 +187,19 @@ class HostMachine:
                     return self._stop_queue(peer, message, now)
                 case Inventory():
                     return [Reply(peer, self._report(message.id))]
+                case HealthRequest():
+                    return [
+                        Reply(
+                            peer,
+                            health.of_host(
+                                message,
+                                self._settings.host,
+                                self._children,
+                                self._leader,
+                                self.stopping,
+                            ),
+                        )
+                    ]
                 case ChildReport():
                     return self._child_report(peer, message, now)
         except RequestError as error:

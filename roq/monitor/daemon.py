@@ -27,7 +27,12 @@ from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.manager import ManagerLink
 from roq.protocol import documents
-from roq.protocol.control import Answer, ChildInfo, Failure, MonitorRequest
+from roq.protocol.control import (
+    Answer,
+    Failure,
+    MonitorRequest,
+)
+from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import exits, sockets

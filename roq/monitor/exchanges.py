@@ -12,7 +12,10 @@ from roq.model import ExchangeInfo
 from roq.monitor.events import Peer
 from roq.monitor.window import LoadWindow
 from roq.policy.assignment import Candidate
-from roq.protocol.control import ExchangeLoad, ExchangeReport
+from roq.protocol.control import (
+    ExchangeReport,
+)
+from roq.protocol.facts import ExchangeLoad
 
 Key = tuple[int, int]
 """(number, epoch) of an exchange: the process, and not what takes its place."""

@@ -48,6 +48,8 @@ from roq.protocol.control import (
     Empty,
     ExchangeAck,
     ExchangeReport,
+    Health,
+    HealthRequest,
     Join,
     Leave,
     MonitorRequest,
@@ -55,6 +57,7 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.protocol.facts import Check
 
 SETTLE_SECONDS: Final = 2.5
 """Exchanges learn of a restarted monitor and report within this; less than clients wait."""
@@ -174,7 +177,11 @@ class MonitorMachine:
                 return []
             return [Send(peer, failure(message.id, str(error), error.code))]
 
-    def _dispatch(self, peer: Peer, message: MonitorRequest, now: float) -> list[Effect]:
+    def _dispatch(  # noqa: PLR0911 - one per message
+        self, peer: Peer, message: MonitorRequest, now: float
+    ) -> list[Effect]:
+        if isinstance(message, HealthRequest):
+            return [Send(peer, self._health(message.id))]
         if message.queue_id != self._queue_id:
             raise QueueNotFound(
                 f"this is the monitor of queue {self._queue}, but of another one of that name"
@@ -192,6 +199,18 @@ class MonitorMachine:
                 return self._leave(message)
             case Relocated() | Empty() | Configure():
                 return self._elastic(peer, message, now)
+
+    def _health(self, request_id: int) -> Health:
+        serving = len(self._exchanges)
+        checks = [Check(name="exchanges", ok=serving > 0, detail=f"{serving} report")]
+        return Health(
+            id=request_id,
+            role="monitor",
+            name=self._queue,
+            ready=self.state is State.RUNNING and all(check.ok for check in checks),
+            state=self.state,
+            checks=checks,
+        )
 
     def _elastic(
         self, peer: Peer, message: Relocated | Empty | Configure, now: float

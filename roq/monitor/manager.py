@@ -10,7 +10,12 @@ import zmq
 
 from roq.errors import Unavailable
 from roq.monitor.clock import ObservedClock
-from roq.protocol.control import Answer, ChildAck, ChildInfo, ChildReport
+from roq.protocol.control import (
+    Answer,
+    ChildAck,
+    ChildReport,
+)
+from roq.protocol.facts import ChildInfo
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 

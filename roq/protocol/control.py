@@ -6,9 +6,10 @@ OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
 
     asks            whom                        what
     client          GCM, client port            2000 (public), 3000 ClusterInfo, 3001 Locate
+    anybody         GCM, host manager, monitor  3004 HealthRequest
     host manager    GCM, client port            3010 HostReport, every second and at each change
     GCM             host manager                3100 StartMonitor, 3101 StartExchange, …
-    child process   its host manager            3110 ChildReport, every second
+    child process   its host manager            3110 ChildReport, several times a second
     exchange        monitor                     3200 ExchangeReport, every KPI period
     publisher       monitor                     3210 Attach
     subscriber      monitor                     3212 Join
@@ -24,12 +25,12 @@ Everything pushed has a version; who sees a jump asks again with `Join` or `Atta
 
 from __future__ import annotations
 
-import builtins
 from typing import Final
 
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
+from roq.protocol.facts import Check, ChildInfo, ExchangeLoad, HostUse, PublisherLoad
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -98,29 +99,23 @@ class Located(Control, frozen=True, kw_only=True, tag=3501):
     limits: Limits
 
 
-class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A child process as its host manager sees it."""
+class HealthRequest(Control, frozen=True, kw_only=True, tag=3004):
+    """Are you well? Every daemon with a control address answers (Health)."""
 
-    child: str
-    """`<queue>.monitor` or `<queue>.x<number>`."""
+
+class Health(Control, frozen=True, kw_only=True, tag=3504):
+    """How a daemon is."""
+
+    RESULT: int = OK
     role: str
-    """`monitor` or `exchange`."""
-    queue: str
-    queue_id: bytes
-    number: int = 0
-    """The exchange's number; 0 for a monitor."""
-    epoch: int
+    """`gcm`, `host` or `monitor`."""
+    name: str
+    """Which one: an address, or the name of a queue."""
+    ready: bool
+    """Whether it does all of its work; alive it is, for it answers."""
     state: str
-    """`starting`, `running`, `restarting`, `failed`, `stopping`."""
-    pid: int = 0
-    control: str = ""
-    """A monitor's address for clients and exchanges; empty until it runs."""
-    statistics: str = ""
-    data: str = ""
-    live: str = ""
-    restarts: int = 0
-    reason: str = ""
-    """Why it is not running, in a sentence."""
+    """`leading`, `following`, `serving`, `settling`, `stopping`, …"""
+    checks: list[Check] = []
 
 
 class HostReport(Control, frozen=True, kw_only=True, tag=3010):
@@ -182,21 +177,20 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
     reason: str
 
 
-class HostUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How busy a host is, by its manager's last report."""
-
-    host: str
-    cpu_percent: float = 0.0
-    """Of all cores together."""
-    memory_used_bytes: int = 0
-    live: bool = True
-
-
 class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
-    """A monitor asks by which rules its queue is to grow, shrink and move; every two seconds."""
+    """A monitor asks by which rules its queue is to grow, shrink and move; every second.
+
+    It is also the word by which the manager knows what lives where no host manager reports.
+    """
 
     queue: str
     queue_id: bytes
+    epoch: int = 0
+    """Of the monitor; 0: not told."""
+    control: str = ""
+    """Where the monitor answers."""
+    exchanges: list[tuple[int, int]] = []
+    """(number, epoch) of the exchanges that have reported to it within the last two seconds."""
 
 
 class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
@@ -223,6 +217,10 @@ class StartMonitor(Control, frozen=True, kw_only=True, tag=3100):
     limits: Limits
     restarted: bool = False
     """Exchanges of the queue may run already, and must not be taken for gone."""
+    base: int = 0
+    """A number drawn from the counter of host epochs, under which this child counts from now on
+    if it is higher than the host's own: so a child that takes the place of one on a lost host has
+    the higher epoch. 0: the host's own epoch is enough."""
 
 
 class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
@@ -234,6 +232,8 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
     leader_epoch: int
     monitor: str
     limits: Limits
+    base: int = 0
+    """As in `StartMonitor`."""
 
 
 class Started(Control, frozen=True, kw_only=True, tag=3600):
@@ -265,6 +265,8 @@ class ChildReport(Control, frozen=True, kw_only=True, tag=3110):
     """A child tells that it runs (the first one: that it is ready) and where."""
 
     child: ChildInfo
+    metrics: dict[str, float] = {}
+    """Counters and gauges of this process for whoever watches the host, by name."""
 
 
 class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
@@ -283,41 +285,6 @@ class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
 
 
 # --- monitor --------------------------------------------------------------------------------------
-
-
-class PublisherLoad(msgspec.Struct, frozen=True, array_like=True):
-    """What one publisher brought to an exchange since it joined."""
-
-    publisher: builtins.bytes  # the plain name means the field below
-    messages: int
-    bytes: int
-    """Payload bytes, headers included in `batch_bytes` only."""
-
-
-class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of one exchange since its start, and its present state."""
-
-    messages_in: int = 0
-    bytes_in: int = 0
-    batches_in: int = 0
-    messages_out: int = 0
-    bytes_out: int = 0
-    publishers: int = 0
-    subscribers: int = 0
-    ring_bytes: int = 0
-    end_offset: int = 0
-    floor_offset: int = 0
-    cpu_percent: float = 0.0
-    memory_bytes: int = 0
-    malformed: int = 0
-    """Messages that were refused because they could not be read."""
-    duplicates: int = 0
-    resets: int = 0
-    fetches: int = 0
-    acks_pending: int = 0
-    """Publishers that are owed an acknowledgement at the moment."""
-    lag_ms: float = 0.0
-    """The longest turn of the event loop since the last report."""
 
 
 class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
@@ -375,6 +342,8 @@ class Topology(Control, frozen=True, kw_only=True, tag=3213):
     exchanges: list[ExchangeInfo]
     state: str = "running"
     """`running`, or why the queue goes away: `stopped`, `removed`."""
+    emptied: list[tuple[int, int]] = []
+    """(number, epoch) of exchanges that went lately after everything in them had been read."""
 
 
 class Alive(Control, frozen=True, kw_only=True, tag=3214):
@@ -478,13 +447,17 @@ class Configure(Control, frozen=True, kw_only=True, tag=3221):
 
 GcmRequest = (
     ClusterInfoRequest | LocateRequest | HostReport | ScaleOut | ScaleIn | ElasticityRequest
+    | HealthRequest
 )  # fmt: skip
-HcmRequest = StartMonitor | StartExchange | StopQueue | Inventory | ChildReport
+HcmRequest = (
+    StartMonitor | StartExchange | StopQueue | Inventory | ChildReport | HealthRequest
+)  # fmt: skip
 MonitorRequest = (
-    ExchangeReport | Attach | Join | Alive | Leave | Relocated | Empty | Configure
+    ExchangeReport | Attach | Join | Alive | Leave | Relocated | Empty | Configure | HealthRequest
 )  # fmt: skip
 Answer = (
     Failure | Done | ClusterInfo | Located | HostReportAck | Started | HostReport | ChildAck
     | ExchangeAck | Assigned | Topology | Version | ScaledOut | Elasticity | Relocate | Passed
+    | Health
 )  # fmt: skip
 """Everything that a client of any of these servers may get."""

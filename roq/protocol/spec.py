@@ -28,6 +28,8 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Ports that were in use within the last ten minutes."""
     manager: str
     """Control address of the host manager."""
+    managers: list[str] = []
+    """Client addresses of configuration managers, for as long as the host manager is away."""
     orphan_seconds: float = 60.0
     """Without an answer from the host manager for so long, the child drains and ends."""
     kpi_seconds: float = 1.0

@@ -33,7 +33,6 @@ from roq.protocol import kpi
 from roq.protocol.control import (
     Assigned,
     Attach,
-    ChildInfo,
     Done,
     Failure,
     Inventory,
@@ -41,6 +40,7 @@ from roq.protocol.control import (
     StopQueue,
     Topology,
 )
+from roq.protocol.facts import ChildInfo
 
 pytestmark = pytest.mark.integration
 

@@ -15,15 +15,13 @@ from roq.protocol.control import (
     Done,
     Elasticity,
     Empty,
-    ExchangeLoad,
     ExchangeReport,
     Failure,
-    HostUse,
     Join,
-    PublisherLoad,
     Relocated,
     ScaledOut,
 )
+from roq.protocol.facts import ExchangeLoad, HostUse, PublisherLoad
 
 INT = st.integers(0, 5) | st.sampled_from([-1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)])
 FLOAT = INT.map(float) | st.floats()

@@ -15,13 +15,13 @@ from roq.protocol.control import (
     Attach,
     Control,
     ExchangeAck,
-    ExchangeLoad,
     ExchangeReport,
     Join,
     Leave,
     Topology,
     Version,
 )
+from roq.protocol.facts import ExchangeLoad
 
 CLIENTS = st.sampled_from(["a", "b", "c"])
 NUMBERS = st.integers(1, 3)

@@ -16,7 +16,6 @@ from roq.model import Limits, endpoint_of
 from roq.protocol import documents
 from roq.protocol.control import (
     Answer,
-    ChildInfo,
     Control,
     Failure,
     HostReport,
@@ -27,6 +26,7 @@ from roq.protocol.control import (
     StartMonitor,
     Topology,
 )
+from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor

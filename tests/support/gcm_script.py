@@ -18,7 +18,6 @@ from roq.model import child_epoch
 from roq.protocol import broadcast, documents
 from roq.protocol.control import (
     Answer,
-    ChildInfo,
     Configure,
     Control,
     Done,
@@ -31,6 +30,7 @@ from roq.protocol.control import (
     StopQueue,
 )
 from roq.protocol.documents import RawDocument
+from roq.protocol.facts import ChildInfo
 
 ME = records.Manager(
     id="me", client="tcp://h:5000", management="tcp://h:5003", broadcast="tcp://h:5005"

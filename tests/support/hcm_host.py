@@ -29,7 +29,6 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.control import (
     Answer,
-    ChildInfo,
     ChildReport,
     Control,
     Failure,
@@ -38,6 +37,7 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
+from roq.protocol.facts import ChildInfo
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 
 QUEUE_ID = b"q" * 16

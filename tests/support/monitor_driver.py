@@ -11,12 +11,11 @@ from roq.protocol.control import (
     Alive,
     Attach,
     Control,
-    ExchangeLoad,
     ExchangeReport,
     Join,
     Leave,
-    PublisherLoad,
 )
+from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 QUEUE_ID = b"q" * 16
 EPOCH = 7 << 16

@@ -21,17 +21,16 @@ from roq.protocol.control import (
     Elasticity,
     ElasticityRequest,
     Empty,
-    ExchangeLoad,
     ExchangeReport,
     Failure,
     Passed,
-    PublisherLoad,
     Relocate,
     Relocated,
     ScaledOut,
     ScaleIn,
     ScaleOut,
 )
+from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 STEP = 0.25
 PERIOD = 1.0

@@ -3,7 +3,10 @@ from monitor_driver import Driver, published
 
 from roq.monitor.events import Effect
 from roq.protocol import kpi
-from roq.protocol.control import Empty, PublisherLoad
+from roq.protocol.control import (
+    Empty,
+)
+from roq.protocol.facts import PublisherLoad
 
 
 def old(effects: list[Effect]) -> list[list[dict[str, object]]]:

@@ -9,14 +9,13 @@ from roq.monitor.events import Finished, Push, Send
 from roq.protocol.control import (
     Assigned,
     ExchangeAck,
-    ExchangeLoad,
     ExchangeReport,
     Failure,
     Join,
-    PublisherLoad,
     Topology,
     Version,
 )
+from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 
 def numbers(topology) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ import pytest
 
 from roq.monitor.clock import ObservedClock
 from roq.monitor.window import LoadWindow, Rates, rate
-from roq.protocol.control import ExchangeLoad, PublisherLoad
+from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 
 def test_one_report_says_nothing_about_rates() -> None:
