@@ -7,11 +7,11 @@ newer one replaces the older.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from roq.exchange.cursors import Cursor, cursor
 from roq.log.ring import Ring
 from roq.protocol import documents
 from roq.protocol.channel import (
@@ -45,15 +45,12 @@ class Piece(Generic[B]):
 class _Fetch:
     """One request under way."""
 
-    __slots__ = ("blocked_since", "bytes_left", "heap", "id", "retry_at", "route", "until", "wants")
+    __slots__ = ("blocked_since", "bytes_left", "cursor", "id", "retry_at", "route")
 
-    def __init__(self, route: bytes, request: FetchRequest) -> None:
+    def __init__(self, route: bytes, request: FetchRequest, cursor: Cursor) -> None:
         self.route = route
         self.id = request.id
-        self.wants = request.wants
-        self.heap: list[tuple[int, int]] = []
-        """(next offset, index of the want), lowest first."""
-        self.until = max((until for _, _, until in request.wants), default=0)
+        self.cursor = cursor
         self.bytes_left = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
         self.blocked_since = 0.0
         self.retry_at = 0.0
@@ -77,9 +74,7 @@ class Fetches(Generic[B]):
         self.cancel(route)
         if len(self._by_route) >= FETCHES_MAX:
             return False
-        fetch = _Fetch(route, request)
-        for index in range(len(fetch.wants)):
-            self._push(fetch, index, 0)
+        fetch = _Fetch(route, request, cursor(self._ring, request))
         self._by_route[route] = fetch
         self._ready.append(fetch)
         return True
@@ -108,10 +103,10 @@ class Fetches(Generic[B]):
     def next_piece(self) -> Piece[B]:
         """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `gone`."""
         fetch = self._ready[0]
-        self._skip_evicted(fetch)
-        if not fetch.heap or fetch.bytes_left <= 0:
+        offset = fetch.cursor.offset()
+        if offset is None or fetch.bytes_left <= 0:
             return Piece(fetch.route, (FETCH, documents.encode(self._fetched(fetch))), None, 0)
-        log, frame, batch, size = self._ring.record(fetch.heap[0][0])
+        log, frame, batch, size = self._ring.record(offset)
         return Piece(
             fetch.route, (FETCHED_ENTRY, NUMBER.pack(fetch.id), log.name, frame), batch, size
         )
@@ -123,11 +118,7 @@ class Fetches(Generic[B]):
         if piece.batch is None:
             del self._by_route[fetch.route]
             return
-        # Wants may overlap; a batch goes out once.
-        offset = fetch.heap[0][0]
-        while fetch.heap and fetch.heap[0][0] == offset:
-            _, index = heapq.heappop(fetch.heap)
-            self._push(fetch, index, offset + 1)
+        fetch.cursor.advance()
         fetch.bytes_left -= piece.size
         self._ready.append(fetch)
 
@@ -153,21 +144,11 @@ class Fetches(Generic[B]):
         assert len(queued) == len(self._by_route) <= FETCHES_MAX  # noqa: S101
         assert all(self._by_route[fetch.route] is fetch for fetch in queued)  # noqa: S101
 
-    def _push(self, fetch: _Fetch, index: int, at_least: int) -> None:
-        topic, first, until = fetch.wants[index]
-        offset = self._ring.next_of(topic, max(first, at_least))
-        if offset is not None and offset < until:
-            heapq.heappush(fetch.heap, (offset, index))
-
-    def _skip_evicted(self, fetch: _Fetch) -> None:
-        floor = self._ring.floor
-        while fetch.heap and fetch.heap[0][0] < floor:
-            _, index = heapq.heappop(fetch.heap)
-            self._push(fetch, index, floor)
-
     def _fetched(self, fetch: _Fetch) -> Fetched:
-        done = not fetch.heap
-        reached = min(fetch.until, self._ring.end) if done else fetch.heap[0][0]
         return Fetched(
-            id=fetch.id, epoch=self._epoch, reached=reached, floor=self._ring.floor, done=done
+            id=fetch.id,
+            epoch=self._epoch,
+            reached=fetch.cursor.reached,
+            floor=self._ring.floor,
+            done=fetch.cursor.done,
         )

@@ -137,6 +137,8 @@ class Readers(Generic[B]):
             raise _RefusedRequest(
                 "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
             )
+        if _prefixes(request.prefixes) and request.wants:
+            raise _RefusedRequest("invalid_request", "a fetch has wants or prefixes, not both")
         self._counters.fetches += 1
         if not self._fetches.start(route, request):
             raise _RefusedRequest("full", "too many readers fetch at once; try again")

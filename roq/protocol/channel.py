@@ -211,13 +211,20 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Send the batches of these topics; each want is (topic, from offset, up to but without)."""
+    """Send the batches of these topics; each want is (topic, from offset, up to but without).
+
+    With `prefixes` there are no wants, but a part of the log as it stands: every batch at or above
+    `first` and below `until` whose topic begins with one of them (an empty one: with anything).
+    """
 
     id: int
     queue: bytes
     epoch: int
-    wants: list[tuple[bytes, int, int]]
+    wants: list[tuple[bytes, int, int]] = []
     max_bytes: int = 1024 * 1024
+    prefixes: list[bytes] = []
+    first: int = 0
+    until: int = 0
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from exchange_driver import QUEUE
 
+from roq.exchange.cursors import SCAN_MAX
 from roq.exchange.fetches import GIVE_UP_SECONDS, RETRY_SECONDS, Fetches
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol import documents
@@ -168,3 +169,63 @@ def test_a_reader_that_is_gone_is_forgotten_ready_or_blocked() -> None:
     fetches.cancel(b"r")
     fetches.check()
     assert len(fetches) == 0
+
+
+def span(first: int, until: int, *prefixes: bytes, most: int = 1 << 20) -> FetchRequest:
+    return FetchRequest(
+        id=1, queue=QUEUE, epoch=1, prefixes=list(prefixes), first=first, until=until,
+        max_bytes=most,
+    )  # fmt: skip
+
+
+def test_a_part_of_the_log_comes_as_it_stands() -> None:
+    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"), 1)
+    fetches.start(b"r", span(1, 5, b""))
+    offsets, fetched = drain(fetches)
+    assert offsets == [1, 2, 3, 4]
+    assert (fetched.reached, fetched.done) == (5, True)
+
+
+def test_of_a_part_of_the_log_only_topics_under_a_prefix_come() -> None:
+    fetches = Fetches(ring(b"eu.be", b"us", b"eu.nl", b"asia", b"us"), 1)
+    fetches.start(b"r", span(0, 100, b"eu.", b"as"))
+    offsets, fetched = drain(fetches)
+    assert offsets == [0, 2, 3]
+    assert (fetched.reached, fetched.done) == (5, True)
+
+
+def test_a_long_stretch_of_other_topics_is_passed_over_in_steps() -> None:
+    log = ring(*[b"other"] * (SCAN_MAX + 10), b"wanted", entries=5_000)
+    fetches = Fetches(log, 1)
+    fetches.start(b"r", span(0, 10_000, b"wanted"))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.reached, fetched.done) == ([], SCAN_MAX, False)
+    fetches.start(b"r", span(fetched.reached, 10_000, b"wanted"))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.reached, fetched.done) == ([SCAN_MAX + 10], SCAN_MAX + 11, True)
+
+
+def test_of_a_part_of_the_log_that_has_left_the_ring_the_rest_comes() -> None:
+    log = ring(*[b"a"] * 30, entries=10)
+    fetches = Fetches(log, 1)
+    fetches.start(b"r", span(0, 25, b""))
+    offsets, fetched = drain(fetches)
+    assert offsets == list(range(log.floor, 25))
+    assert (fetched.reached, fetched.floor, fetched.done) == (25, log.floor, True)
+    fetches.start(b"r", span(0, 5, b""))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.reached, fetched.done) == ([], 5, True)
+
+
+def test_a_part_of_the_log_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:
+    fetches = Fetches(ring(*[b"a"] * 10), 1)
+    fetches.start(b"r", span(0, 10, b"", most=35))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.reached, fetched.done) == ([0, 1, 2, 3], 4, False)
+
+
+def test_a_part_of_the_log_from_beyond_its_end_is_empty() -> None:
+    fetches = Fetches(ring(*[b"a"] * 3), 1)
+    fetches.start(b"r", span(7, 9, b""))
+    offsets, fetched = drain(fetches)
+    assert (offsets, fetched.reached, fetched.done) == ([], 3, True)

@@ -1,0 +1,124 @@
+"""Where a fetch stands in the log: the next batch that is wanted, found step by step."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, Generic, Protocol, TypeVar
+
+from roq.log.ring import Ring
+from roq.protocol.channel import FetchRequest
+
+B = TypeVar("B")
+
+SCAN_MAX: Final = 2_000
+"""Entries of other topics that are passed over at once; then the reader asks again."""
+
+
+class Cursor(Protocol):
+    """Goes over what is wanted, in order of offset; what has left the ring is passed over."""
+
+    def offset(self) -> int | None:
+        """The next batch that is wanted; None if there is none within reach."""
+        ...
+
+    def advance(self) -> None:
+        """That batch is on its way."""
+        ...
+
+    @property
+    def reached(self) -> int:
+        """Everything wanted below was found or is gone."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing wanted is left at or above `reached`."""
+        ...
+
+
+class WantsCursor(Generic[B]):
+    """Goes over ranges of single topics, which may overlap; a batch is found once."""
+
+    def __init__(self, ring: Ring[B], wants: list[tuple[bytes, int, int]]) -> None:
+        self._ring = ring
+        self._wants = wants
+        self._until = max((until for _, _, until in wants), default=0)
+        self._heap: list[tuple[int, int]] = []
+        """(next offset, index of the want), lowest first."""
+        for index in range(len(wants)):
+            self._push(index, 0)
+
+    def offset(self) -> int | None:
+        """The next batch that is wanted."""
+        floor = self._ring.floor
+        while self._heap and self._heap[0][0] < floor:
+            self._push(heapq.heappop(self._heap)[1], floor)
+        return self._heap[0][0] if self._heap else None
+
+    def advance(self) -> None:
+        """That batch is on its way."""
+        offset = self._heap[0][0]
+        while self._heap and self._heap[0][0] == offset:
+            self._push(heapq.heappop(self._heap)[1], offset + 1)
+
+    @property
+    def reached(self) -> int:
+        """Everything wanted below was found or is gone."""
+        return self._heap[0][0] if self._heap else min(self._until, self._ring.end)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing wanted is left."""
+        return not self._heap
+
+    def _push(self, index: int, at_least: int) -> None:
+        topic, first, until = self._wants[index]
+        offset = self._ring.next_of(topic, max(first, at_least))
+        if offset is not None and offset < until:
+            heapq.heappush(self._heap, (offset, index))
+
+
+class SpanCursor(Generic[B]):
+    """Goes over a part of the log as it stands."""
+
+    def __init__(self, ring: Ring[B], prefixes: tuple[bytes, ...], first: int, until: int) -> None:
+        self._ring = ring
+        self._prefixes = prefixes
+        self._everything = b"" in prefixes
+        self._next = first
+        self._until = until
+
+    def offset(self) -> int | None:
+        """The next batch that is wanted, if it is near enough."""
+        ring = self._ring
+        end = min(self._until, ring.end)
+        self._next = max(self._next, min(ring.floor, end))
+        if self._everything:
+            return self._next if self._next < end else None
+        for offset in range(self._next, min(end, self._next + SCAN_MAX)):
+            self._next = offset
+            if ring.record(offset)[0].name.startswith(self._prefixes):
+                return offset
+            self._next = offset + 1
+        return None
+
+    def advance(self) -> None:
+        """That batch is on its way."""
+        self._next += 1
+
+    @property
+    def reached(self) -> int:
+        """Everything wanted below was found or is gone."""
+        return min(self._next, max(self._until, 0), self._ring.end)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing wanted is left."""
+        return self._next >= min(self._until, self._ring.end)
+
+
+def cursor(ring: Ring[B], request: FetchRequest) -> Cursor:
+    """The cursor that a request asks for."""
+    if request.prefixes:
+        return SpanCursor(ring, tuple(request.prefixes), request.first, request.until)
+    return WantsCursor(ring, request.wants)
