@@ -38,7 +38,21 @@ class Target:
 
 def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P, T]:
     """Give a command `--cluster`, `--timeout` and `--json`, and the function a `Target`."""
+    return answered_within(10.0)(function)
 
+
+def answered_within(
+    seconds: float,
+) -> Callable[[Callable[Concatenate[Target, P], T]], Callable[P, T]]:
+    """A `cluster_command` whose `--timeout` is so long if it is not given."""
+
+    def decorate(function: Callable[Concatenate[Target, P], T]) -> Callable[P, T]:
+        return _with_target(function, seconds)
+
+    return decorate
+
+
+def _with_target(function: Callable[Concatenate[Target, P], T], seconds: float) -> Callable[P, T]:
     @click.option(
         "--cluster",
         "address",
@@ -52,7 +66,7 @@ def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P
     @click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
-        default=10.0,
+        default=seconds,
         show_default=True,
         help="Seconds to wait for an answer.",
     )

@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "rules": "roq.cli.rules:rules",
     "pub": "roq.cli.messages:pub",
     "sub": "roq.cli.messages:sub",
+    "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
     "bench": "roq.cli.bench:bench",

@@ -23,11 +23,18 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _COLOURS: Final = {
     "running": "green",
     "live": "green",
+    "leading": "green",
+    "following": "green",
+    "serving": "green",
     "stopped": "yellow",
+    "stopping": "yellow",
+    "settling": "yellow",
     "silent": "yellow",
     "restarting": "yellow",
     "failed": "red",
     "away": "red",
+    "lost": "red",
+    "unknown": "red",
 }
 
 

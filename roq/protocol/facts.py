@@ -39,6 +39,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     detail: str = ""
     """What is wrong and what to do, in a sentence; or what is worth knowing."""
+    essential: bool = True
+    """Whether the daemon is not ready without it; anything else is a warning."""
 
 
 class HostUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from roq.protocol.control import (
     ClusterInfoRequest,
     ElasticityRequest,
     GcmRequest,
+    HealthRequest,
     HostReport,
     LocateRequest,
     ScaleIn,
@@ -244,6 +245,7 @@ _BY_NUMBER: Final = {command.number: command for command in COMMANDS}
 _CLIENT_REQUESTS: Final[dict[int, type[GcmRequest]]] = {
     3000: ClusterInfoRequest,
     3001: LocateRequest,
+    3004: HealthRequest,
     3010: HostReport,
     3020: ScaleOut,
     3021: ScaleIn,
