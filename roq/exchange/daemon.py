@@ -16,11 +16,12 @@ from typing import Final, cast
 import zmq
 
 from roq.errors import ConfigError, Unavailable
-from roq.exchange.control import ManagerLink, MonitorLink
+from roq.exchange.control import ManagerLink
 from roq.exchange.events import (
     Effect,
     Event,
     Garbled,
+    Passed,
     Publish,
     Received,
     Send,
@@ -31,7 +32,9 @@ from roq.exchange.events import (
 )
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.load import CpuMeter, busiest_publishers, load_of
+from roq.exchange.locator import Locator
 from roq.exchange.machine import ExchangeCore
+from roq.exchange.monitor_link import MonitorLink
 from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
@@ -140,8 +143,11 @@ class ExchangeServer:
         self.reactor.call_later(0, self._tick)
         self._monitor = MonitorLink(
             self.reactor, self._context, spec.monitor,
-            queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, report=self.report,
-            on_passed=self._handle, on_stop=self.stop,
+            queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
+        )  # fmt: skip
+        self._locator = Locator(
+            self.reactor, self._context, spec.managers,
+            spec.queue, spec.queue_id, found=self._monitor.move,
         )  # fmt: skip
         self._manager = self._manager_link()
 
@@ -176,6 +182,27 @@ class ExchangeServer:
             stopping=bool(self._stopping_since),
         )
 
+    # --- what the monitor says --------------------------------------------------------------------
+
+    def passed(self, event: Passed) -> None:
+        """A publisher has gone elsewhere."""
+        self._handle(event)
+
+    def acknowledged(self) -> None:
+        """The monitor counts on this exchange."""
+        self._locator.reset()
+
+    def unheard(self) -> None:
+        """The monitor says nothing: perhaps it is elsewhere by now."""
+        self._locator.look()
+
+    def superseded(self) -> None:
+        """A newer process has this number: whatever comes now belongs there. End at once."""
+        log.warning("a newer process has taken this exchange over", extra={"event": "superseded"})
+        self.reactor.stop()
+
+    # --- its life ---------------------------------------------------------------------------------
+
     def watch_signals(self) -> None:
         """Stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
         on_stop(self.reactor, lambda: self.stop("told by a signal"))
@@ -209,6 +236,7 @@ class ExchangeServer:
         if self._manager is not None:
             self._manager.close()
         self._monitor.close()
+        self._locator.close()
         self.reactor.remove(self._data)
         self.reactor.remove(self._live)
         self._data.setsockopt(zmq.LINGER, LINGER_MS)
@@ -235,7 +263,7 @@ class ExchangeServer:
         return ManagerLink(
             self.reactor, self._context, self._spec.manager,
             orphan_seconds=self._spec.orphan_seconds, child=self.child,
-            on_monitor=self._monitor.move, on_stop=self.stop,
+            on_monitor=self._monitor.told, on_stop=self.stop,
         )  # fmt: skip
 
     def _close_sockets(self) -> None:

@@ -199,6 +199,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     RESULT: int = OK
     queue_id: bytes
     rules: ElasticRules
+    exchanges: list[int] = []
+    """Numbers of all exchanges that the queue has, whether they serve at the moment or not."""
     scaled: list[int] = []
     """Numbers of the exchanges that scaling has made: only these may be removed by it."""
     hosts: list[HostUse] = []
@@ -296,6 +298,8 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     top: list[PublisherLoad] = []
     """The busiest publishers, exactly; the others add up to the difference to `load`."""
     stopping: bool = False
+    monitor: int = 0
+    """Epoch of the monitor that it reports to from now on, told once to the one that it leaves."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
@@ -304,6 +308,8 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
 
     RESULT: int = OK
     code: str = ""
+    epoch: int = 0
+    """Of the monitor; 0: not told."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):
