@@ -35,6 +35,9 @@ class Cursor(Protocol):
         """Whether nothing wanted is left at or above `reached`."""
         ...
 
+    evicted: int
+    """Offsets of a part of the log that had left it before they were looked at."""
+
 
 class WantsCursor(Generic[B]):
     """Goes over ranges of single topics, which may overlap; a batch is found once."""
@@ -43,6 +46,7 @@ class WantsCursor(Generic[B]):
         self._ring = ring
         self._wants = wants
         self._until = max((until for _, _, until in wants), default=0)
+        self.evicted = 0
         self._heap: list[tuple[int, int]] = []
         """(next offset, index of the want), lowest first."""
         for index in range(len(wants)):
@@ -87,12 +91,15 @@ class SpanCursor(Generic[B]):
         self._everything = b"" in prefixes
         self._next = first
         self._until = until
+        self.evicted = 0
 
     def offset(self) -> int | None:
         """The next batch that is wanted, if it is near enough."""
         ring = self._ring
         end = min(self._until, ring.end)
-        self._next = max(self._next, min(ring.floor, end))
+        if self._next < min(ring.floor, end):
+            self.evicted += min(ring.floor, end) - self._next
+            self._next = min(ring.floor, end)
         if self._everything:
             return self._next if self._next < end else None
         for offset in range(self._next, min(end, self._next + SCAN_MAX)):

@@ -151,4 +151,5 @@ class Fetches(Generic[B]):
             reached=fetch.cursor.reached,
             floor=self._ring.floor,
             done=fetch.cursor.done,
+            evicted=fetch.cursor.evicted,
         )

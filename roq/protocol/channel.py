@@ -237,3 +237,5 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     floor: int
     done: bool
     """Nothing wanted is left at or above `reached`."""
+    evicted: int = 0
+    """Of a part of the log: offsets that had left it before they were looked at."""

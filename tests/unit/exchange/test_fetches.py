@@ -212,9 +212,10 @@ def test_of_a_part_of_the_log_that_has_left_the_ring_the_rest_comes() -> None:
     offsets, fetched = drain(fetches)
     assert offsets == list(range(log.floor, 25))
     assert (fetched.reached, fetched.floor, fetched.done) == (25, log.floor, True)
+    assert fetched.evicted == log.floor
     fetches.start(b"r", span(0, 5, b""))
     offsets, fetched = drain(fetches)
-    assert (offsets, fetched.reached, fetched.done) == ([], 5, True)
+    assert (offsets, fetched.reached, fetched.done, fetched.evicted) == ([], 5, True, 5)
 
 
 def test_a_part_of_the_log_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:

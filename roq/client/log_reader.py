@@ -1,0 +1,311 @@
+"""Reads parts of the log of one exchange, by offset: for programs that keep their own place.
+
+    with LogReader("tcp://127.0.0.1:6000", queue_id, number=1, epoch=65537) as log:
+        ends = log.ends()
+        for batch in log.read(ends.floor, ends.end):
+            print(batch.offset, batch.topic, batch.payloads())
+
+Nothing is subscribed to and no thread is started: a question, an answer. A connection that breaks
+is made anew, and what has not arrived is asked for again, until nothing has come for `timeout`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import msgspec
+import zmq
+
+from roq.errors import Closed, RemoteProtocolError, StaleEpoch, Unavailable
+from roq.protocol import documents
+from roq.protocol.batch import Header, Kind, read_header, read_payloads
+from roq.protocol.channel import (
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    REFUSED,
+    SEEK,
+    Fetched,
+    FetchRequest,
+    Heads,
+    HeadsRequest,
+    Refused,
+    Seek,
+    SeekRequest,
+    read_number,
+)
+from roq.protocol.entry import read_entry
+from roq.runtime import sockets
+
+FETCH_BYTES: Final = 2 * 1024 * 1024
+"""Asked for at once."""
+ASK_AGAIN_SECONDS: Final = 2.0
+NOTHING_SO_NEW: Final = (1 << 63) - 1
+TIMEOUT_SECONDS: Final = 10.0
+RETRY_CODES: Final = frozenset({"full"})
+
+A = TypeVar("A", Heads, Seek, Fetched)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """What stands in a log: offsets from `floor` up to, but without, `end`."""
+
+    epoch: int
+    floor: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """One batch as it stands in the log.
+
+    Attributes:
+        offset: its place.
+        appended_us: when it was appended, µs UTC; never decreases within a log.
+        topic: UTF-8.
+        header: publisher, sequences, creation time.
+        data: header and body.
+    """
+
+    offset: int
+    appended_us: int
+    topic: bytes
+    header: Header
+    data: bytes
+
+    def payloads(self) -> list[bytes]:
+        """Its messages; none for a batch that stands in for messages that were given up.
+
+        Raises:
+            RemoteProtocolError: it was damaged.
+        """
+        return read_payloads(self.data, self.header) if self.header.kind == Kind.DATA else []
+
+
+class LogReader:
+    """The log of one exchange. For one thread.
+
+    Args:
+        address: data address of the exchange.
+        queue_id: 16 bytes; an exchange of another queue refuses.
+        number: of the exchange.
+        epoch: of the exchange; another process of the same number has another log. None: whatever
+            it has.
+        timeout: seconds without any word from the exchange, then `Unavailable`.
+        context: for the socket; None: one of its own.
+
+    Attributes:
+        evicted: offsets that `read` was asked for and that had left the log.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        queue_id: bytes,
+        *,
+        number: int,
+        epoch: int | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
+        self.evicted = 0
+        self._address = address
+        self._queue_id = queue_id
+        self._number = number
+        self._epoch = epoch
+        self._timeout = timeout
+        self._own_context = context is None
+        self._context = context or sockets.new_context()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._requests = 0
+        self._closed = False
+
+    def ends(self) -> LogEnds:
+        """What stands in the log now.
+
+        Raises:
+            Unavailable: the exchange does not answer.
+            StaleEpoch: another process has taken its place, with another log.
+        """
+        answer = self._ask(
+            HEADS,
+            lambda number: HeadsRequest(
+                id=number, queue=self._queue_id, prefixes=[], since=NOTHING_SO_NEW
+            ),
+            Heads,
+        )
+        self._check_epoch(answer.epoch)
+        return LogEnds(answer.epoch, answer.floor, answer.end)
+
+    def seek(self, time_us: int) -> int:
+        """The offset of the first batch that was appended at or after a time (µs UTC).
+
+        Raises:
+            Unavailable, StaleEpoch: as `ends`.
+        """
+        answer = self._ask(
+            SEEK,
+            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=time_us),
+            Seek,
+        )
+        self._check_epoch(answer.epoch)
+        return answer.offset
+
+    def read(
+        self, first: int, until: int, prefixes: Sequence[bytes] = (b"",)
+    ) -> Iterator[LogBatch]:
+        """All batches from offset `first` up to, but without, `until`, in order.
+
+        What has left the log is passed over and counted in `evicted`. Ends early at the end of the
+        log.
+
+        Args:
+            first: offset to begin with.
+            until: offset to end before.
+            prefixes: topics begin with one of these.
+
+        Raises:
+            Unavailable, StaleEpoch: as `ends`; what was given is right, and may be gone on from.
+            RemoteProtocolError: an answer that no exchange gives.
+        """
+        position = first
+        epoch = self._epoch if self._epoch is not None else self.ends().epoch
+        self._epoch = epoch
+
+        def request(number: int) -> FetchRequest:
+            return FetchRequest(
+                id=number, queue=self._queue_id, epoch=epoch, prefixes=list(prefixes),
+                first=position, until=until, max_bytes=FETCH_BYTES,
+            )  # fmt: skip
+
+        while position < until:
+            number = self._send(FETCH, request)
+            answer: Fetched | None = None
+            deadline = time.monotonic() + self._timeout
+            while answer is None:
+                frames = self._receive(min(deadline, time.monotonic() + ASK_AGAIN_SECONDS))
+                if frames is None:
+                    self._check_patience(deadline)
+                    break  # asked again from where we are
+                if frames[0] == FETCHED_ENTRY:
+                    batch = self._entry(frames, number)
+                    if batch is not None and batch.offset >= position:
+                        position = batch.offset + 1
+                        yield batch
+                    deadline = time.monotonic() + self._timeout
+                else:
+                    answer = self._answer(frames, FETCH, number, Fetched)
+            if answer is None:
+                continue
+            self.evicted += answer.evicted
+            position = max(position, answer.reached)
+            if answer.done:
+                return
+
+    def close(self) -> None:
+        """Give the socket back; idempotent."""
+        self._closed = True
+        self._drop_socket()
+        if self._own_context:
+            self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def _ask(self, letter: bytes, make: Callable[[int], msgspec.Struct], kind: type[A]) -> A:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            number = self._send(letter, make)
+            again = min(deadline, time.monotonic() + ASK_AGAIN_SECONDS)
+            while (frames := self._receive(again)) is not None:
+                answer = self._answer(frames, letter, number, kind)
+                if answer is not None:
+                    return answer
+            self._check_patience(deadline)
+
+    def _send(self, letter: bytes, make: Callable[[int], msgspec.Struct]) -> int:
+        if self._closed:
+            raise Closed(f"the reader of exchange {self._where} is closed")
+        if self._socket is None:
+            self._socket = sockets.dealer(self._context, maximum_bytes=-1)
+            self._socket.connect(self._address)
+        self._requests += 1
+        sockets.send_to(self._socket, [letter, documents.encode(make(self._requests))])
+        return self._requests
+
+    def _receive(self, deadline: float) -> list[bytes] | None:
+        """The next message; None if there is none in time, and then the connection is a new one."""
+        assert self._socket is not None  # noqa: S101 - narrows the type; `_send` came before
+        left = deadline - time.monotonic()
+        if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
+            self._drop_socket()  # an answer that comes late must not be taken for another one
+            return None
+        return self._socket.recv_multipart()
+
+    def _answer(self, frames: list[bytes], letter: bytes, number: int, kind: type[A]) -> A | None:
+        """The answer to our question; None for a late one to an earlier question."""
+        if len(frames) != 2:
+            raise RemoteProtocolError(f"{self._where} sent {len(frames)} frames")
+        if frames[0] == REFUSED:
+            self._refused(documents.decode(frames[1], Refused))
+            return None
+        if frames[0] != letter:
+            return None
+        answer = documents.decode(frames[1], kind)
+        return answer if answer.id == number else None
+
+    def _entry(self, frames: list[bytes], number: int) -> LogBatch | None:
+        if len(frames) != 5:
+            raise RemoteProtocolError(f"{self._where} sent an entry of {len(frames)} frames")
+        entry = read_entry(frames[3])
+        if read_number(frames[1]) != number:
+            return None
+        if entry.queue != self._queue_id or entry.epoch != self._epoch:
+            raise StaleEpoch(f"exchange {self._where} serves another log by now")
+        return LogBatch(
+            entry.offset, entry.appended_us, frames[2], read_header(frames[4]), frames[4]
+        )
+
+    def _refused(self, refused: Refused) -> None:
+        if refused.code in RETRY_CODES:
+            return  # asked again when the time has passed
+        if refused.code in {"stale_epoch", "foreign_queue"}:
+            raise StaleEpoch(f"exchange {self._where}: {refused.text}")
+        raise Unavailable(f"exchange {self._where} refused: {refused.text}")
+
+    def _check_epoch(self, epoch: int) -> None:
+        if self._epoch is not None and epoch != self._epoch:
+            raise StaleEpoch(
+                f"exchange {self._where} has epoch {epoch} now, not {self._epoch}: it was started "
+                "anew, and the log of before is gone"
+            )
+
+    def _check_patience(self, deadline: float) -> None:
+        if time.monotonic() >= deadline:
+            raise Unavailable(
+                f"exchange {self._where} has not answered for {self._timeout:g} s: is it running?"
+            )
+
+    @property
+    def _where(self) -> str:
+        return f"x{self._number} at {self._address}"
+
+    def _drop_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close(0)
+            self._socket = None
