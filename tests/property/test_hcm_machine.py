@@ -117,7 +117,7 @@ def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
     host.advance(60)
     assert host.answered == host.asked
     assert host.epochs == sorted(set(host.epochs))
-    assert sum(each.role == "exchange" for each in host.machine._children) <= 3 + 3
+    assert sum(each.role == "exchange" for each in host.machine._lives.children) <= 3 + 3
     host.stop()
     host.advance(60)
     assert host.finished
@@ -131,7 +131,7 @@ def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(li
         host.step(action)
     host.advance(1.0)
     told = {child.child: (child.epoch, child.state) for child in host.last_report.values()}
-    assert told == {child.name: (child.epoch, str(child.state)) for child in host.machine._children}
+    assert told == {child.name: (child.epoch, str(child.state)) for child in host.machine._lives.children}
 
 
 def test_an_exit_is_taken_once() -> None:

@@ -1,0 +1,298 @@
+"""The life of each child: how it starts, crashes, is given up, and ends.
+
+Rules only: which child is wanted is the machine's business, what a process is the shell's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from roq.errors import NoCapacity, RegistryAway, RequestError
+from roq.hcm.answers import failure, failures, keep
+from roq.hcm.backoff import CrashHistory
+from roq.hcm.children import (
+    EXCHANGE,
+    MONITOR,
+    Child,
+    Children,
+    Start,
+    State,
+    Waiter,
+    check_start,
+    number_of,
+)
+from roq.hcm.events import Discard, Effect, Kill, Note, Reply, Spawn, Terminate
+from roq.hcm.leader import LeaderLink
+from roq.hcm.ports import PortBook
+from roq.hcm.settings import Settings
+from roq.hcm.specs import make_spec
+from roq.hcm.stops import Stops
+from roq.model import child_epoch
+from roq.protocol.control import Done, Started, StartExchange, StartMonitor
+
+CHILDREN_MAX: Final = 2_000
+EPOCHS_MAX: Final = (1 << 16) - 1
+"""Children that one host epoch can number."""
+UNAVAILABLE: Final = "unavailable"
+
+
+class Lives:
+    """All children, and what becomes of them.
+
+    Attributes:
+        children: by name.
+        ports: that they use, or used a short while ago.
+        stops: requests that wait for children to be gone.
+    """
+
+    def __init__(self, settings: Settings, leader: LeaderLink) -> None:
+        self.children = Children()
+        self.ports = PortBook()
+        self.stops = Stops()
+        self._settings = settings
+        self._leader = leader
+        self._host_epoch = 0
+        self._counter = 0
+        self._ending = False
+
+    @property
+    def host_epoch(self) -> int:
+        """The epoch of this host; 0 until it is registered."""
+        return self._host_epoch
+
+    def registered(self, epoch: int) -> None:
+        """This host has an epoch."""
+        if epoch > self._host_epoch:
+            self._host_epoch, self._counter = epoch, 0
+
+    # --- starting ---------------------------------------------------------------------------------
+
+    def check_start(self, message: Start) -> None:
+        """Refuse what cannot be started here, or not now.
+
+        Raises:
+            InvalidName, RequestError: says why.
+        """
+        check_start(message)
+        if self._ending:
+            raise RequestError(f"the host manager of {self._settings.host} is stopping")
+        if not self._host_epoch:
+            raise RegistryAway(f"host {self._settings.host} is not registered yet; try again")
+
+    def start_new(self, message: Start, waiter: Waiter, now: float) -> list[Effect]:
+        """A child that is not here yet.
+
+        Raises:
+            NoCapacity: this host is full.
+        """
+        self._check_room(message)
+        child = Child(
+            role=EXCHANGE if isinstance(message, StartExchange) else MONITOR,
+            queue=message.queue,
+            queue_id=message.queue_id,
+            number=number_of(message),
+            limits=message.limits,
+            history=CrashHistory(self._settings.crashes),
+            monitor=message.monitor if isinstance(message, StartExchange) else "",
+            restarted=isinstance(message, StartMonitor) and message.restarted,
+        )
+        self.children.add(child)
+        child.waiters.append(waiter)
+        return self.spawn(child, State.STARTING, now)
+
+    def _check_room(self, message: Start) -> None:
+        most = self._settings.exchange_max
+        running = self.children.exchanges()
+        if isinstance(message, StartExchange) and 0 < most <= running:
+            raise NoCapacity(
+                f"host {self._settings.host} runs {running} exchanges and may run {most} "
+                "(exchange.max_perhost)"
+            )
+        if len(self.children) >= CHILDREN_MAX:
+            raise NoCapacity(f"host {self._settings.host} runs {CHILDREN_MAX} processes already")
+
+    def start_after(self, child: Child, message: Start, waiter: Waiter, now: float) -> list[Effect]:
+        """The old process of that name must be gone first."""
+        effects = [] if child.state is State.STOPPING else self.stop(child, "removed", now)
+        if self.children.get(child.name) is not child:
+            return effects + self.start_new(message, waiter, now)
+        if child.successor is not None:
+            text = f"{child.name} was asked for again since"
+            effects += failures([child.successor[1]], text, UNAVAILABLE)
+        child.successor = (message, waiter)
+        return effects
+
+    def spawn(self, child: Child, state: State, now: float) -> list[Effect]:
+        """Its next process, under an epoch of its own."""
+        child.state = state
+        self._leader.changed(now)
+        if self._counter >= EPOCHS_MAX:
+            text = f"this host manager has started {EPOCHS_MAX} processes: restart it"
+            return self._give_up(child, text, now)
+        self._counter += 1
+        child.epoch = child_epoch(self._host_epoch, self._counter)
+        child.alive, child.killed = True, False
+        child.info = child.peer = None
+        child.deadline = now + self._settings.start_seconds
+        return [Spawn(make_spec(child, self._settings, self.ports.avoid(now)))]
+
+    def spawned(self, name: str, epoch: int, pid: int) -> list[Effect]:
+        """Its process is there."""
+        child = self.children.get(name)
+        if child is not None and child.alive and child.epoch == epoch:
+            child.pid = pid
+        return []
+
+    def now_running(self, child: Child, now: float) -> list[Effect]:
+        """It has reported for the first time."""
+        child.state = State.RUNNING
+        child.ran = True
+        child.deadline = None
+        child.reason = ""
+        self._leader.changed(now)
+        text = f"{child.name} runs, epoch {child.epoch}, pid {child.pid}"
+        effects: list[Effect] = [Note("child_running", text)]
+        for waiter in child.take_waiters():
+            started = Started(id=waiter.request_id, child=child.describe())
+            effects.append(Reply(waiter.peer, started))
+        return effects + self.pass_monitors_on()
+
+    # --- ending -----------------------------------------------------------------------------------
+
+    def ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
+        """Its process is gone; `how` in words."""
+        child = self.children.get(name)
+        if child is None or not child.alive or child.epoch != epoch:
+            return []
+        self.ports.left(name, now)
+        child.alive, child.pid, child.deadline = False, 0, None
+        self._leader.changed(now)
+        if child.state is State.STOPPING:
+            return self._gone(child, now)
+        if child.killed:
+            how = f"did not report within {self._settings.start_seconds:g} s; {how}"
+        if not child.ran:
+            return self._give_up(child, how, now)
+        return self._crashed(child, how, now)
+
+    def _crashed(self, child: Child, how: str, now: float) -> list[Effect]:
+        delay = child.history.crashed(now)
+        if delay is None:
+            limits = self._settings.crashes
+            how = f"ended {limits.most} times within {limits.window_seconds:g} s, last: {how}"
+            return self._give_up(child, how, now)
+        child.reason = how
+        effects: list[Effect] = [
+            Note("child_crashed", f"{child.name}: {how}; starting again in {delay:g} s", True)
+        ]
+        if delay > 0:
+            child.state = State.RESTARTING
+            child.deadline = now + delay
+            return effects
+        return effects + self.spawn(child, State.RESTARTING, now)
+
+    def _give_up(self, child: Child, reason: str, now: float) -> list[Effect]:
+        """It does not run: it is forgotten if it never did, so that a start can be tried anew."""
+        child.reason = reason
+        child.info = None
+        child.deadline = None
+        text = f"{child.name} does not run on {self._settings.host}: {reason}"
+        effects: list[Effect] = [Note("child_failed", text, True)]
+        effects += failures(child.take_waiters(), text, RequestError.code)
+        if child.ran:
+            child.state = State.FAILED
+            return effects
+        return effects + self._gone(child, now)
+
+    def stop(self, child: Child, reason: str, now: float) -> list[Effect]:
+        """It is not wanted any more; `reason` is for its clients."""
+        if child.state is State.STOPPING:
+            return []
+        self._leader.changed(now)
+        child.state = State.STOPPING
+        child.stop_reason = child.reason = reason
+        text = f"{child.name} is being stopped"
+        effects = failures(child.take_waiters(), text, UNAVAILABLE)
+        if not child.alive:
+            return effects + self._gone(child, now)
+        child.deadline = now + self._settings.stop_seconds
+        return [*effects, Terminate(child.name)]
+
+    def _gone(self, child: Child, now: float) -> list[Effect]:
+        self.children.drop(child)
+        self._leader.changed(now)
+        effects: list[Effect] = [
+            Note("child_gone", f"{child.name} is gone"),
+            Discard(child.name, with_log=child.stop_reason == "removed"),
+        ]
+        effects += [
+            Reply(stop.peer, Done(id=stop.request_id)) for stop in self.stops.gone(child.name)
+        ]
+        if child.successor is not None:
+            message, waiter = child.successor
+            try:
+                self.check_start(message)
+                return effects + self.start_new(message, waiter, now)
+            except RequestError as error:
+                effects += failures([waiter], str(error), error.code)
+        return effects
+
+    def stop_all(self, now: float) -> list[Effect]:
+        """The host manager ends: stop everything, and start nothing any more."""
+        self._ending = True
+        return [effect for child in self.children for effect in self.stop(child, "", now)]
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def time_passed(self, now: float) -> list[Effect]:
+        """What is due by now."""
+        effects: list[Effect] = []
+        for child in self.children:
+            effects += self._waiters_late(child, now)
+            if child.deadline is not None and now >= child.deadline:
+                effects += self._due(child, now)
+        for stop in self.stops.expire(now):
+            text = f"{', '.join(sorted(stop.left))} did not end, not even when killed"
+            effects.append(Reply(stop.peer, failure(stop.request_id, text, RequestError.code)))
+        return effects
+
+    def deadlines(self) -> Iterator[float]:
+        """The times at which something is due."""
+        for child in self.children:
+            yield from child.deadlines()
+        stop = self.stops.next_deadline()
+        if stop is not None:
+            yield stop
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.children.check()
+        assert len(self.children) <= CHILDREN_MAX  # noqa: S101
+
+    def _waiters_late(self, child: Child, now: float) -> list[Effect]:
+        late = [waiter for waiter in child.waiters if now >= waiter.deadline]
+        child.waiters = [waiter for waiter in child.waiters if now < waiter.deadline]
+        if child.successor is not None and now >= child.successor[1].deadline:
+            late.append(child.successor[1])
+            child.successor = None
+        text = f"{child.name} does not run in time: {child.reason or 'it has not reported yet'}"
+        return failures(late, text, UNAVAILABLE)
+
+    def _due(self, child: Child, now: float) -> list[Effect]:
+        child.deadline = None
+        if not child.alive:
+            return self.spawn(child, State.RESTARTING, now)
+        child.killed = True
+        return [
+            Note("child_killed", f"{child.name} is killed: it took too long", True),
+            Kill(child.name),
+        ]
+
+    def pass_monitors_on(self) -> list[Effect]:
+        """Tell exchanges at once when their monitor is somewhere else now."""
+        return [
+            Reply(child.peer, keep(child, self._leader))
+            for child in self.children.follow_monitors(self._leader.monitors)
+            if child.peer is not None and child.state is State.RUNNING
+        ]
