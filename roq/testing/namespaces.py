@@ -6,12 +6,17 @@
 Each host is a namespace with one address of 10.97.0.0/24 and its own loopback; the switch is a
 bridge in a namespace of its own, so the machine's own network is not touched. Needs root and `ip`
 (iproute2). Whatever still runs in a namespace is killed when it is removed.
+
+Links can be limited, cut, made to lose packets, and closed to a port. Names of namespaces hold the
+pid of their maker, so `sweep` finds what one that was killed has left behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 from roq.errors import Unavailable
@@ -28,6 +34,7 @@ BURST: Final = "256kb"
 WAIT: Final = "50ms"
 """What waits longer for a limited link is dropped, as in a real switch."""
 _CLONE_NEWNET: Final = 0x40000000
+_OURS: Final = re.compile(r"roq-(\d+)-\d+-(s|\d+)")
 _serial = count(1)
 
 
@@ -65,6 +72,61 @@ class NetworkHost:
                     "rate", f"{round(megabits * 1_000)}kbit", "burst", BURST, "latency", WAIT,
                 )  # fmt: skip
 
+    def cut(self) -> None:
+        """Pull its plug: nothing comes in or goes out, and nobody is told."""
+        _run("ip", "-n", self.switch, "link", "set", self.port, "down")
+
+    def join(self) -> None:
+        """Put the plug in again."""
+        _run("ip", "-n", self.switch, "link", "set", self.port, "up")
+
+    @contextmanager
+    def loses(self, percent: float) -> Iterator[None]:
+        """Drop so many packets of a hundred at random, in each direction, inside the block.
+
+        Raises:
+            Unavailable: the system refused (`iptables` is needed).
+        """
+        chance = ("-m", "statistic", "--mode", "random", "--probability", f"{percent / 100:.4f}")
+        with self._filtered(("INPUT", "-i", "eth0", *chance), ("OUTPUT", "-o", "eth0", *chance)):
+            yield
+
+    @contextmanager
+    def closed_to(self, port: int) -> Iterator[None]:
+        """Drop what goes to, and comes from, this TCP port of other hosts inside the block.
+
+        Raises:
+            Unavailable: the system refused (`iptables` is needed).
+        """
+        tcp = ("-p", "tcp")
+        with self._filtered(
+            ("INPUT", "-i", "eth0", *tcp, "--sport", str(port)),
+            ("OUTPUT", "-o", "eth0", *tcp, "--dport", str(port)),
+        ):
+            yield
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Drop whatever comes in inside the block; what it sends still goes out.
+
+        Raises:
+            Unavailable: the system refused (`iptables` is needed).
+        """
+        with self._filtered(("INPUT", "-i", "eth0")):
+            yield
+
+    @contextmanager
+    def _filtered(self, *rules: tuple[str, ...]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for rule in rules:
+                self.run("iptables", "-w", "5", "-I", *rule, "-j", "DROP")
+                stack.callback(self.run, "iptables", "-w", "5", "-D", *rule, "-j", "DROP")
+            yield
+
+    def pids(self) -> list[int]:
+        """The processes that are on this host."""
+        return _pids(self.name)
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Be on this host: the calling thread, and what it starts inside the block.
@@ -100,6 +162,23 @@ def missing() -> str:
             return ""
     except Unavailable as error:
         return str(error)
+
+
+def sweep() -> list[str]:
+    """Remove namespaces whose makers have been killed, with whatever runs there; gives their names.
+
+    Raises:
+        Unavailable: the system refused.
+    """
+    found = [line.split()[0] for line in _run("ip", "netns", "list").splitlines() if line.strip()]
+    left = []
+    for name in found:
+        ours = _OURS.fullmatch(name)
+        if ours is not None and not Path(f"/proc/{ours[1]}").exists():
+            with contextlib.suppress(Unavailable):  # another one that sweeps was faster
+                _remove(name)
+                left.append(name)
+    return left
 
 
 @contextmanager
@@ -148,12 +227,16 @@ def _namespace(stack: ExitStack, name: str) -> None:
 
 
 def _remove(name: str) -> None:
-    for pid in _run("ip", "netns", "pids", name).split():
+    for pid in _pids(name):
         try:
-            os.kill(int(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     _run("ip", "netns", "delete", name)
+
+
+def _pids(name: str) -> list[int]:
+    return [int(pid) for pid in _run("ip", "netns", "pids", name).split()]
 
 
 def _run(*argv: str) -> str:

@@ -1,0 +1,287 @@
+"""Decides, while everything runs, whether publishers and subscribers got what they were promised.
+
+The unit is one stream (a publisher of chaos has one topic) at one subscriber, as in
+`roq.testing.history`. That one keeps whole histories; this one keeps positions, so that it can
+judge for hours. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simulation.chaos.journal import (
+    Back,
+    Finished,
+    Got,
+    Lost,
+    Opened,
+    Record,
+    Refused,
+    State,
+    Subscribed,
+    Upto,
+    Wrong,
+)
+
+Span = tuple[int, int]
+"""Sequences from the first one up to, but not including, the second one."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """What one publisher has published.
+
+    Attributes:
+        publisher: name of the worker.
+        opened: when.
+        upto: at most so many messages.
+        published: `publish()` has returned for at least so many.
+        acked: at least so many were acknowledged.
+        failed: given up by the publisher, or nobody knows.
+        ended: it publishes no more (killed, closed, or it has raised).
+        settled: it had ended by the last check.
+    """
+
+    publisher: str
+    queue: str
+    topic: str
+    opened: float
+    upto: int = 0
+    published: int = 0
+    acked: int = 0
+    failed: int = 0
+    ended: bool = False
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class Place:
+    """How far one subscriber is in one stream.
+
+    Attributes:
+        next: the sequence after the highest one received.
+        received: messages.
+        skipped: missing before `next`.
+        told: reported as lost by the subscriber.
+    """
+
+    next: int = 0
+    received: int = 0
+    skipped: list[Span] = field(default_factory=list)
+    told: list[Span] = field(default_factory=list)
+
+    @property
+    def reached(self) -> int:
+        """Everything below was received or was reported as lost."""
+        return max([self.next, *(end for _, end in self.told)])
+
+    def settle(self) -> tuple[int, int]:
+        """Give how many are missing and how many of them nobody has reported; begin anew."""
+        told = {n for first, end in self.told for n in range(first, min(end, self.next))}
+        missing = [n for first, end in self.skipped for n in range(first, end)]
+        self.skipped = []
+        self.told = [span for span in self.told if span[1] > self.next]
+        return len(missing), sum(n not in told for n in missing)
+
+
+@dataclass(slots=True)
+class Reader:
+    """One subscription.
+
+    Attributes:
+        subscriber: name of the worker.
+        opened: when it was in force.
+        before: what was published before, about, by stream.
+        ended: it reads no more.
+    """
+
+    subscriber: str
+    queue: str
+    prefix: str
+    opened: float
+    before: Mapping[str, int]
+    ended: bool = False
+    places: dict[str, Place] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over everything, in messages; each counted once for each subscriber."""
+
+    published: int = 0
+    """By publishers; counted once."""
+    received: int = 0
+    lost: int = 0
+    """Missing without a word."""
+    counted_lost: int = 0
+    """Missing, and reported."""
+    duplicated: int = 0
+    reordered: int = 0
+    foreign: int = 0
+    errors: int = 0
+    """Of `publish()`, and of subscribers at work."""
+    failed: int = 0
+    """Given up by publishers."""
+
+    @property
+    def violations(self) -> int:
+        """What never may be, however much was broken."""
+        return (
+            self.lost + self.duplicated + self.reordered + self.foreign + self.errors + self.failed
+        )
+
+
+class Judge:
+    """Takes in the records of all workers.
+
+    Attributes:
+        tally: the sums so far; losses are added by `check`.
+        findings: what was wrong, in sentences; the caller may empty it.
+    """
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.findings: list[str] = []
+        self._streams: dict[str, Stream] = {}
+        self._readers: dict[str, Reader] = {}
+        self._present: dict[str, str] = {}
+
+    # --- taking in --------------------------------------------------------------------------------
+
+    def take(self, worker: str, queue: str, topic: str, record: Record) -> None:
+        """The next record of a worker."""
+        match record:
+            case Opened(when=when, stream=stream):
+                self.end(worker)
+                self._streams[stream] = Stream(worker, queue, topic, when)
+                self._present[worker] = stream
+            case Subscribed(when=when, subscriber=subscriber):
+                self.end(worker)
+                before = {name: stream.upto for name, stream in self._streams.items()}
+                self._readers[subscriber] = Reader(worker, queue, topic, when, before)
+                self._present[worker] = subscriber
+            case Upto() | State():
+                self._progress(worker, record)
+            case Got():
+                self._got(worker, record)
+            case Lost():
+                self._lost(worker, record)
+            case Wrong(stream=stream, sequence=sequence):
+                self.tally.foreign += 1
+                self.findings.append(f"{worker}: {stream[:8]} {sequence} is not what was sent")
+            case Refused(text=text, working=True):
+                self.tally.errors += 1
+                self.findings.append(f"{worker}: {text}")
+                self.end(worker)
+            case Finished():
+                self.end(worker)
+            case Refused() | Back():
+                pass
+
+    def end(self, worker: str) -> None:
+        """The worker was killed, or begins anew."""
+        present = self._present.pop(worker, "")
+        if present in self._streams:
+            self._streams[present].ended = True
+        elif present in self._readers:
+            self._readers[present].ended = True
+
+    def _progress(self, worker: str, record: Upto | State) -> None:
+        stream = self._streams[self._present[worker]]
+        if isinstance(record, Upto):
+            stream.upto = record.count
+            return
+        self.tally.published += record.published - stream.published
+        stream.published, stream.acked = record.published, record.acked
+        if record.failed > stream.failed:
+            more = record.failed - stream.failed
+            stream.failed = record.failed
+            self.tally.failed += more
+            self.findings.append(f"{worker} has given up {more} messages")
+
+    def _got(self, worker: str, record: Got) -> None:
+        reader = self._readers[self._present[worker]]
+        place = reader.places.get(record.stream)
+        if place is None:
+            place = reader.places[record.stream] = self._first(reader, record)
+        self.tally.received += record.count
+        place.received += record.count
+        old = range(record.first, min(record.first + record.count, place.next))
+        if old:
+            late = sum(any(first <= n < end for first, end in place.skipped) for n in old)
+            self.tally.reordered += late
+            self.tally.duplicated += len(old) - late
+            self.findings.append(
+                f"{worker}: {len(old)} messages from {old[0]} on of {record.stream[:8]} have come "
+                f"{'late' if late else 'again'}, after {place.next - 1}"
+            )
+        if record.first > place.next:
+            place.skipped.append((place.next, record.first))
+        place.next = max(place.next, record.first + record.count)
+
+    def _first(self, reader: Reader, record: Got) -> Place:
+        """Where a subscriber begins: who was there first gets everything."""
+        stream = self._streams.get(record.stream)
+        if stream is not None and stream.opened < reader.opened:
+            return Place(next=record.first)
+        return Place()
+
+    def _lost(self, worker: str, record: Lost) -> None:
+        reader = self._readers[self._present[worker]]
+        if record.stream and record.count:
+            place = reader.places.setdefault(record.stream, Place(next=record.first))
+            place.told.append((record.first, record.first + record.count))
+
+    # --- judging ----------------------------------------------------------------------------------
+
+    def acked(self, *, ended: bool) -> dict[str, int]:
+        """How far each stream was acknowledged, by what is known.
+
+        Args:
+            ended: also those that have ended since the last check.
+        """
+        return {
+            name: stream.acked
+            for name, stream in self._streams.items()
+            if not stream.ended or (ended and not stream.settled)
+        }
+
+    def behind(self, marks: Mapping[str, int]) -> list[str]:
+        """Subscribers that have not got as far as these marks, in sentences."""
+        late = []
+        for reader in self._readers.values():
+            for name, count in marks.items():
+                stream = self._streams[name]
+                if reader.ended or not _wants(reader, stream):
+                    continue
+                place = reader.places.get(name)
+                if place is None and (stream.ended or count <= reader.before.get(name, 0)):
+                    continue  # it may have come too late for this one
+                reached = 0 if place is None else place.reached
+                if reached < count:
+                    late.append(
+                        f"{reader.subscriber} has {reached} of {count} messages of "
+                        f"{stream.publisher} ({name[:8]})"
+                    )
+        return late
+
+    def check(self) -> None:
+        """Count what is missing since the last check; what is missing now will never come."""
+        for reader in self._readers.values():
+            for name, place in reader.places.items():
+                missing, silent = place.settle()
+                self.tally.counted_lost += missing - silent
+                self.tally.lost += silent
+                if missing:
+                    how = f"{silent} without a word" if silent else "and has said so"
+                    self.findings.append(
+                        f"{reader.subscriber} has lost {missing} messages of {name[:8]}, {how}"
+                    )
+        self._readers = {name: each for name, each in self._readers.items() if not each.ended}
+        for stream in self._streams.values():
+            stream.settled = stream.ended
+
+
+def _wants(reader: Reader, stream: Stream) -> bool:
+    return reader.queue == stream.queue and stream.topic.startswith(reader.prefix)

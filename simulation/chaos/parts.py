@@ -1,0 +1,247 @@
+"""The processes of the cluster: those that this program starts, and those that they start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from roq.coordination.embedded import prepare, serves
+from roq.local.part import guarded
+from roq.runtime.process import Child, spawn
+from simulation.chaos.site import Node, Site
+
+ZOOKEEPER_PORT: Final = 2181
+CLIENT_PORT: Final = 5000
+MODULES: Final = {"roq.monitor": "monitor", "roq.exchange": "exchange"}
+AGAIN_SECONDS: Final = 0.5
+"""A daemon that has ended is started again after so long, as systemd would."""
+
+
+class Daemon:
+    """A process that ought to run: ZooKeeper, GCM or HCM on one node.
+
+    Attributes:
+        kind: `zookeeper`, `gcm` or `hcm`.
+        node: where.
+        wanted: whether it is to run; if it ends nevertheless it is started again.
+        ended: exit codes of those that nobody has killed, in words.
+    """
+
+    def __init__(self, kind: str, node: Node, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.node = node
+        self.wanted = False
+        self.ended: list[str] = []
+        self.log = node.folder.parent / f"{kind}-{node.address}.log"
+        self._argv = list(argv)
+        self._env = {**os.environ, **env}
+        self._child: Child | None = None
+        self._ready_pipe = -1
+        self._ready = False
+        self._not_before = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.node.address}"
+
+    @property
+    def pid(self) -> int:
+        """The process; 0: none runs."""
+        return 0 if self._child is None else self._child.pid
+
+    def tend(self) -> None:
+        """Start it if it is wanted and does not run, and notice that it serves or has ended."""
+        child = self._child
+        if child is not None and (code := child.poll()) is not None:
+            self._gone()
+            self.ended.append(f"{self} has ended by itself, exit code {code}")
+            self._not_before = time.monotonic() + AGAIN_SECONDS
+        if self._child is None and self.wanted and time.monotonic() >= self._not_before:
+            self._start()
+
+    def serves(self) -> bool:
+        """Whether it runs and has said that it is ready."""
+        self.tend()
+        if self._child is None:
+            return False
+        if self.kind == "zookeeper":
+            return serves(self.node.address, ZOOKEEPER_PORT, 0.5)
+        if not self._ready and self._ready_pipe >= 0:
+            try:
+                self._ready = bool(os.read(self._ready_pipe, 65_536))
+            except BlockingIOError:
+                return False
+        return self._ready
+
+    def kill(self) -> None:
+        """SIGKILL, and no other one until it is wanted again."""
+        self.wanted = False
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait(5.0)
+            self._gone()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it, if it runs."""
+        if self._child is not None and self._child.poll() is None:
+            os.kill(self._child.pid, number)
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.wanted = False
+        if self._child is not None:
+            self.signal(signal.SIGCONT)
+            self._child.stop()
+            self._gone()
+
+    def words(self) -> str:
+        """What it has said last."""
+        return self.log.read_text(errors="replace")[-2_000:]
+
+    def _start(self) -> None:
+        self._ready = False
+        self._ready_pipe, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(write, True)
+        argv = [word.replace("{ready_fd}", str(write)) for word in self._argv]
+        try:
+            self._child = spawn(
+                guarded([*self.node.prefix, *argv]),
+                log_path=self.log,
+                env=self._env,
+                pass_fds=[write],
+            )
+        finally:
+            os.close(write)
+
+    def _gone(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+        if self._ready_pipe >= 0:
+            os.close(self._ready_pipe)
+            self._ready_pipe = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Offspring:
+    """A monitor or exchange process, as the system shows it.
+
+    Attributes:
+        child: its name in the cluster.
+        role: `monitor` or `exchange`.
+    """
+
+    node: Node
+    child: str
+    role: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"{self.child} at {self.node.address}"
+
+
+class Parts:
+    """All of them.
+
+    Attributes:
+        zookeepers, gcms, hcms: the daemons.
+        addresses: client addresses of the configuration managers.
+    """
+
+    def __init__(self, site: Site, *, managers: int = 2, session_seconds: float = 6.0) -> None:
+        first = site.nodes[0]
+        servers = f"{first.address}:{ZOOKEEPER_PORT}"
+        self._site = site
+        self.zookeepers = [_zookeeper(first)]
+        self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in site.nodes[:managers]]
+        common = {"ZK_SERVERS": servers, "ZK_SESSION_SECONDS": str(session_seconds)}
+        self.gcms = [_daemon("gcm", node, common) for node in site.nodes[:managers]]
+        own = {**common, "GCM_ADDRESS": ",".join(self.addresses)}
+        self.hcms = [_daemon("hcm", node, own) for node in site.nodes]
+
+    @property
+    def daemons(self) -> list[Daemon]:
+        """All of them, in the order in which they are started."""
+        return [*self.zookeepers, *self.gcms, *self.hcms]
+
+    def on(self, node: Node) -> list[Daemon]:
+        """Those of one node."""
+        return [daemon for daemon in self.daemons if daemon.node is node]
+
+    def start(self, seconds: float) -> list[Daemon]:
+        """Start all of them; gives those that do not serve after `seconds`."""
+        for daemon in self.daemons:
+            daemon.wanted = True
+            daemon.tend()
+        deadline = time.monotonic() + seconds
+        while missing := [daemon for daemon in self.daemons if not daemon.serves()]:
+            if time.monotonic() > deadline:
+                return missing
+            time.sleep(0.05)
+        return []
+
+    def tend(self) -> None:
+        """Start again what has ended and is wanted."""
+        for daemon in self.daemons:
+            daemon.tend()
+
+    def offspring(self) -> list[Offspring]:
+        """Monitors and exchanges that run, stopped or not, whoever knows of them."""
+        return list(_offspring(self._site.nodes))
+
+    def stop(self) -> None:
+        """End everything, children first by those that have started them."""
+        for daemon in reversed(self.daemons):
+            daemon.stop()
+        for left in self.offspring():
+            send(left.pid, signal.SIGKILL)
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there was somebody."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _daemon(kind: str, node: Node, settings: Mapping[str, str]) -> Daemon:
+    config = node.folder.parent / f"{kind}-{node.address}.toml"
+    config.touch()  # else one would be looked for where the user happens to be
+    own = {"NETWORK_BIND": node.bind, "NETWORK_ADVERTISE": node.address, **settings}
+    if kind == "hcm":
+        own["DATA_DIR"] = str(node.folder / "hcm")
+    argv = [
+        *(sys.executable, "-P", "-m", f"roq.{kind}"),
+        *("--config", str(config), "--ready-fd", "{ready_fd}"),
+    ]
+    env = {f"ROQ_{kind.upper()}_{key}": value for key, value in own.items()}
+    return Daemon(kind, node, argv, env)
+
+
+def _zookeeper(node: Node) -> Daemon:
+    command = prepare(node.folder / "zookeeper", node.address, ZOOKEEPER_PORT, os.environ)
+    return Daemon("zookeeper", node, command, {})
+
+
+def _offspring(nodes: Iterable[Node]) -> Iterable[Offspring]:
+    folders = {str(node.folder): node for node in nodes}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if len(words) < 5 or words[-2] not in MODULES:
+            continue
+        spec = Path(words[-1])
+        node = folders.get(str(spec.parent.parent))
+        if node is not None:
+            yield Offspring(node, spec.stem, MODULES[words[-2]], int(entry.name))
