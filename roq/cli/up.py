@@ -12,10 +12,9 @@ import msgspec
 from roq.cli.failures import Failed, daemon_failed, text_of
 from roq.cli.output import note
 from roq.errors import RoQError
-from roq.local.launcher import Addresses, Launcher, StartFailed
-from roq.local.part import Part
-from roq.local.settings import HOSTS_MAX, Settings
-from roq.runtime import exits
+from roq.local.launcher import Launcher, StartFailed
+from roq.local.plan import Addresses
+from roq.local.settings import HOSTS_MAX, MANAGERS_MAX, Settings
 from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
@@ -45,10 +44,27 @@ _PORT_BASE_MAX: Final = 65_530
     help="Client port; management is 3 and the broadcast 5 above it. 0: any free ports.",
 )
 @click.option(
+    "--managers",
+    type=click.IntRange(1, MANAGERS_MAX),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Configuration managers; one leads, another one takes over. Each has its ports 10 above "
+    "those of the one before.",
+)
+@click.option(
     "--zookeeper",
     metavar="HOST:PORT",
     default="",
     help="Use this ZooKeeper (several with commas) instead of an embedded one.",
+)
+@click.option(
+    "--zookeepers",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Embedded ZooKeeper servers: 1, or an ensemble of 3 or 5, of which one or two may fail.",
 )
 @click.option(
     "--slots",
@@ -91,7 +107,9 @@ def up(
     hosts: int,
     data_dir: Path | None,
     port_base: int,
+    managers: int,
     zookeeper: str,
+    zookeepers: int,
     slots: int,
     provider: str,
     hosts_max: int,
@@ -100,31 +118,35 @@ def up(
 ) -> None:
     """Run a whole cluster on this machine until Ctrl-C or SIGTERM.
 
-    Starts a ZooKeeper, a configuration manager and the host managers, each as a process of its own.
-    When all of them serve, one line `ready {…}` with their addresses is printed; when it ends,
-    nothing of the cluster is left. Exits with 0, or with 69 (Java or ZooKeeper missing), 70 (a part
-    crashed) or 78 (a port in use, a setting wrong).
+    Starts ZooKeeper, a configuration manager and the host managers, each as a process of its own.
+    When all of them serve, one line `ready {…}` with their addresses is printed; a process that
+    ends by itself is started again with the same addresses and data, which is said on standard
+    error; when `roq up` ends, nothing of the cluster is left. Exits with 0, or with 69 (Java or
+    ZooKeeper missing), 70 (a part crashed at the start, or five times within a minute) or 78 (a
+    port in use, a setting wrong).
 
     \b
     Example:
       roq up
       roq up --hosts 3 --data-dir ~/roq --port-base 6000
+      roq up --managers 2 --zookeepers 3
       roq up --slots 1 --provider local
     """
-    settings = Settings(
-        hosts=hosts,
-        data_dir=data_dir,
-        port_base=port_base,
-        zookeeper=zookeeper,
-        slots=slots,
-        provider=provider,
-        hosts_max=hosts_max,
-        log_level=log_level,
-        log_format=log_format,
-    )
-    shell = _Shell(settings)
     try:
-        shell.run()
+        settings = Settings(
+            hosts=hosts,
+            data_dir=data_dir,
+            port_base=port_base,
+            managers=managers,
+            zookeeper=zookeeper,
+            zookeepers=zookeepers,
+            slots=slots,
+            provider=provider,
+            hosts_max=hosts_max,
+            log_level=log_level,
+            log_format=log_format,
+        )
+        _Shell(settings).run()
     except StartFailed as error:
         raise Failed(text_of(error), error.exit_code) from None
     except RoQError as error:
@@ -143,7 +165,7 @@ class _Shell:
             settings,
             on_ready=self._ready,
             on_failed=self._failed,
-            on_part_ended=self._part_ended,
+            on_note=_tell,
         )
 
     def run(self) -> None:
@@ -176,12 +198,6 @@ class _Shell:
         self._failure = error
         self._reactor.stop()
 
-    def _part_ended(self, part: Part) -> None:
-        words = part.last_words()
-        text = f"{part.name} {part.end_text()}; the cluster is stopped"
-        self._failure = StartFailed(f"{text}\n{words}" if words else text, exits.CRASHED)
-        self._stop()
-
     def _stop(self) -> None:
         self._say("Stopping …")
         self._launcher.stop(self._reactor.stop)
@@ -189,6 +205,11 @@ class _Shell:
     def _say(self, text: str) -> None:
         if sys.stderr.isatty():
             note(text)
+
+
+def _tell(text: str) -> None:
+    """What nobody should miss: it goes to standard error, whatever that is."""
+    click.echo(text, err=True)
 
 
 def _next_step(addresses: Addresses) -> str:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from roq.coordination.java import find_java
 from roq.errors import ConfigError, LocalProtocolError, Unavailable
@@ -52,6 +52,9 @@ _JARS: Final = (
 _JVM_FLAGS: Final = (
     "-Xms16m",
     "-Xmx96m",
+    "-XX:MaxMetaspaceSize=64m",
+    "-XX:ReservedCodeCacheSize=32m",
+    "-XX:MaxDirectMemorySize=16m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",  # writes into /tmp, and leaves it there when killed
@@ -74,6 +77,11 @@ admin.enableServer=false
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
+_ENSEMBLE: Final = """\
+initLimit=10
+syncLimit=3
+{servers}
+"""
 _LOGGING: Final = """\
 status = error
 appender.console.type = Console
@@ -90,6 +98,21 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+class Member(NamedTuple):
+    """One server of an ensemble on one machine, and its ports."""
+
+    client: int
+    quorum: int
+    election: int
+
+
+class Ensemble(NamedTuple):
+    """All servers of an ensemble, and which of them is meant, from 1."""
+
+    members: tuple[Member, ...]
+    number: int
 
 
 def class_path() -> str:
@@ -114,8 +137,21 @@ def class_path() -> str:
     return os.pathsep.join(jars)
 
 
-def prepare(data_dir: Path, host: str, port: int, environ: Mapping[str, str]) -> list[str]:
+def prepare(
+    data_dir: Path,
+    host: str,
+    port: int,
+    environ: Mapping[str, str],
+    ensemble: Ensemble | None = None,
+) -> list[str]:
     """Write the files of a server into `data_dir` and give the command that runs it.
+
+    Args:
+        data_dir: of this server alone.
+        host: where it listens, and in an ensemble where the others do, too.
+        port: for clients.
+        environ: where JAVA_HOME and PATH are looked up.
+        ensemble: of which it is a part; None: it serves alone.
 
     Raises:
         Unavailable: Java or pyspark is missing.
@@ -128,7 +164,11 @@ def prepare(data_dir: Path, host: str, port: int, environ: Mapping[str, str]) ->
     data = data_dir / "data"
     try:
         data.mkdir(parents=True, exist_ok=True)
-        config.write_text(_CONFIG.format(data=data.resolve(), port=port, host=host))
+        text = _CONFIG.format(data=data.resolve(), port=port, host=host)
+        if ensemble is not None:
+            text += _ENSEMBLE.format(servers=_servers(ensemble.members, host))
+            (data / "myid").write_text(f"{ensemble.number}\n")
+        config.write_text(text)
         logging.write_text(_LOGGING)
     except OSError as error:
         raise ConfigError(f"{data_dir} cannot be used for data: {error}") from None
@@ -140,6 +180,14 @@ def prepare(data_dir: Path, host: str, port: int, environ: Mapping[str, str]) ->
         _MAIN,
         str(config.resolve()),
     ]
+
+
+def _servers(members: Sequence[Member], host: str) -> str:
+    place = f"[{host}]" if ":" in host else host
+    return "\n".join(
+        f"server.{number}={place}:{member.quorum}:{member.election}"
+        for number, member in enumerate(members, 1)
+    )
 
 
 def serves(host: str, port: int, timeout: float = PROBE_SECONDS) -> bool:

@@ -19,8 +19,9 @@ from roq.demo.report import Report
 from roq.demo.verdict import Verdict, compare
 from roq.demo.worker import Job
 from roq.errors import RoQError, Unavailable
-from roq.local.launcher import Addresses, Launcher, StartFailed
+from roq.local.launcher import Launcher, StartFailed
 from roq.local.part import Part
+from roq.local.plan import Addresses
 from roq.local.settings import Settings
 from roq.runtime.reactor import Reactor
 
@@ -101,7 +102,7 @@ class Demo:
         self._moved = (0, reactor.now())
         self._launcher = Launcher(
             reactor,
-            Settings(hosts=hosts),
+            Settings(hosts=hosts, restart=False),
             on_ready=self._cluster_ready,
             on_failed=self._start_failed,
             on_part_ended=self._part_ended,

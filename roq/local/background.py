@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from roq.errors import RoQError, Unavailable
-from roq.local.launcher import Addresses, Launcher, StartFailed
+from roq.local.launcher import Launcher, StartFailed
 from roq.local.part import Part
+from roq.local.plan import Addresses
 from roq.local.settings import Settings
 from roq.runtime.reactor import Reactor
 

@@ -35,6 +35,7 @@ class Folder:
     def __init__(self, path: Path | None) -> None:
         self.temporary = path is None
         self._asked: list[psutil.Process] = []
+        self._kept = False
         try:
             if path is None:
                 sweep(Path(tempfile.gettempdir()))
@@ -74,6 +75,10 @@ class Folder:
         """The log file of a part."""
         return self.path / "log" / f"{name.replace(' ', '-')}.log"
 
+    def keep(self) -> None:
+        """Leave everything as it is at the end, for somebody who wants to read the logs."""
+        self._kept = True
+
     def close(self) -> None:
         """End what still works in it, unlock it, and remove it if it is temporary; idempotent.
 
@@ -89,13 +94,26 @@ class Folder:
         psutil.wait_procs(leftovers, timeout=_STOP_SECONDS)
         os.close(self._lock)
         self._lock = -1
-        if self.temporary:
+        if self._kept:
+            (self.path / "lock").unlink(missing_ok=True)  # nothing to sweep
+        elif self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def stop_provided_hosts(self) -> None:
         """Ask the host managers that a provider has made to stop; `close` waits for them."""
+        self._ask("roq.hcm", PROVIDED_HOSTS)
+
+    def stop_children(self, host: str) -> None:
+        """Ask monitors and exchanges whose host manager is gone to stop; `close` waits for them.
+
+        Args:
+            host: the folder of that host manager.
+        """
+        self._ask("-m", host)
+
+    def _ask(self, word: str, *parts: str) -> None:
         for process in psutil.process_iter():
-            if self._uses(process, "roq.hcm", PROVIDED_HOSTS):
+            if self._uses(process, word, *parts):
                 _send(process, signal.SIGTERM)
                 self._asked.append(process)
 

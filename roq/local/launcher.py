@@ -1,50 +1,39 @@
 """Starts the processes of a local cluster all at once, waits for all of them, stops them in order.
 
 Nothing here waits: everything is a callback in a reactor, so ZooKeeper's Java, the configuration
-manager and the host managers come up side by side and one deadline holds for all.
+managers and the host managers come up side by side and one deadline holds for all. What ends
+unasked afterwards is started again, with the same addresses and data.
 
     start()  -> on_ready(Addresses)         every part serves
              -> on_failed(StartFailed)      one has ended or the time is up; the rest is stopped
     stop()   -> on_stopped()                nothing of the cluster runs any more
+                on_failed(StartFailed)      a part has ended too often; the rest is stopped
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
-import msgspec
-
-from roq.coordination.embedded import prepare
 from roq.errors import RoQError
-from roq.local.folder import PROVIDED_HOSTS, Folder
+from roq.hcm.backoff import CrashHistory, CrashLimits
+from roq.local.folder import Folder
 from roq.local.part import Part
-from roq.local.ports import OFFSETS, check_base, choose_base, choose_port
-from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
+from roq.local.plan import GCM, HOST, ZOOKEEPER, Addresses, Plan, Planned, host_folder
+from roq.local.settings import Settings
 from roq.runtime import exits
 from roq.runtime.reactor import Reactor, Timer
 
 STOP_SECONDS: Final = 10.0
 """Grace for each step of a stop; then the step's processes are killed."""
-ZOOKEEPER: Final = "zookeeper"
-GCM: Final = "gcm"
-
-
-class Addresses(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running cluster answers; what `roq up` prints behind `ready`."""
-
-    client: str
-    management: str
-    broadcast: str
-    zookeeper: str
-    hosts: list[str]
+DEATHS: Final = CrashLimits(most=5, window_seconds=60.0, first_seconds=0.5, longest_seconds=4.0)
+"""How often a part may end unasked, and how long it rests before it is started again."""
 
 
 class StartFailed(RoQError):
-    """A part of the cluster did not start.
+    """A part of the cluster did not start, or ended too often.
 
     Attributes:
         exit_code: 69 a dependency was away, 70 it crashed, 78 a configuration is wrong.
@@ -72,8 +61,9 @@ class Launcher:
         reactor: its loop; the thread that runs it must live as long as the cluster does.
         settings: what is wanted.
         on_ready: every part serves.
-        on_failed: the start did not work; everything is stopped already.
+        on_failed: the start did not work, or a part has ended too often; everything is stopped.
         on_part_ended: a part has ended unasked after the start.
+        on_note: a sentence on what has happened to a part since, for people.
 
     Attributes:
         state: where it is.
@@ -87,7 +77,8 @@ class Launcher:
         *,
         on_ready: Callable[[Addresses], None],
         on_failed: Callable[[StartFailed], None],
-        on_part_ended: Callable[[Part], None],
+        on_part_ended: Callable[[Part], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
     ) -> None:
         self.state = State.NEW
         self.folder: Folder | None = None
@@ -96,13 +87,15 @@ class Launcher:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._on_part_ended = on_part_ended
+        self._on_note = on_note
         self._on_stopped: list[Callable[[], None]] = []
+        self._planned: dict[str, Planned] = {}
+        self._addresses: Addresses | None = None
         self._parts: dict[str, Part] = {}
+        self._deaths: dict[str, CrashHistory] = {}
         self._steps: list[list[Part]] = []
         self._failure: StartFailed | None = None
         self._timer: Timer | None = None
-        self._base = 0
-        self._zookeeper = settings.zookeeper
 
     @property
     def parts(self) -> dict[str, Part]:
@@ -116,22 +109,25 @@ class Launcher:
             ConfigError: a port is in use, or the data directory cannot be used; nothing runs.
             Unavailable: no Java for the embedded ZooKeeper, or no free ports; nothing runs.
         """
-        base = self._settings.port_base
-        self._base = check_base(MANAGER_HOST, base) if base else choose_base(MANAGER_HOST)
+        plan = Plan(self._settings)
+        self._planned = {planned.name: planned for planned in plan.parts}
+        self._addresses = plan.addresses
         self.folder = Folder(self._settings.data_dir)
         self.state = State.STARTING
         try:
-            self._spawn_all(self.folder)
+            plan.check_folder(self.folder)
+            for planned in plan.parts:
+                self._spawn(planned, self.folder)
         except OSError as error:
             self._fail(f"a process cannot be started: {error}", exits.CRASHED)
             return
         except BaseException:
-            self.folder.close()
+            self.kill()
             raise
         self._timer = self._reactor.call_later(self._settings.start_seconds, self._too_late)
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Stop everything: hosts, then the configuration manager, then ZooKeeper.
+        """Stop everything: hosts, then the configuration managers, then ZooKeeper.
 
         Host managers stop their monitors and exchanges first, and each may say goodbye to whoever
         is stopped after it.
@@ -153,70 +149,29 @@ class Launcher:
 
     # --- starting ---------------------------------------------------------------------------------
 
-    def _spawn_all(self, folder: Folder) -> None:
-        if not self._zookeeper:
-            self._start_zookeeper(folder)
-        manager = f"{MANAGER_HOST}:{self._base}"
-        self._spawn_daemon(
-            folder,
-            GCM,
-            "roq.gcm",
-            gcm_configuration(
-                self._settings, self._base, self._zookeeper, folder.path / PROVIDED_HOSTS
-            ),
-        )
-        for host in self._settings.host_names:
-            data = folder.make(f"host-{host}")
-            text = hcm_configuration(self._settings, host, data, manager, self._zookeeper)
-            self._spawn_daemon(folder, f"host {host}", "roq.hcm", text)
-
-    def _start_zookeeper(self, folder: Folder) -> None:
-        port = choose_port(MANAGER_HOST)
-        self._zookeeper = f"{MANAGER_HOST}:{port}"
-        command = prepare(folder.make("zookeeper"), MANAGER_HOST, port, os.environ)
-        self._spawn(folder, ZOOKEEPER, command)
-        # It says nothing; that the daemons reach it shows that it serves.
-        self._parts[ZOOKEEPER].ready = {}
-
-    def _spawn_daemon(self, folder: Folder, name: str, module: str, text: str) -> None:
-        path = folder.write(f"{name.replace(' ', '-')}.toml", text)
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            module,
-            "--config",
-            str(path),
-            "--ready-fd",
-            "{ready_fd}",
-        ]
-        self._spawn(folder, name, command)
-
-    def _spawn(self, folder: Folder, name: str, command: Sequence[str]) -> None:
-        self._parts[name] = Part(
+    def _spawn(self, planned: Planned, folder: Folder) -> None:
+        part = Part(
             self._reactor,
-            name,
-            command,
-            log_path=folder.log(name),
+            planned.name,
+            planned.command(folder),
+            log_path=folder.log(planned.name),
             on_ready=self._part_ready,
             on_end=self._part_ended,
         )
+        if not planned.tells:
+            part.ready = {}
+        self._parts[planned.name] = part
 
-    def _part_ready(self, _part: Part) -> None:
-        if self.state is State.STARTING and all(p.ready is not None for p in self._parts.values()):
+    def _part_ready(self, part: Part) -> None:
+        if self.state is State.READY:
+            self._note(f"{part.name} serves again")
+        elif self.state is State.STARTING and all(
+            each.ready is not None for each in self._parts.values()
+        ):
             self._cancel_timer()
             self.state = State.READY
-            self._on_ready(self._addresses())
-
-    def _addresses(self) -> Addresses:
-        ports = {name: self._base + offset for name, offset in OFFSETS.items()}
-        return Addresses(
-            client=f"{MANAGER_HOST}:{ports['client']}",
-            management=f"{MANAGER_HOST}:{ports['management']}",
-            broadcast=f"{MANAGER_HOST}:{ports['broadcast']}",
-            zookeeper=self._zookeeper,
-            hosts=self._settings.host_names,
-        )
+            assert self._addresses is not None  # noqa: S101 - known since the start
+            self._on_ready(self._addresses)
 
     def _too_late(self) -> None:
         missing = [part for part in self._parts.values() if part.ready is None]
@@ -235,7 +190,10 @@ class Launcher:
             case State.STARTING:
                 self._part_failed(part)
             case State.READY:
-                self._on_part_ended(part)
+                if self._on_part_ended is not None:
+                    self._on_part_ended(part)
+                if self._settings.restart:
+                    self._revive(part)
             case State.STOPPING:
                 self._next_step()
             case State.NEW | State.STOPPED:
@@ -246,15 +204,55 @@ class Launcher:
         text = f"{part.name} {part.end_text()} while the cluster was starting{_words(part)}"
         self._fail(text, code)
 
+    def _revive(self, part: Part) -> None:
+        deaths = self._deaths.setdefault(part.name, CrashHistory(DEATHS))
+        delay = deaths.crashed(self._reactor.now())
+        if delay is None:
+            text = (
+                f"{part.name} {part.end_text()}, the end number {DEATHS.most} within "
+                f"{DEATHS.window_seconds:g} s: giving up. Its log is {part.log_path}"
+            )
+            if self.folder is not None:
+                self.folder.keep()
+            self._fail(f"{text}{_words(part)}", exits.CRASHED)
+            return
+        when = f"in {delay:g} s" if delay else "now"
+        self._note(
+            f"{part.name} {part.end_text()}; it is started again {when} (its log: {part.log_path})"
+        )
+        self._reactor.call_later(delay, partial(self._start_again, part))
+
+    def _start_again(self, part: Part) -> None:
+        if self.state is not State.READY or self.folder is None:
+            return  # everything ends meanwhile
+        try:
+            self._spawn(self._planned[part.name], self.folder)
+        except (OSError, RoQError) as error:
+            self._fail(f"{part.name} cannot be started again: {error}", exits.CRASHED)
+
+    def _note(self, text: str) -> None:
+        if self._on_note is not None:
+            self._on_note(text)
+
     def _begin_stop(self) -> None:
         self.state = State.STOPPING
-        if self.folder is not None:
-            self.folder.stop_provided_hosts()
-        hosts = [part for name, part in self._parts.items() if name not in {ZOOKEEPER, GCM}]
-        last = [self._parts[name] for name in (GCM, ZOOKEEPER) if name in self._parts]
-        self._steps = [hosts, *([part] for part in last)]
+        self._ask_the_forsaken()
+        kinds = {kind: list[Part]() for kind in (HOST, GCM, ZOOKEEPER)}
+        for name, part in self._parts.items():
+            kinds[self._planned[name].kind].append(part)
+        self._steps = [parts for parts in kinds.values() if parts]
         # Later, so that whoever caused it (a part's end, a failed start) has finished first.
         self._reactor.call_soon(self._open_step)
+
+    def _ask_the_forsaken(self) -> None:
+        """Have those stop whom no part stops: hosts of a provider, children of a dead manager."""
+        if self.folder is None:
+            return
+        self.folder.stop_provided_hosts()
+        for host in self._settings.host_names:
+            part = self._parts.get(f"{HOST} {host}")
+            if part is not None and not part.running:
+                self.folder.stop_children(host_folder(host))
 
     def _open_step(self) -> None:
         self._cancel_timer()

@@ -1,15 +1,18 @@
-"""Ports for a local cluster: the three of the configuration manager stand in a fixed distance."""
+"""Ports for a local cluster: the three of a configuration manager stand in a fixed distance."""
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 from typing import Final
 
 from roq.errors import ConfigError, Unavailable
 
 OFFSETS: Final = {"client": 0, "management": 3, "broadcast": 5}
 """Interface of the configuration manager → distance of its port from the base."""
+MANAGER_STEP: Final = 10
+"""Distance between the bases of two configuration managers of a cluster."""
 _LOWEST: Final = 10_240
 _HIGHEST: Final = 32_000
 """Below the range from which the system gives ports to connections."""
@@ -27,26 +30,35 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def check_base(host: str, base: int) -> int:
+def bases(base: int, managers: int) -> list[int]:
+    """The base of each configuration manager of a cluster."""
+    return [base + MANAGER_STEP * number for number in range(managers)]
+
+
+def check_base(host: str, base: int, managers: int = 1) -> int:
     """Give `base` back if the ports that belong to it can be used.
 
     Raises:
         ConfigError: one of them is in use or out of range.
     """
-    for interface, offset in OFFSETS.items():
-        port = base + offset
-        if not 0 < port < 65_536:
-            raise ConfigError(f"--port-base {base} is out of range: use 1 to {65_535 - 5}, or 0")
-        if not is_free(host, port):
-            raise ConfigError(
-                f"port {port} on {host}, the {interface} interface, is in use: stop the process "
-                f"that has it (`ss -ltnp 'sport = :{port}'` names it) or set another --port-base "
-                "(0: any free ports)"
-            )
+    for each in bases(base, managers):
+        for interface, offset in OFFSETS.items():
+            _check(host, base, each + offset, interface)
     return base
 
 
-def choose_base(host: str) -> int:
+def _check(host: str, base: int, port: int, interface: str) -> None:
+    if not 0 < port < 65_536:
+        raise ConfigError(f"--port-base {base} is out of range: use 1 to {65_535 - 5}, or 0")
+    if not is_free(host, port):
+        raise ConfigError(
+            f"port {port} on {host}, the {interface} interface, is in use: stop the process "
+            f"that has it (`ss -ltnp 'sport = :{port}'` names it) or set another --port-base "
+            "(0: any free ports)"
+        )
+
+
+def choose_base(host: str, managers: int = 1) -> int:
     """A random base whose ports are all free.
 
     Raises:
@@ -55,20 +67,24 @@ def choose_base(host: str) -> int:
     draw = random.Random()  # noqa: S311 - spreads clusters over the range, guards nothing
     for _ in range(_TRIES):
         base = draw.randrange(_LOWEST, _HIGHEST)
-        if all(is_free(host, base + offset) for offset in OFFSETS.values()):
+        wanted = [each + offset for each in bases(base, managers) for offset in OFFSETS.values()]
+        if all(is_free(host, port) for port in wanted):
             return base
     raise Unavailable(f"no free ports on {host} from {_LOWEST} to {_HIGHEST}: stop something")
 
 
-def choose_port(host: str) -> int:
-    """A random free port.
+def choose_ports(host: str, count: int, avoid: Collection[int] = ()) -> list[int]:
+    """So many different free ports, drawn at random.
 
     Raises:
-        Unavailable: none found.
+        Unavailable: not so many found.
     """
     draw = random.Random()  # noqa: S311 - spreads clusters over the range, guards nothing
+    chosen: list[int] = []
     for _ in range(_TRIES):
+        if len(chosen) == count:
+            return chosen
         port = draw.randrange(_LOWEST, _HIGHEST)
-        if is_free(host, port):
-            return port
+        if port not in chosen and port not in avoid and is_free(host, port):
+            chosen.append(port)
     raise Unavailable(f"no free port on {host} from {_LOWEST} to {_HIGHEST}: stop something")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -12,6 +12,9 @@ from roq.runtime import toml
 
 MANAGER_HOST: Final = "127.0.0.1"
 HOSTS_MAX: Final = 250
+MANAGERS_MAX: Final = 9
+ENSEMBLES: Final = (1, 3, 5)
+"""How many embedded ZooKeeper servers there may be."""
 ORPHAN_SECONDS: Final = 10.0
 ENSEMBLE_SECONDS: Final = 15.0
 
@@ -25,9 +28,12 @@ class Settings:
     Attributes:
         hosts: host managers, on 127.0.0.1, 127.0.0.2, …
         data_dir: where everything is kept; None: a temporary folder, removed at the end.
-        port_base: client port of the configuration manager; management is 3 and broadcast 5 above.
-            0: any free ports.
-        zookeeper: `host:port[,host:port…]` of an ensemble; empty: an embedded server.
+        port_base: client port of the configuration manager; management is 3 and broadcast 5 above,
+            each further manager 10 above the one before. 0: any free ports.
+        managers: configuration managers; one of them leads.
+        zookeeper: `host:port[,host:port…]` of an ensemble; empty: embedded servers.
+        zookeepers: how many embedded servers there are; with 3 one may fail, with 5 two.
+        restart: a process that ends unasked is started again, until it does so too often.
         log_level, log_format: of all daemons; see `roq.runtime.logs`.
         start_seconds: all must serve within this.
         slots: exchanges that each host may have; 0: no limit.
@@ -39,7 +45,10 @@ class Settings:
     hosts: int = 1
     data_dir: Path | None = None
     port_base: int = 0
+    managers: int = 1
     zookeeper: str = ""
+    zookeepers: int = 1
+    restart: bool = True
     log_level: str = "info"
     log_format: str = "text"
     start_seconds: float = 60.0
@@ -52,6 +61,20 @@ class Settings:
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:
             raise ConfigError(f"a local cluster has 1 to {HOSTS_MAX} hosts, not {self.hosts}")
+        if not 1 <= self.managers <= MANAGERS_MAX:
+            raise ConfigError(
+                f"a local cluster has 1 to {MANAGERS_MAX} configuration managers, "
+                f"not {self.managers}"
+            )
+        if self.zookeepers not in ENSEMBLES:
+            raise ConfigError(
+                f"there are 1, 3 or 5 ZooKeeper servers, not {self.zookeepers}: more than half of "
+                "them must run, so an even number stands no more failures than one less"
+            )
+        if self.zookeeper and self.zookeepers > 1:
+            raise ConfigError(
+                "either a running ZooKeeper is named, or several are started: not both"
+            )
 
     @property
     def connect_seconds(self) -> float:
@@ -92,17 +115,22 @@ def gcm_configuration(settings: Settings, base: int, zookeeper: str, hosts: Path
 
 
 def hcm_configuration(
-    settings: Settings, host: str, folder: Path, manager: str, zookeeper: str
+    settings: Settings,
+    host: str,
+    port: int,
+    folder: Path,
+    managers: Sequence[str],
+    zookeeper: str,
 ) -> str:
-    """The text of one host's `hcm.toml`."""
+    """The text of one host's `hcm.toml`; `port` is where it takes commands, also later on."""
     return toml.to_toml(
         {
+            "network": {"bind": host, "port": port},
             # Any free ports: another cluster of this machine may use the same loopback addresses.
-            "network": {"bind": host, "port": 0},
             "monitor": {"base_port": 0},
             "statmonitor": {"base_port": 0},
             "exchange": {"base_port": 0, "max_perhost": settings.slots},
-            "gcm": {"address": [manager]},
+            "gcm": {"address": list(managers)},
             "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
             "data": {"dir": str(folder)},
             "children": {"orphan_seconds": ORPHAN_SECONDS},

@@ -27,6 +27,7 @@ class RunningCluster:
         management, broadcast: the other two interfaces of the configuration manager.
         zookeeper: the registry.
         hosts: names of the hosts: 127.0.0.1, 127.0.0.2, …
+        managers: client addresses of all configuration managers; `address` is the first one.
     """
 
     def __init__(self, background: BackgroundCluster) -> None:
@@ -36,6 +37,7 @@ class RunningCluster:
         self.broadcast = addresses.broadcast
         self.zookeeper = addresses.zookeeper
         self.hosts = tuple(addresses.hosts)
+        self.managers = tuple(addresses.managers)
         self._background = background
 
     @property
@@ -53,6 +55,8 @@ class RunningCluster:
 
     def pid(self, part: str) -> int:
         """The process of a part: `zookeeper`, `gcm`, or `host 127.0.0.1`.
+
+        Of several they are `gcm 1`, `gcm 2`, … and `zookeeper 1`, `zookeeper 2`, …
 
         Raises:
             InvalidRequest: there is no such part.
@@ -77,7 +81,10 @@ def cluster(
     *,
     data_dir: Path | None = None,
     port_base: int = 0,
+    managers: int = 1,
     zookeeper: str = "",
+    zookeepers: int = 1,
+    restart: bool = False,
     log_level: str = "info",
     start_seconds: float = 60.0,
     slots: int = 0,
@@ -92,7 +99,10 @@ def cluster(
         hosts: host managers, each on a loopback address of its own.
         data_dir: keep everything here; a temporary folder if None.
         port_base: client port; 0: any free ports, so several clusters fit on one machine.
-        zookeeper: `host:port` of a running ensemble; empty: an embedded server.
+        managers: configuration managers; one of them leads.
+        zookeeper: `host:port` of a running ensemble; empty: embedded servers.
+        zookeepers: how many embedded servers: 1, 3 or 5.
+        restart: start a part again that ends unasked, as `roq up` does.
         log_level: of all daemons.
         start_seconds: everything must serve within this.
         slots: exchanges that each host may have; 0: no limit.
@@ -110,7 +120,10 @@ def cluster(
             hosts=hosts,
             data_dir=data_dir,
             port_base=port_base,
+            managers=managers,
             zookeeper=zookeeper,
+            zookeepers=zookeepers,
+            restart=restart,
             log_level=log_level,
             start_seconds=start_seconds,
             slots=slots,

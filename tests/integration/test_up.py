@@ -124,15 +124,3 @@ def test_an_unknown_configuration_key_ends_with_78_and_is_named(
     assert b"bint" in ended.stderr
     assert str(path).encode() in ended.stderr
     assert b"Traceback" not in ended.stderr
-
-
-def test_a_part_that_dies_takes_the_cluster_down_and_is_named() -> None:
-    with started("up", "--port-base", "0") as up:
-        read_ready(up)
-        processes = family(up.pid)
-        manager = next(p for p in processes if "roq.gcm" in " ".join(p.cmdline()))
-        manager.kill()
-        _, err = up.communicate(timeout=40)
-        assert up.returncode == 70
-        assert b"gcm was ended by SIGKILL" in err
-        assert gone(processes)

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from roq.coordination import embedded
-from roq.coordination.embedded import EmbeddedZooKeeper, class_path, prepare, serves
+from roq.coordination.embedded import (
+    EmbeddedZooKeeper,
+    Ensemble,
+    Member,
+    class_path,
+    prepare,
+    serves,
+)
 from roq.errors import ConfigError, LocalProtocolError, Unavailable
 
 
@@ -65,6 +72,28 @@ def test_the_server_is_told_where_to_listen_and_to_serve_nothing_else(
         "4lw.commands.whitelist=srvr",
     ):
         assert line in text.splitlines()
+
+
+def test_a_server_of_an_ensemble_knows_itself_and_the_others(
+    tmp_path: Path, java_home: Path
+) -> None:
+    members = tuple(Member(client, client + 100, client + 200) for client in (4001, 4002, 4003))
+    environ = {"JAVA_HOME": str(java_home)}
+    command = prepare(tmp_path, "127.0.0.1", 4002, environ, Ensemble(members, 2))
+    lines = Path(command[-1]).read_text().splitlines()
+    assert {
+        "clientPort=4002",
+        "server.1=127.0.0.1:4101:4201",
+        "server.2=127.0.0.1:4102:4202",
+        "server.3=127.0.0.1:4103:4203",
+    } <= set(lines)
+    assert (tmp_path / "data" / "myid").read_text() == "2\n"
+
+
+def test_the_memory_of_a_server_is_bounded(tmp_path: Path, java_home: Path) -> None:
+    command = prepare(tmp_path, "127.0.0.1", 2181, {"JAVA_HOME": str(java_home)})
+    for flag in ("-Xmx", "-XX:MaxMetaspaceSize=", "-XX:ReservedCodeCacheSize="):
+        assert any(word.startswith(flag) for word in command)
 
 
 def test_a_data_directory_that_is_a_file_is_an_error(tmp_path: Path, java_home: Path) -> None:

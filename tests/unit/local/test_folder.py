@@ -23,6 +23,17 @@ def test_a_temporary_folder_is_removed_at_the_end() -> None:
     assert not folder.path.exists()
 
 
+def test_a_temporary_folder_that_somebody_will_read_is_kept(tmp_path: Path) -> None:
+    folder = Folder(None)
+    folder.keep()
+    folder.close()
+    os.utime(folder.path, (0, 0))
+    sweep(folder.path.parent)
+    assert folder.path.is_dir()
+    folder.path.joinpath("log").rmdir()
+    folder.path.rmdir()
+
+
 def test_a_named_folder_is_made_and_kept(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "a" / "b")
     folder.write("a.toml", "x")

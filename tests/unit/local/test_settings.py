@@ -18,15 +18,22 @@ def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
     gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
     gcm_path.write_text(gcm_configuration(settings, 7000, "127.0.0.1:2181", Path("/d/hosts")))
     hcm_path.write_text(
-        hcm_configuration(settings, "127.0.0.2", tmp_path, "127.0.0.1:7000", "127.0.0.1:2181")
+        hcm_configuration(
+            settings,
+            "127.0.0.2",
+            9000,
+            tmp_path,
+            ["127.0.0.1:7000", "127.0.0.1:7010"],
+            "127.0.0.1:2181",
+        )
     )
     gcm = load_gcm(gcm_path, {})
     hcm = load_hcm(hcm_path, {})
     assert gcm.port("broadcast") == 7005
     assert gcm.log.format == hcm.log.format == "json"
     assert hcm.network.bind == "127.0.0.2"
-    assert hcm.network.port == 0
-    assert hcm.gcm.address == ["127.0.0.1:7000"]
+    assert hcm.network.port == 9000
+    assert hcm.gcm.address == ["127.0.0.1:7000", "127.0.0.1:7010"]
 
 
 def test_further_settings_stand_over_the_ones_made_here() -> None:
@@ -45,3 +52,20 @@ def test_an_ensemble_gets_less_time_to_answer_than_a_server_that_is_being_starte
 def test_a_cluster_has_a_sensible_number_of_hosts(hosts: int) -> None:
     with pytest.raises(ConfigError, match="1 to 250"):
         Settings(hosts=hosts)
+
+
+@pytest.mark.parametrize("servers", [0, 2, 4, 7])
+def test_an_ensemble_has_an_odd_number_of_servers_and_the_reason_is_given(servers: int) -> None:
+    with pytest.raises(ConfigError, match="more than half"):
+        Settings(zookeepers=servers)
+
+
+def test_zookeeper_is_either_named_or_started() -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        Settings(zookeeper="z:1", zookeepers=3)
+
+
+@pytest.mark.parametrize("managers", [0, 10])
+def test_a_cluster_has_a_sensible_number_of_managers(managers: int) -> None:
+    with pytest.raises(ConfigError, match="1 to 9"):
+        Settings(managers=managers)

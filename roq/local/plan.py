@@ -1,0 +1,184 @@
+"""Which processes a local cluster consists of, and how each of them is started, also again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from roq.coordination.embedded import Ensemble, Member, prepare
+from roq.errors import ConfigError
+from roq.local.folder import PROVIDED_HOSTS, Folder
+from roq.local.ports import OFFSETS, bases, check_base, choose_base, choose_ports
+from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
+
+ZOOKEEPER: Final = "zookeeper"
+GCM: Final = "gcm"
+HOST: Final = "host"
+
+Command: TypeAlias = Callable[[Folder], list[str]]
+"""Writes the files of a process into the folder and gives program and arguments."""
+
+
+class Addresses(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a running cluster answers; what `roq up` prints behind `ready`."""
+
+    client: str
+    """Of the first configuration manager, as the next two."""
+    management: str
+    broadcast: str
+    zookeeper: str
+    """All servers, separated by commas."""
+    hosts: list[str]
+    managers: list[str]
+    """Client addresses of all configuration managers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One process.
+
+    Attributes:
+        name: as people know it, such as `gcm` or `host 127.0.0.2`.
+        kind: `zookeeper`, `gcm` or `host`.
+        command: how it is started; the same addresses and data each time.
+    """
+
+    name: str
+    kind: str
+    command: Command
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says when it serves; that daemons reach it shows it of ZooKeeper."""
+        return self.kind != ZOOKEEPER
+
+
+class Plan:
+    """All processes of one local cluster, with their addresses.
+
+    Raises:
+        ConfigError: a port is in use.
+        Unavailable: there are no free ports.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        base, count = settings.port_base, settings.managers
+        self._base = (
+            check_base(MANAGER_HOST, base, count) if base else choose_base(MANAGER_HOST, count)
+        )
+        taken = [
+            first + offset for first in bases(self._base, count) for offset in OFFSETS.values()
+        ]
+        ports = choose_ports(MANAGER_HOST, 3 * settings.zookeepers, taken)
+        self._members = tuple(
+            Member(*ports[first : first + 3]) for first in range(0, len(ports), 3)
+        )
+        self._taken = [*taken, *ports]
+        self.addresses = self._addresses()
+        self.parts = [*self._zookeepers(), *self._managers(), *self._hosts()]
+
+    def check_folder(self, folder: Folder) -> None:
+        """See that the registry in this folder, if there is one, has as many servers.
+
+        Raises:
+            ConfigError: it has more or less; started like this it might seem to be empty.
+        """
+        found = len(list(folder.path.glob(f"{ZOOKEEPER}*")))
+        wanted = self._settings.zookeepers
+        if found not in {0, wanted} and not self._settings.zookeeper:
+            raise ConfigError(
+                f"{folder.path} holds a registry of {found} ZooKeeper servers, not of {wanted}: "
+                f"use --zookeepers {found} or another folder"
+            )
+
+    def _addresses(self) -> Addresses:
+        client, management, broadcast = (
+            f"{MANAGER_HOST}:{self._base + OFFSETS[name]}"
+            for name in ("client", "management", "broadcast")
+        )
+        embedded = ",".join(f"{MANAGER_HOST}:{member.client}" for member in self._members)
+        return Addresses(
+            client=client,
+            management=management,
+            broadcast=broadcast,
+            zookeeper=self._settings.zookeeper or embedded,
+            hosts=self._settings.host_names,
+            managers=[
+                f"{MANAGER_HOST}:{base}" for base in bases(self._base, self._settings.managers)
+            ],
+        )
+
+    def _zookeepers(self) -> list[Planned]:
+        if self._settings.zookeeper:
+            return []
+        return [
+            Planned(name, ZOOKEEPER, partial(self._start_zookeeper, name, number))
+            for number, name in enumerate(_names(ZOOKEEPER, len(self._members)), 1)
+        ]
+
+    def _managers(self) -> list[Planned]:
+        return [
+            Planned(name, GCM, partial(self._start_manager, name, base))
+            for name, base in zip(
+                _names(GCM, self._settings.managers),
+                bases(self._base, self._settings.managers),
+                strict=True,
+            )
+        ]
+
+    def _hosts(self) -> list[Planned]:
+        planned = []
+        for host in self._settings.host_names:
+            (port,) = choose_ports(host, 1, self._taken)
+            command = partial(self._start_host, host, port)
+            planned.append(Planned(f"{HOST} {host}", HOST, command))
+        return planned
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    def _start_zookeeper(self, name: str, number: int, folder: Folder) -> list[str]:
+        ensemble = Ensemble(self._members, number) if len(self._members) > 1 else None
+        port = self._members[number - 1].client
+        return prepare(folder.make(_file(name)), MANAGER_HOST, port, os.environ, ensemble)
+
+    def _start_manager(self, name: str, base: int, folder: Folder) -> list[str]:
+        provided = folder.path / PROVIDED_HOSTS
+        text = gcm_configuration(self._settings, base, self.addresses.zookeeper, provided)
+        return _daemon("roq.gcm", folder.write(f"{_file(name)}.toml", text))
+
+    def _start_host(self, host: str, port: int, folder: Folder) -> list[str]:
+        text = hcm_configuration(
+            self._settings,
+            host,
+            port,
+            folder.make(host_folder(host)),
+            self.addresses.managers,
+            self.addresses.zookeeper,
+        )
+        return _daemon("roq.hcm", folder.write(f"{_file(f'{HOST} {host}')}.toml", text))
+
+
+def host_folder(host: str) -> str:
+    """Where a host manager keeps what it has, as a name in the cluster's folder."""
+    return f"{HOST}-{host}"
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind} {number}" for number in range(1, count + 1)]
+
+
+def _file(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def _daemon(module: str, path: Path) -> list[str]:
+    arguments = ["-m", module, "--config", str(path), "--ready-fd", "{ready_fd}"]
+    return [sys.executable, "-P", *arguments]

@@ -1,0 +1,67 @@
+"""Which processes a local cluster consists of."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from roq.errors import ConfigError
+from roq.local.folder import Folder
+from roq.local.plan import Plan
+from roq.local.settings import Settings
+
+
+def names(settings: Settings) -> list[str]:
+    return [planned.name for planned in Plan(settings).parts]
+
+
+def test_what_there_is_once_has_a_plain_name() -> None:
+    assert names(Settings(hosts=2)) == ["zookeeper", "gcm", "host 127.0.0.1", "host 127.0.0.2"]
+
+
+def test_what_there_is_several_times_is_numbered() -> None:
+    assert names(Settings(managers=2, zookeepers=3)) == [
+        *("zookeeper 1", "zookeeper 2", "zookeeper 3"),
+        *("gcm 1", "gcm 2"),
+        "host 127.0.0.1",
+    ]
+
+
+def test_a_named_zookeeper_is_not_started() -> None:
+    plan = Plan(Settings(zookeeper="z:1"))
+    assert [planned.name for planned in plan.parts] == ["gcm", "host 127.0.0.1"]
+    assert plan.addresses.zookeeper == "z:1"
+
+
+def test_all_addresses_of_managers_and_servers_are_told() -> None:
+    addresses = Plan(Settings(managers=3, zookeepers=3)).addresses
+    port = int(addresses.client.rpartition(":")[2])
+    assert addresses.managers == [f"127.0.0.1:{port + step}" for step in (0, 10, 20)]
+    assert len(set(addresses.zookeeper.split(","))) == 3
+
+
+def test_a_process_that_is_started_again_has_the_same_addresses(tmp_path: Path) -> None:
+    plan = Plan(Settings())
+    folder = Folder(tmp_path)
+    host = plan.parts[-1]
+    path = Path(host.command(folder)[-3])
+    first = tomllib.loads(path.read_text())
+    assert Path(host.command(folder)[-3]) == path
+    assert tomllib.loads(path.read_text()) == first
+    assert first["network"]["port"]
+    folder.close()
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 3), (3, 1)])
+def test_a_registry_of_another_number_of_servers_is_not_mistaken_for_an_empty_one(
+    before: int, now: int, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    for planned in Plan(Settings(zookeepers=before)).parts[:before]:
+        planned.command(folder)
+    Plan(Settings(zookeepers=before)).check_folder(folder)
+    with pytest.raises(ConfigError, match=f"use --zookeepers {before}"):
+        Plan(Settings(zookeepers=now)).check_folder(folder)
+    folder.close()
