@@ -2,7 +2,7 @@
 
 A DEALER that reconnects resumes in the middle, and what was lost in between goes unnoticed. Sending
 and receiving may be done by any thread that holds the publisher's lock; opening and closing belong
-to the I/O thread, which also watches the descriptor and the socket's monitor.
+to the I/O thread, which also watches the descriptor and the lifeline.
 """
 
 from __future__ import annotations
@@ -11,23 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from roq.client.engine import Engine
 from roq.runtime import sockets
+from roq.runtime.lifeline import Lifeline
 
 ZERO_COPY_BYTES: Final = 256 * 1024
-_ENDINGS: Final = (
-    zmq.EVENT_CLOSED
-    | zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-)
-_REASONS: Final = {
-    int(zmq.EVENT_CLOSED): "connection refused",
-    int(zmq.EVENT_DISCONNECTED): "connection closed by the exchange",
-}
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
 _RCVMORE: Final = zmq.RCVMORE
@@ -36,7 +25,7 @@ _POLLIN: Final = int(zmq.POLLIN)
 
 
 class Connection:
-    """A socket, its descriptor and its monitor. Created and closed in the I/O thread.
+    """A socket, its descriptor and its lifeline. Created and closed in the I/O thread.
 
     Args:
         engine: whose reactor watches.
@@ -46,6 +35,9 @@ class Connection:
         message_bytes: the largest message.
         on_readable: called in the I/O thread when something may have arrived.
         on_lost: called in the I/O thread with the reason, once, when the connection has ended.
+
+    Raises:
+        zmq.ZMQError: there can be no such address.
 
     Attributes:
         fd: readable when something may have arrived; edge-triggered, so ask `pending` after use.
@@ -67,10 +59,8 @@ class Connection:
         self.endpoint = endpoint
         self._engine = engine
         self._on_readable = on_readable
-        self._on_lost = on_lost
         self.watched = False
         socket = self._socket = sockets.dealer(engine.context)
-        socket.setsockopt(zmq.RECONNECT_IVL, -1)
         sockets.expect_large(socket, message_bytes, sends=True, receives=False)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
         socket.setsockopt(zmq.RCVHWM, 10_000)
@@ -78,11 +68,16 @@ class Connection:
         self._send = super(zmq.Socket, socket).send
         self._recv = super(zmq.Socket, socket).recv
         self._get = super(zmq.Socket, socket).get
-        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_ENDINGS)
-        self._monitor.setsockopt(zmq.LINGER, 0)
-        socket.connect(endpoint)
+        self._lifeline = Lifeline(
+            engine.reactor, socket, lambda reason: on_lost(self, f"{endpoint}: {reason}")
+        )
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            self._lifeline.close()
+            socket.close(0)
+            raise
         self.fd = cast("int", socket.getsockopt(zmq.FD))
-        engine.reactor.add(self._monitor, self._ended)
         self.watch(wanted=True)
 
     def watch(self, *, wanted: bool) -> None:
@@ -130,15 +125,5 @@ class Connection:
     def close(self, linger_ms: int = 0) -> None:
         """Close; I/O thread only."""
         self.watch(wanted=False)
-        self._engine.reactor.remove(self._monitor)
-        self._socket.disable_monitor()
-        self._monitor.close(0)
+        self._lifeline.close()
         self._socket.close(linger_ms)
-
-    def _ended(self) -> None:
-        while cast("int", self._monitor.getsockopt(_EVENTS)) & _POLLIN:
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-            reason = _REASONS.get(int(event["event"]), "no RoQ exchange answers there")
-            self._on_lost(self, f"{self.endpoint}: {reason}")
-            if self._socket.closed:
-                return

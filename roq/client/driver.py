@@ -56,8 +56,6 @@ BUSY_LOOK_SECONDS: Final = 0.003
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
-REMOVED_ANSWERS: Final = 3
-"""A queue counts as removed when it was not found so often in a row."""
 WAIT_SLICE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -114,7 +112,6 @@ class LinkDriver:
         self._translate = translate
         self._trouble = "the configuration manager was not reached yet"
         self._stopped = False
-        self._not_found = 0
         self._connections = Connections(engine)
         self._timer: Timer | None = None
         self._timer_at = math.inf
@@ -368,6 +365,7 @@ class LinkDriver:
                     self._session.queue_id,
                     assigned.limits,
                     delivery_seconds=self._delivery_seconds,
+                    jitter=self._engine.jitter,
                 )
             assignment = Assignment(assigned.exchange, assigned.epoch, assigned.limits)
             self._perform(self.link.handle(assignment, now), now)
@@ -390,18 +388,18 @@ class LinkDriver:
 
     def _topology(self, topology: Topology) -> None:
         serving = frozenset((info.number, info.epoch) for info in topology.exchanges)
+        emptied = frozenset(topology.emptied)
         with self.lock:
             if self.link is not None:
                 now = monotonic()
-                self._perform(self.link.handle(Serving(serving), now), now)
+                self._perform(self.link.handle(Serving(serving, emptied), now), now)
                 self._settle(now)
 
     def _state(self, state: str, reason: str) -> None:
         with self.lock:
             self._trouble = reason
             self._stopped = state == SessionState.STOPPED
-            self._not_found = self._not_found + 1 if state == SessionState.REMOVED else 0
-            if self._not_found and (self.link is None or self._not_found >= REMOVED_ANSWERS):
+            if state == SessionState.REMOVED:
                 self._fail(QueueNotFound(reason))
                 self._engine.call_soon(self._session.close)
             self._waiters.ring()

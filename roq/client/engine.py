@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -32,11 +33,14 @@ class Engine:
     Attributes:
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
+        jitter: spreads what this client and others do again at the same time: in [0, 1).
     """
 
     def __init__(self, name: str = "roq-client") -> None:
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
+        # A generator of its own: applications that seed the global one alike must not act as one.
+        self.jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

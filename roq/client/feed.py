@@ -317,6 +317,7 @@ class Feed:
             burst=lambda: self._burst(source),
             reconnected=self._attendance.ring,
             clock=self._clock,
+            jitter=self._engine.jitter,
         )
         self._read_taps[source] = tap
         self._watch()

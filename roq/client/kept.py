@@ -3,7 +3,8 @@
 One pile per exchange. A pile ages out while its exchange is known to be well; as long as that is in
 doubt it stays whole, and is replayed elsewhere once the exchange is given up. An exchange that was
 left by a planned move is no longer watched, so its pile is kept longer: until the topology must
-have told if it died. All piles together are bounded in bytes.
+have told if it died. One that went after everything in it had been read owes nobody anything. All
+piles together are bounded in bytes.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._piles: dict[Source, Pile] = {}
+        self._emptied: frozenset[Source] = frozenset()
 
     def __iter__(self) -> Iterator[Pile]:
         return iter(self._piles.values())
@@ -99,12 +101,21 @@ class Kept:
         if pile is not None:
             pile.doubt = lost
 
+    def absolve(self, emptied: frozenset[Source]) -> None:
+        """Everything in these exchanges has been read: what they had acknowledged is not needed."""
+        self._emptied = emptied
+        for source in emptied:
+            pile = self._piles.get(source)
+            if pile is not None and pile.left:
+                del self._piles[source]
+
     def take_doubtful(self, present: frozenset[Source]) -> list[Sealed]:
         """Everything of exchanges that are in doubt and not among those in use; it is gone here."""
         doubtful = [p for p in self._piles.values() if p.doubt and p.source not in present]
         for pile in doubtful:
             del self._piles[pile.source]
-        return [sealed for pile in doubtful for sealed in pile.batches]
+        owed = [pile for pile in doubtful if pile.source not in self._emptied]
+        return [sealed for pile in owed for sealed in pile.batches]
 
     def doubt_missing(self, serving: frozenset[Source], now: float) -> bool:
         """Doubt the exchanges that were left and do not serve any more; whether there are any."""

@@ -32,6 +32,10 @@ GONE_SECONDS: Final = 3.0
 """A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
 there, whatever the exchange acknowledges."""
 RESET_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 1.0
+"""A connection that has lasted so long has worked."""
+FLAPS_MAX: Final = 3
+"""One that works no longer than that is made again so often in a row; then the lane is given up."""
 
 _STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
 """Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
@@ -129,6 +133,8 @@ class Lane:
         self._status = SendStatus(outcome=Outcome.ACCEPTED)
         self._ready_by = 0.0
         self._progress_at = 0.0
+        self._ready_at = 0.0
+        self._flaps = 0
         self._reset: tuple[int, float] = (0, 0.0)
         self._leave_at: float | None = None
 
@@ -239,8 +245,11 @@ class Lane:
     def connection_lost(self, reason: str, now: float) -> list[LaneEffect]:
         """The connection was closed, or could not be opened."""
         if self.phase is LanePhase.READY and not self.suspect:
-            self._doubt(lost=True)
-            return self.open(now)
+            steady = now >= self._ready_at + STEADY_SECONDS
+            self._flaps = 0 if steady else self._flaps + 1
+            if self._flaps <= FLAPS_MAX:
+                self._doubt(lost=True)
+                return self.open(now)
         if self.phase is LanePhase.IDLE:
             return []
         return self._fail(reason, lost=True)
@@ -330,7 +339,7 @@ class Lane:
         outbox.window_batches = max(1, ready.window_batches)
         outbox.window_bytes = max(1, ready.window_bytes)
         self.reason = ""
-        self._progress_at = now
+        self._progress_at = self._ready_at = now
         if self._waits:
             self.phase = LanePhase.WAITING
             return []

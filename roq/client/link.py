@@ -36,20 +36,32 @@ Batches come in by `dealer.seal`, and go out by `transmit` of each of `lanes`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
 
+from roq.client.backoff import Backoff, Jitter
 from roq.client.kept import Source
 from roq.client.lane import Drop, Lane, LaneEffect, LanePhase, Open, Say, Transmit
 from roq.client.lanes import Lanes
+from roq.client.link_events import (
+    AskAttach,
+    Assignment,
+    ConnectionLost,
+    Effect,
+    Event,
+    Leave,
+    Received,
+    Relocate,
+    Serving,
+    TellRelocated,
+)
 from roq.client.relocation import LANES_MAX, Relocation
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel
 
-BACKOFF_FIRST_SECONDS: Final = 0.05
-BACKOFF_MOST_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 1.0
+"""A link that has worked for so long works: the next exchange is asked for at once."""
 
 
 class LinkPhase(StrEnum):
@@ -60,83 +72,6 @@ class LinkPhase(StrEnum):
     READY = "ready"
     CLOSED = "closed"
 
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The monitor says where to publish, and under which epoch."""
-
-    exchange: ExchangeInfo
-    epoch: int
-    limits: Limits
-
-
-@dataclass(frozen=True, slots=True)
-class Relocate:
-    """The monitor says where to publish instead: one exchange, or several to be striped over."""
-
-    epoch: int
-    exchanges: tuple[ExchangeInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """(number, epoch) of all exchanges that serve the queue now."""
-
-    exchanges: frozenset[Source]
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A message from the exchange of a lane."""
-
-    lane: int
-    frames: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLost:
-    """The connection of a lane was closed, or could not be opened."""
-
-    lane: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The publisher closes; whatever is not acknowledged is given up."""
-
-    reason: str
-
-
-Event = Assignment | Relocate | Serving | Received | ConnectionLost | Leave | Tick
-
-
-# --- effects --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AskAttach:
-    """Ask the monitor for an exchange other than the failed (number, epoch) ones."""
-
-    failed: tuple[Source, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TellRelocated:
-    """Tell the monitor what became of the Relocate of this epoch."""
-
-    epoch: int
-    accepted: bool
-    failed: tuple[Source, ...] = ()
-    reason: str = ""
-    pause_us: int = 0
-    """How long nothing was sent."""
-
-
-Effect = LaneEffect | AskAttach | TellRelocated
 
 __all__ = [
     "AskAttach", "Assignment", "ConnectionLost", "Drop", "Effect", "Event", "Leave", "LinkMachine",
@@ -152,6 +87,7 @@ class LinkMachine(Lanes):
         queue_id: exchanges of other queues refuse.
         limits: used until the first exchange tells its own.
         delivery_seconds: what is not acknowledged for so long is given up.
+        jitter: spreads publishers that have lost the same exchange; None: they wait the longest.
 
     Attributes:
         moves: exchanges assigned and relocations done.
@@ -165,6 +101,7 @@ class LinkMachine(Lanes):
         limits: Limits,
         *,
         delivery_seconds: float,
+        jitter: Jitter | None = None,
     ) -> None:
         super().__init__(publisher, queue_id, limits)
         self.delivery_seconds = delivery_seconds
@@ -176,7 +113,8 @@ class LinkMachine(Lanes):
         self._next: Relocate | None = None
         """Came while another one was draining."""
         self._told: TellRelocated | None = None
-        self._failures = 0
+        self._backoff = Backoff(jitter or (lambda: 1.0))
+        self._ready_since: float | None = None
         self._failed: tuple[Source, ...] = ()
         """Exchanges that were of no use since one was."""
         self._asked = True
@@ -253,8 +191,8 @@ class LinkMachine(Lanes):
                 return self._assigned(event, now)
             case Relocate():
                 return self._relocate(event, now)
-            case Serving(exchanges):
-                return self._topology(exchanges, now)
+            case Serving(exchanges, emptied):
+                return self._topology(exchanges, emptied, now)
             case ConnectionLost(number, reason):
                 lane = self._lane(number)
                 return [] if lane is None else self._after(lane.connection_lost(reason, now), now)
@@ -269,7 +207,7 @@ class LinkMachine(Lanes):
         if lane is None or self.closed:
             return []
         effects = lane.received(frames, now)
-        if lane.failure is not None or self._relocation is not None or self._failures:
+        if lane.failure is not None or self._relocation is not None or self._backoff.failures:
             return self._after(effects, now)
         return cast("list[Effect]", effects)
 
@@ -282,11 +220,19 @@ class LinkMachine(Lanes):
         if self._relocation is not None:
             every += self._proceed(self._relocation, now)
         if self.ready:
-            self._failures = 0
-            self._failed = ()
-        elif self._relocation is None and not self._asked and self.phase is LinkPhase.DETACHED:
+            self._works(now)
+            return every
+        self._ready_since = None
+        if self._relocation is None and not self._asked and self.phase is LinkPhase.DETACHED:
             every += self._want_exchange(now)
         return every
+
+    def _works(self, now: float) -> None:
+        self._failed = ()
+        if self._ready_since is None:
+            self._ready_since = now
+        elif now >= self._ready_since + STEADY_SECONDS:
+            self._backoff.reset()
 
     def _tick(self, now: float) -> list[Effect]:
         self.kept.forget(now)
@@ -303,8 +249,11 @@ class LinkMachine(Lanes):
             every.append(self._ask())
         return every
 
-    def _topology(self, exchanges: frozenset[Source], now: float) -> list[Effect]:
+    def _topology(
+        self, exchanges: frozenset[Source], emptied: frozenset[Source], now: float
+    ) -> list[Effect]:
         self.serving = exchanges
+        self.kept.absolve(emptied)
         effects: list[LaneEffect] = []
         opened = self._relocation.opened if self._relocation is not None else []
         for lane in self.lanes:
@@ -370,10 +319,7 @@ class LinkMachine(Lanes):
     def _want_exchange(self, now: float) -> list[Effect]:
         """No lane works: the monitor is asked for an exchange, at once or after a while."""
         self._asked = True
-        delay = 0.0
-        if self._failures:
-            delay = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 8))
-        self._failures += 1
+        delay = self._backoff.wait()
         if delay:
             self._ask_at = now + delay
             return []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+import zmq
 
 from roq.client.engine import Engine
 from roq.client.session_events import (
@@ -20,6 +20,7 @@ from roq.client.session_events import (
     Event,
     ManagerAnswered,
     MonitorAnswered,
+    MonitorLost,
     OpenMonitor,
     Pushed,
     ReportAssigned,
@@ -101,10 +102,13 @@ class MonitorSession:
             client=client_id,
             role=role,
             managers=cluster_addresses,
-            jitter=random.Random().random,  # noqa: S311 - spreads retries, guards nothing
+            jitter=engine.jitter,
         )
         self._manager: RpcClient | None = None
         self._monitor: RpcClient | None = None
+        self._opened = 0
+        self._asked = 0
+        """Numbers of the connections, so that nothing is heard of one that was given up."""
         self._timer: Timer | None = None
         self._events: deque[Event] = deque()
         self._busy = False
@@ -123,6 +127,16 @@ class MonitorSession:
     def state(self) -> SessionState:
         """What `on_state` has said last."""
         return self._machine.state
+
+    @property
+    def reason(self) -> str:
+        """Why it is so, in a sentence; empty when all is well."""
+        return self._machine.reason
+
+    @property
+    def heard_at(self) -> float:
+        """When the monitor said something last, by the reactor's clock."""
+        return self._machine.heard_at
 
     def start(self) -> None:
         """Begin; from any thread. A publisher is attached without being asked."""
@@ -171,8 +185,7 @@ class MonitorSession:
             case AskManager(address):
                 self._ask_manager(address)
             case OpenMonitor(endpoint):
-                self._drop_monitor()
-                self._monitor = self._connect(endpoint, lambda m: self._handle(Pushed(m)))
+                self._open_monitor(endpoint)
             case DropMonitor(linger_ms):
                 self._drop_monitor(linger_ms)
             case AskMonitor():
@@ -209,22 +222,54 @@ class MonitorSession:
             return msgspec.structs.replace(message, **self._alive())
         return message
 
-    def _connect(self, endpoint: str, on_push: Callable[[Answer], None] | None = None) -> RpcClient:
+    def _connect(
+        self,
+        endpoint: str,
+        on_lost: Callable[[str], None],
+        on_push: Callable[[Answer], None] | None = None,
+    ) -> RpcClient | None:
+        """A client for this address; None, and `on_lost` is called soon, if it can be none."""
         address = self._translate(endpoint) if self._translate is not None else endpoint
-        return RpcClient(self._engine.reactor, self._engine.context, address, on_push)
+        reactor = self._engine.reactor
+        try:
+            return RpcClient(reactor, self._engine.context, address, on_push, on_lost)
+        except zmq.ZMQError as error:
+            reason = f"{address}: {error}"
+            reactor.call_soon(lambda: on_lost(reason))
+            return None
+
+    def _open_monitor(self, endpoint: str) -> None:
+        self._drop_monitor()
+        self._opened += 1
+        serial = self._opened
+
+        def lost(reason: str) -> None:
+            if serial == self._opened:
+                self._handle(MonitorLost(reason))
+
+        self._monitor = self._connect(endpoint, lost, lambda m: self._handle(Pushed(m)))
 
     def _ask_manager(self, address: str) -> None:
         if self._manager is not None:
             self._manager.close()
-        client = self._manager = self._connect(address)
+
+        self._asked += 1
+        serial = self._asked
 
         def answered(answer: Answer | Unavailable) -> None:
-            client.close()
-            if self._manager is client:
-                self._manager = None
-                self._handle(ManagerAnswered(answer))
+            if serial != self._asked:
+                return
+            self._asked += 1
+            client, self._manager = self._manager, None
+            if client is not None:
+                client.close()
+            self._handle(ManagerAnswered(answer))
 
-        client.request(LocateRequest(QName=self._queue), LOCATE_SECONDS, answered)
+        client = self._manager = self._connect(
+            address, lambda reason: answered(Unavailable(f"{address}: {reason}"))
+        )
+        if client is not None:
+            client.request(LocateRequest(QName=self._queue), LOCATE_SECONDS, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor

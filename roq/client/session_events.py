@@ -54,6 +54,13 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
+class MonitorLost:
+    """The connection to the monitor has ended, or could not be made."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttachWanted:
     """The publisher needs another exchange; it could not use the failed (number, epoch) ones."""
 
@@ -83,7 +90,7 @@ class Close:
 
 
 Event = (
-    Start | ManagerAnswered | MonitorAnswered | Pushed | AttachWanted | AliveWanted
+    Start | ManagerAnswered | MonitorAnswered | Pushed | MonitorLost | AttachWanted | AliveWanted
     | TopologyWanted | Tell | Close
     | Tick
 )  # fmt: skip

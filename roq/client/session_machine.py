@@ -1,19 +1,22 @@
 """What a client knows of its queue's monitor, and what it does to find it again: pure.
 
-    LOCATING --Located--> JOINING --answer--> ACTIVE --silence, refusal--> LOCATING
+    LOCATING --Located--> JOINING --answer--> ACTIVE --lost, silence, refusal--> LOCATING
         \\--refusal, no answer--> WAITING --back-off over--> LOCATING
 
-A publisher asks to be attached to an exchange once; when the monitor changes while the publisher's
-link works, it only tells the new monitor that it is alive: data does not depend on monitors. A
-subscriber joins every monitor anew, because it needs the topology.
+It never gives up, and waits longer and longer, but never long (`roq.client.backoff`). A publisher
+asks to be attached to an exchange once; when the monitor changes while the publisher's link works,
+it only tells the new monitor that it is alive: data does not depend on monitors. A subscriber joins
+every monitor anew, because it needs the topology.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
+from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff, Jitter
+from roq.client.managers import Managers
 from roq.client.session_events import (
     AliveWanted,
     AskManager,
@@ -25,6 +28,7 @@ from roq.client.session_events import (
     Event,
     ManagerAnswered,
     MonitorAnswered,
+    MonitorLost,
     OpenMonitor,
     Pushed,
     ReportAssigned,
@@ -58,16 +62,24 @@ from roq.protocol.control import (
 
 ALIVE_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 3.0
+SILENCE_SPREAD: Final = 0.2
+"""All clients of a monitor hear it fall silent at the same instant: some wait this part longer."""
+STEADY_SECONDS: Final = 1.0
+"""A monitor that has been there for so long works: the next search begins at once."""
 ASK_SECONDS: Final = 3.0
-BACKOFF_FIRST_SECONDS: Final = 0.05
-BACKOFF_MOST_SECONDS: Final = 2.0
-LEADER_HOPS_MAX: Final = 3
+ATTACH_MOST_SECONDS: Final = 0.5
+"""A monitor that has no exchange to offer answers late, so it may be asked again soon."""
+REMOVED_SECONDS: Final = 3.0
+REMOVED_ANSWERS: Final = 3
+"""A queue that was there counts as removed when managers did not know it so often and so long: a
+registry that was lost may be restored."""
 GOODBYE_MS: Final = 200
 
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
 
-
+_NOT_NOW: Final = "unavailable"
+"""Code of what may come true when it is asked again."""
 _STATE_OF_CODE: Final = {
     QueueNotFound.code: SessionState.REMOVED,
     QueueStopped.code: SessionState.STOPPED,
@@ -96,6 +108,8 @@ class SessionMachine:
     Attributes:
         queue_id: known after the first `Located`; empty before. It never changes afterwards.
         limits: of the queue; None before the first `Located`.
+        state, reason: what the owner was told last.
+        heard_at: when the monitor said something last.
     """
 
     def __init__(
@@ -105,22 +119,26 @@ class SessionMachine:
         client: bytes,
         role: str,
         managers: Sequence[str],
-        jitter: Callable[[], float],
+        jitter: Jitter,
     ) -> None:
         if role not in {PUBLISHER, SUBSCRIBER}:
             raise InvalidRequest(f"a session's role is publisher or subscriber, not {role!r}")
         self.queue_id = b""
         self.limits: Limits | None = None
         self.state = SessionState.CONNECTING
+        self.reason = "the configuration manager was not reached yet"
+        self.heard_at = float("-inf")
         self.phase = _Phase.IDLE
         self._queue = queue
         self._client = client
         self._role = role
-        self._managers = list(managers)
+        self._managers = Managers(managers)
         self._jitter = jitter
-        self._manager = 0
-        self._hops = 0
-        self._failures = 0
+        self._backoff = Backoff(jitter)
+        self._attach_backoff = Backoff(jitter, ATTACH_MOST_SECONDS)
+        self._attach_at: float | None = None
+        self._missing = 0
+        self._missing_since = 0.0
         self._serial = 0
         self._attach_serial = 0
         self._attach_wanted = role == PUBLISHER
@@ -128,6 +146,7 @@ class SessionMachine:
         self._version = (0, 0)
         self._known: Topology | None = None
         self._wake: float | None = None
+        self._active_since = 0.0
         self._silent_at = 0.0
         self._alive_at = 0.0
 
@@ -144,6 +163,19 @@ class SessionMachine:
                 return self._monitor_answered(serial, answer, now)
             case Pushed(message):
                 return self._pushed(message, now)
+            case MonitorLost(reason):
+                return self._monitor_lost(reason, now)
+            case Tick():
+                return self._tick(now)
+            case Close():
+                return self._close()
+            case _:
+                return self._wanted(event, now)
+
+    def _wanted(
+        self, event: AttachWanted | AliveWanted | TopologyWanted | Tell, now: float
+    ) -> list[Effect]:
+        match event:
             case AttachWanted(failed):
                 return self._want_attach(failed)
             case AliveWanted():
@@ -153,17 +185,14 @@ class SessionMachine:
                 return [self._refresh()] if self.phase is _Phase.ACTIVE else []
             case Tell(message):
                 return [TellMonitor(message)] if self._talks() else []
-            case Close():
-                return self._close()
-            case Tick():
-                return self._tick(now)
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted."""
         if self.phase is _Phase.WAITING:
             return self._wake
         if self.phase is _Phase.ACTIVE:
-            return min(self._silent_at, self._alive_at)
+            times = (self._silent_at, self._alive_at, self._attach_at)
+            return min(at for at in times if at is not None)
         return None
 
     def check(self) -> None:
@@ -176,7 +205,8 @@ class SessionMachine:
     def _locate(self) -> list[Effect]:
         self.phase = _Phase.LOCATING
         self._wake = None
-        return [AskManager(self._managers[self._manager])]
+        self._managers.begin()
+        return [AskManager(self._managers.address)]
 
     def _manager_answered(self, answer: Answer | Unavailable, now: float) -> list[Effect]:
         if self.phase is not _Phase.LOCATING:
@@ -185,20 +215,41 @@ class SessionMachine:
             return self._located(answer, now)
         if isinstance(answer, Failure):
             return self._not_located(answer, now)
-        self._next_manager()
         reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
-        return self._wait(
-            SessionState.UNAVAILABLE, f"no configuration manager answers: {reason}", now
+        return self._no_help(
+            f"no configuration manager answers: {reason}", now, MANAGERS_MOST_SECONDS
         )
 
     def _not_located(self, failure: Failure, now: float) -> list[Effect]:
-        if failure.RESULT == NOT_LEADER and failure.ENDPOINT and self._hops < LEADER_HOPS_MAX:
-            self._hops += 1
-            return [AskManager(failure.ENDPOINT)]
-        if failure.CODE in _STATE_OF_CODE:
-            return self._wait(_STATE_OF_CODE[failure.CODE], failure.COMMENT, now)
-        self._next_manager()
-        return self._wait(SessionState.UNAVAILABLE, failure.COMMENT, now)
+        if failure.RESULT == NOT_LEADER:
+            if self._managers.follow(failure.ENDPOINT):
+                return [AskManager(self._managers.address)]
+            return self._no_help(failure.COMMENT, now)
+        state = _STATE_OF_CODE.get(failure.CODE)
+        if state is None:
+            return self._no_help(failure.COMMENT, now)
+        self._managers.answered()
+        if state is SessionState.REMOVED:
+            return self._not_found(failure.COMMENT, now)
+        self._missing = 0
+        return self._wait(state, failure.COMMENT, now)
+
+    def _no_help(self, reason: str, now: float, most: float | None = None) -> list[Effect]:
+        """Ask the next manager, at once unless all were asked."""
+        if self._managers.advance():
+            asked: Effect = AskManager(self._managers.address)
+            return [*self._become(SessionState.UNAVAILABLE, reason), asked]
+        return self._wait(SessionState.UNAVAILABLE, reason, now, most)
+
+    def _not_found(self, reason: str, now: float) -> list[Effect]:
+        """No manager knows the queue."""
+        if not self._missing:
+            self._missing_since = now
+        self._missing += 1
+        gone = self._missing >= REMOVED_ANSWERS and now >= self._missing_since + REMOVED_SECONDS
+        if gone or not self.queue_id:
+            return self._wait(SessionState.REMOVED, reason, now)
+        return self._wait(SessionState.UNAVAILABLE, reason, now)
 
     def _located(self, located: Located, now: float) -> list[Effect]:
         if self.queue_id and located.queue_id != self.queue_id:
@@ -207,7 +258,8 @@ class SessionMachine:
                 f"queue {self._queue} was removed; another one of this name exists now",
                 now,
             )
-        self._hops = 0
+        self._managers.answered()
+        self._missing = 0
         self.queue_id = located.queue_id
         self.limits = located.limits
         self.phase = _Phase.JOINING
@@ -220,22 +272,23 @@ class SessionMachine:
             return self._ask_attach()
         return self._ask(self._alive(0))
 
-    def _next_manager(self) -> None:
-        self._manager = (self._manager + 1) % len(self._managers)
-        self._hops = 0
-
-    def _wait(self, state: SessionState, reason: str, now: float) -> list[Effect]:
+    def _wait(
+        self, state: SessionState, reason: str, now: float, most: float | None = None
+    ) -> list[Effect]:
+        """Look for the monitor again: at once for the first time, then after a while."""
+        self._attach_at = None
+        effects: list[Effect] = [DropMonitor(), *self._become(state, reason)]
+        delay = self._backoff.wait(most)
+        if delay <= 0.0:
+            return [*effects, *self._locate()]
         self.phase = _Phase.WAITING
-        self._hops = 0
-        delay = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 10))
-        self._failures += 1
-        self._wake = now + delay * (0.5 + self._jitter() / 2)
-        return [DropMonitor(), *self._become(state, reason)]
+        self._wake = now + delay
+        return effects
 
     def _become(self, state: SessionState, reason: str) -> list[Effect]:
         if state is self.state and state is SessionState.ACTIVE:
             return []
-        self.state = state
+        self.state, self.reason = state, reason
         return [ReportState(state, reason)]
 
     # --- talking to the monitor -------------------------------------------------------------------
@@ -256,6 +309,7 @@ class SessionMachine:
 
     def _want_attach(self, failed: tuple[tuple[int, int], ...]) -> list[Effect]:
         self._attach_wanted = True
+        self._attach_at = None
         self._failed = failed
         return [self._ask_attach()] if self._talks() else []
 
@@ -272,9 +326,9 @@ class SessionMachine:
                 return self._assigned(serial, answer, now)
             case Topology():
                 return self._topology(answer, now, asked=self._role == SUBSCRIBER)
+            case Failure() if serial != self._attach_serial and self._attach_wanted:
+                return []  # an older question; the newer one has its own answer
             case Failure():
-                if serial != self._attach_serial and self._attach_wanted:
-                    return []  # an older question; the newer one has its own answer
                 return self._refused(answer, now)
             case _:
                 return self._unanswered(serial, answer, now)
@@ -283,17 +337,26 @@ class SessionMachine:
         if self.phase is _Phase.ACTIVE:
             # The monitor lives, else its silence is noticed: it has nothing to offer yet.
             if serial == self._attach_serial and self._attach_wanted:
-                return [
-                    ReportState(SessionState.ACTIVE, "the monitor has no exchange to offer yet"),
-                    self._ask_attach(),
-                ]
+                return self._not_attached("the monitor has no exchange to offer yet", now)
             return []
         reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
         return self._wait(
             SessionState.UNAVAILABLE, f"the monitor of queue {self._queue}: {reason}", now
         )
 
+    def _not_attached(self, reason: str, now: float) -> list[Effect]:
+        """The monitor lives and has no exchange to offer: ask it again."""
+        effects = self._heard(now) if self.phase is _Phase.JOINING else []
+        effects += self._become(SessionState.UNAVAILABLE, reason)
+        delay = self._attach_backoff.wait()
+        if delay <= 0.0:
+            return [*effects, self._ask_attach()]
+        self._attach_at = now + delay
+        return effects
+
     def _refused(self, failure: Failure, now: float) -> list[Effect]:
+        if self._attach_wanted and failure.CODE == _NOT_NOW:
+            return self._not_attached(failure.COMMENT, now)
         if self.phase is _Phase.JOINING and failure.CODE not in _STATE_OF_CODE:
             # The publisher's own assignment is unknown to this monitor: ask for one next time.
             self._attach_wanted = self._role == PUBLISHER
@@ -307,9 +370,11 @@ class SessionMachine:
         if serial != self._attach_serial or not self._attach_wanted:
             return effects
         self._attach_wanted = False
+        self._attach_at = None
+        self._attach_backoff.reset()
         self._failed = ()
         self.limits = assigned.limits
-        return [*effects, ReportAssigned(assigned)]
+        return [*effects, *self._become(SessionState.ACTIVE, ""), ReportAssigned(assigned)]
 
     def _topology(self, topology: Topology, now: float, *, asked: bool = False) -> list[Effect]:
         if topology.queue_id != self.queue_id:
@@ -367,11 +432,14 @@ class SessionMachine:
 
     def _heard(self, now: float) -> list[Effect]:
         """The monitor lives."""
-        self._silent_at = now + SILENCE_SECONDS
+        self.heard_at = now
+        self._silent_at = now + SILENCE_SECONDS * (1.0 + SILENCE_SPREAD * self._jitter())
         if self.phase is _Phase.ACTIVE:
+            if now >= self._active_since + STEADY_SECONDS:
+                self._backoff.reset()
             return []
         self.phase = _Phase.ACTIVE
-        self._failures = 0
+        self._active_since = now
         self._alive_at = now + ALIVE_SECONDS
         return self._become(SessionState.ACTIVE, "")
 
@@ -383,18 +451,21 @@ class SessionMachine:
         if self.phase is not _Phase.ACTIVE:
             return []
         if now >= self._silent_at:
-            return [
-                DropMonitor(),
-                *self._become(
-                    SessionState.CONNECTING,
-                    f"the monitor of queue {self._queue} has been silent for {SILENCE_SECONDS:g} s",
-                ),
-                *self._locate(),
-            ]
+            return self._monitor_lost(f"it has been silent for {SILENCE_SECONDS:g} s", now)
+        if self._attach_at is not None and now >= self._attach_at:
+            self._attach_at = None
+            return [self._ask_attach()]
         if now >= self._alive_at:
             self._alive_at = now + ALIVE_SECONDS
             return [TellMonitor(self._alive(self._version[1]))]
         return []
+
+    def _monitor_lost(self, reason: str, now: float) -> list[Effect]:
+        if not self._talks():
+            return []
+        active = self.phase is _Phase.ACTIVE
+        state = SessionState.CONNECTING if active else SessionState.UNAVAILABLE
+        return self._wait(state, f"the monitor of queue {self._queue}: {reason}", now)
 
     def _close(self) -> list[Effect]:
         there = self.phase in {_Phase.ACTIVE, _Phase.JOINING}

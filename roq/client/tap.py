@@ -15,10 +15,12 @@ from typing import Final, cast
 
 import zmq
 
+from roq.client.backoff import Backoff, Jitter
 from roq.client.reader import Reader
 from roq.client.reading import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import sockets
+from roq.runtime.lifeline import Lifeline
 from roq.runtime.reactor import Reactor, Timer
 
 LIVE_MESSAGES_MAX: Final = 1_000
@@ -37,15 +39,8 @@ _NO_BATCH: Final = frozenset(
     }
 )
 _EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
-RECONNECT_FIRST_SECONDS: Final = 0.05
-RECONNECT_MOST_SECONDS: Final = 1.0
-_ENDINGS: Final = (
-    zmq.Event.CLOSED
-    | zmq.Event.DISCONNECTED
-    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-    | zmq.Event.HANDSHAKE_FAILED_AUTH
-)
+STEADY_SECONDS: Final = 1.0
+"""A connection that has lasted so long has worked."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
@@ -64,6 +59,7 @@ class Tap:
         burst: the reader was fed through `Reader.live` or `fetched`: pass on what it brought.
         reconnected: called, with the lock held, when `live_fd` is another one.
         clock: the time that the reader knows.
+        jitter: spreads attempts to connect.
 
     Attributes:
         live_fd: readable when something may have come by the fan-out; edge-triggered, so ask
@@ -83,6 +79,7 @@ class Tap:
         burst: Callable[[], None],
         reconnected: Callable[[], None],
         clock: Callable[[], float],
+        jitter: Jitter,
     ) -> None:
         self.reader = reader
         self._reactor = reactor
@@ -95,7 +92,7 @@ class Tap:
         self._watching = False
         self._context = context
         self._live_address = live
-        self._delay = RECONNECT_FIRST_SECONDS
+        self._backoff = Backoff(jitter)
         self._connect_timer: Timer | None = None
         self._expected = 1
         self._open_live()
@@ -241,7 +238,6 @@ class Tap:
 
     def _open_live(self) -> None:
         live = self._live = sockets.subscriber(self._context)
-        live.setsockopt(zmq.RECONNECT_IVL, -1)
         live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
         # The methods of the base class: the subclass only adds Python to each call.
         self._recv = super(zmq.Socket, live).recv
@@ -249,9 +245,7 @@ class Tap:
         self._expected = 1
         for topic in self.reader.subscriptions():
             live.setsockopt(zmq.SUBSCRIBE, topic)
-        self._live_events = live.get_monitor_socket(_ENDINGS)
-        self._live_events.setsockopt(zmq.LINGER, 0)
-        self._reactor.add(self._live_events, self._live_ended)
+        self._lifeline = Lifeline(self._reactor, live, self._live_ended)
         self.live_fd = cast("int", self._get(zmq.FD))
 
     def _connect_live(self) -> None:
@@ -262,15 +256,12 @@ class Tap:
     def _close_live(self) -> None:
         if self._connect_timer is not None:
             self._connect_timer.cancel()
-        self._reactor.remove(self._live_events)
-        self._live.disable_monitor()
-        self._live_events.close(0)
+        self._lifeline.close()
         self._live.close(0)
 
-    def _live_ended(self) -> None:
+    def _live_ended(self, _reason: str) -> None:
         with self._lock:
-            # Whatever the event says: this connection is over.
-            if not self._live_events.closed and self._live_events.poll(0):
+            if not self._live.closed:
                 self._reopen_live()
 
     def _reopen_live(self) -> None:
@@ -280,14 +271,10 @@ class Tap:
         watching = self._watching
         self.watch(wanted=False)
         self._close_live()
-        lasted = self._reactor.now() - self._connected_at
-        self._delay = (
-            RECONNECT_FIRST_SECONDS
-            if lasted > RECONNECT_MOST_SECONDS
-            else min(2 * self._delay, RECONNECT_MOST_SECONDS)
-        )
+        if self._reactor.now() - self._connected_at > STEADY_SECONDS:
+            self._backoff.reset()
         self._open_live()
-        self._connect_timer = self._reactor.call_later(self._delay, self._connect_live)
+        self._connect_timer = self._reactor.call_later(self._backoff.wait(), self._connect_live)
         self.watch(wanted=watching)
         self._reconnected()
 

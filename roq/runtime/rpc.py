@@ -25,6 +25,7 @@ from roq.errors import (
 from roq.protocol import documents
 from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
 from roq.runtime import sockets
+from roq.runtime.lifeline import Lifeline
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
 
@@ -84,7 +85,18 @@ class _Pending(NamedTuple):
 
 
 class RpcClient:
-    """A DEALER to one server; reconnects by itself and keeps nothing that is past its deadline."""
+    """A DEALER to one server; keeps nothing that is past its deadline.
+
+    Args:
+        reactor, context: where it lives.
+        endpoint: address of the server.
+        on_push: called with what the server says unasked.
+        on_lost: called once, with the reason, when the connection has ended or could not be made;
+            without it the socket reconnects by itself, for ever.
+
+    Raises:
+        zmq.ZMQError: there can be no such address.
+    """
 
     def __init__(
         self,
@@ -92,6 +104,7 @@ class RpcClient:
         context: zmq.Context[zmq.Socket[bytes]],
         endpoint: str,
         on_push: Callable[[Answer], None] | None = None,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._reactor = reactor
@@ -101,7 +114,12 @@ class RpcClient:
         self._limited = RateLimited(log)
         self._socket = sockets.dealer(context)
         self._socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
-        self._socket.connect(endpoint)
+        self._lifeline = Lifeline(reactor, self._socket, on_lost) if on_lost is not None else None
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError:
+            self._shut()
+            raise
         reactor.add(self._socket, self._readable)
 
     def request(
@@ -144,6 +162,11 @@ class RpcClient:
             pending.timer.cancel()
         self._pending.clear()
         self._reactor.remove(self._socket)
+        self._shut(linger_ms)
+
+    def _shut(self, linger_ms: int = 0) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
         self._socket.close(linger_ms)
 
     def _readable(self) -> None:

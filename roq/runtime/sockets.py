@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import random
 from collections.abc import Collection
 from typing import Final
 
@@ -21,8 +22,13 @@ CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
 MAX_SOCKETS: Final = 16_384
 HEARTBEAT_MS: Final = 500
 HEARTBEAT_TIMEOUT_MS: Final = 2_000
+RECONNECT_MS: Final = (25, 100)
+"""Between these a socket that reconnects by itself begins to wait; then twice as long, …"""
+RECONNECT_MOST_MS: Final = (500, 1_500)
+"""… up to a limit between these."""
 _RANDOM_PORT_TRIES: Final = 20
 _TTL_MS_MAX: Final = 6_553_500
+_random: Final = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -166,8 +172,9 @@ def _new(
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS)
-    socket.setsockopt(zmq.RECONNECT_IVL, 50)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
+    # Another one for each socket: those that have lost the same peer must not come back as one.
+    socket.setsockopt(zmq.RECONNECT_IVL, _random.randint(*RECONNECT_MS))
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, _random.randint(*RECONNECT_MOST_MS))
     return socket
 
 

@@ -99,3 +99,16 @@ def test_an_exchange_that_is_used_again_goes_on_with_its_pile() -> None:
     assert not pile.left
     kept.clear()
     assert list(kept) == []
+
+
+def test_what_an_exchange_that_was_emptied_had_acknowledged_is_not_needed() -> None:
+    kept = Kept()
+    acknowledged(kept.of(X1), 0.0)
+    acknowledged(kept.of(X2), 0.0)
+    kept.leave(X1)
+    kept.absolve(frozenset({X1, X2}))
+    assert not kept.doubt_missing(frozenset(), 1.0)
+    assert [pile.source for pile in kept] == [X2]
+    kept.doubt(X2, lost=True)
+    assert kept.take_doubtful(frozenset()) == []
+    assert list(kept) == []

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from roq.client.lane import ACK_SECONDS, READY_SECONDS, RESET_SECONDS
+from roq.client.backoff import MOST_SECONDS, Jitter
+from roq.client.lane import (
+    ACK_SECONDS,
+    FLAPS_MAX,
+    READY_SECONDS,
+    RESET_SECONDS,
+    STEADY_SECONDS,
+)
 from roq.client.link import (
     AskAttach,
     Assignment,
@@ -45,8 +52,10 @@ class NoWaiter:
 class Script:
     """Drives a link and remembers what it did."""
 
-    def __init__(self) -> None:
-        self.link = LinkMachine(PublisherId(b"p" * 16), b"q" * 16, LIMITS, delivery_seconds=20.0)
+    def __init__(self, jitter: Jitter | None = None) -> None:
+        self.link = LinkMachine(
+            PublisherId(b"p" * 16), b"q" * 16, LIMITS, delivery_seconds=20.0, jitter=jitter
+        )
         self.now = 100.0
         self.receipts: list[Receipt] = []
 
@@ -632,6 +641,60 @@ def test_an_exchange_that_was_left_and_is_gone_has_its_last_batches_replayed(
     assert ready.feed(Serving(both)) == []
     assert places(ready.feed(Serving(one))) == [(lane_at(ready, X2), 0)]
     assert ready.feed(Serving(one)) == []
+
+
+def test_an_exchange_that_was_emptied_and_is_gone_has_nothing_replayed(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.now += 5.0
+    one, emptied = frozenset({(2, 6)}), frozenset({(1, 5)})
+    assert ready.feed(Serving(one, emptied)) == []
+    assert ready.feed(Serving(one)) == []
+
+
+def test_publishers_that_lose_their_exchange_at_the_same_time_ask_at_different_ones() -> None:
+    waits = set()
+    for jitter in (0.1, 0.5, 0.9):
+        script = Script(lambda jitter=jitter: jitter)
+        script.assign()
+        assert AskAttach(((1, 5),)) in script.lost("refused")
+        script.assign(X2, 2)
+        assert AskAttach(((2, 6),)) not in script.lost("refused")
+        wake = script.link.next_deadline()
+        assert wake is not None
+        waits.add(wake - script.now)
+    assert len(waits) == 3
+
+
+def test_asking_for_an_exchange_is_tried_for_ever_with_bounded_waits() -> None:
+    script = Script(lambda: 0.999)
+    for epoch in range(1, 30):
+        script.assign(epoch=epoch)
+        if AskAttach(((1, 5),)) in script.lost("refused"):
+            continue
+        wake = script.link.next_deadline()
+        assert wake is not None
+        assert wake - script.now <= MOST_SECONDS
+        script.now = wake
+        assert AskAttach(((1, 5),)) in script.feed(Tick())
+
+
+def test_a_connection_that_breaks_as_soon_as_it_works_is_not_made_again_for_ever(
+    ready: Script,
+) -> None:
+    for _ in range(FLAPS_MAX):
+        opened(ready.lost("closed"))
+        ready.accept()
+    assert AskAttach(((1, 5),)) in ready.lost("closed")
+
+
+def test_a_connection_that_has_worked_for_a_while_is_made_again_at_once(ready: Script) -> None:
+    for _ in range(3 * FLAPS_MAX):
+        ready.now += STEADY_SECONDS
+        opened(ready.lost("cut"))
+        ready.accept()
 
 
 # --- striping -------------------------------------------------------------------------------------

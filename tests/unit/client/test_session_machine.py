@@ -14,6 +14,7 @@ from roq.client.session_events import (
     Effect,
     ManagerAnswered,
     MonitorAnswered,
+    MonitorLost,
     OpenMonitor,
     Pushed,
     ReportAssigned,
@@ -26,7 +27,14 @@ from roq.client.session_events import (
     TellMonitor,
     TopologyWanted,
 )
-from roq.client.session_machine import ALIVE_SECONDS, SILENCE_SECONDS, SessionMachine
+from roq.client.session_machine import (
+    ALIVE_SECONDS,
+    ATTACH_MOST_SECONDS,
+    REMOVED_SECONDS,
+    SILENCE_SECONDS,
+    SILENCE_SPREAD,
+    SessionMachine,
+)
 from roq.errors import InvalidRequest, Unavailable
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits
@@ -53,10 +61,22 @@ LOCATED = Located(
 )
 
 
-def machine(role: str = "publisher", managers: tuple[str, ...] = ("tcp://a:1", "tcp://b:1")):
+def machine(
+    role: str = "publisher",
+    managers: tuple[str, ...] = ("tcp://a:1", "tcp://b:1"),
+    jitter: float = 0.0,
+) -> SessionMachine:
     return SessionMachine(
-        queue="orders", client=b"c" * 16, role=role, managers=managers, jitter=lambda: 0.0
+        queue="orders", client=b"c" * 16, role=role, managers=managers, jitter=lambda: jitter
     )
+
+
+def wait(session: SessionMachine, now: float) -> float:
+    """Let the machine wait as long as it wants; the time then."""
+    wake = session.next_deadline()
+    assert wake is not None
+    assert wake >= now
+    return wake
 
 
 def topology(version: int = 1, epoch: int = 1, state: str = "running") -> Topology:
@@ -128,49 +148,102 @@ def test_a_follower_sends_it_to_the_leader_but_not_in_circles() -> None:
     answer = ManagerAnswered(refused("not_leader", NOT_LEADER, "tcp://leader:1"))
     for _ in range(3):
         assert session.handle(answer, 0.0) == [AskManager("tcp://leader:1")]
-    assert states(session.handle(answer, 0.0)) == [SessionState.UNAVAILABLE]
-
-
-def test_a_silent_manager_is_followed_by_the_next_one_after_a_while() -> None:
-    session = machine()
-    session.handle(Start(), 0.0)
-    effects = session.handle(ManagerAnswered(Unavailable("silence")), 1.0)
+    effects = session.handle(answer, 0.0)
     assert states(effects) == [SessionState.UNAVAILABLE]
-    wake = session.next_deadline()
-    assert wake is not None
+    assert effects[-1] == AskManager("tcp://b:1")
+
+
+def test_a_dead_leader_is_left_for_the_others_and_a_living_one_remembered() -> None:
+    session = machine("subscriber")
+    session.handle(Start(), 0.0)
+    follower = ManagerAnswered(refused("not_leader", NOT_LEADER, "tcp://leader:1"))
+    session.handle(follower, 0.0)
+    effects = session.handle(ManagerAnswered(Unavailable("silence")), 2.0)
+    assert effects[-1] == AskManager("tcp://b:1")
+    assert session.handle(follower, 2.0) == [AskManager("tcp://leader:1")]
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 2.1))
+    session.handle(MonitorAnswered(ask.serial, topology()), 2.1)
+    effects = session.handle(MonitorLost("connection closed"), 9.0)
+    assert effects[-1] == AskManager("tcp://leader:1")
+
+
+def test_the_next_manager_is_asked_at_once_and_all_again_after_a_while() -> None:
+    session = machine(jitter=0.5)
+    session.handle(Start(), 0.0)
+    silence = ManagerAnswered(Unavailable("silence"))
+    for second in (1.0, 2.0):
+        effects = session.handle(silence, second)
+        assert states(effects) == [SessionState.UNAVAILABLE]
+        assert effects[-1] == AskManager("tcp://b:1" if second == 1.0 else "tcp://a:1")
+    session.handle(silence, 3.0)
+    assert AskManager("tcp://a:1") not in session.handle(silence, 4.0)
+    wake = wait(session, 4.0)
     assert session.handle(Tick(), wake - 0.001) == []
-    assert session.handle(Tick(), wake) == [AskManager("tcp://b:1")]
+    assert session.handle(Tick(), wake) == [AskManager("tcp://a:1")]
 
 
-def test_waiting_grows_and_is_bounded_for_ever() -> None:
-    session = machine()
+@pytest.mark.parametrize(
+    ("answer", "most"), [(Unavailable("silence"), 5.0), (refused("queue_stopped"), 2.0)]
+)
+def test_waiting_grows_and_is_bounded_for_ever(answer: Failure | Unavailable, most: float) -> None:
+    session = machine(managers=("tcp://a:1",), jitter=0.999)
     session.handle(Start(), 0.0)
     waits = []
     now = 0.0
+    session.handle(ManagerAnswered(answer), now)
     for _ in range(20):
-        session.handle(ManagerAnswered(Unavailable("silence")), now)
-        wake = session.next_deadline()
-        assert wake is not None
+        session.handle(ManagerAnswered(answer), now)
+        wake = wait(session, now)
         waits.append(wake - now)
         now = wake
         session.handle(Tick(), now)
         session.check()
     assert waits == pytest.approx(sorted(waits))
-    assert waits[0] < 0.1
-    assert waits[-1] <= 2.0
+    assert waits[0] <= 0.1
+    assert most / 2 < waits[-1] <= most
 
 
-@pytest.mark.parametrize(
-    ("code", "state"),
-    [("queue_not_found", SessionState.REMOVED), ("queue_stopped", SessionState.STOPPED)],
-)
-def test_a_queue_that_is_gone_or_stopped_is_told_and_asked_for_again(
-    code: str, state: SessionState
-) -> None:
+def test_a_stopped_queue_is_told_and_asked_for_again() -> None:
+    session = machine(jitter=0.5)
+    session.handle(Start(), 0.0)
+    answer = ManagerAnswered(refused("queue_stopped"))
+    effects = session.handle(answer, 0.0)
+    assert states(effects) == [SessionState.STOPPED]
+    assert effects[-1] == AskManager("tcp://a:1")
+    session.handle(answer, 0.0)
+    assert session.next_deadline() is not None
+
+
+def test_a_queue_that_was_never_there_is_told_at_once() -> None:
     session = machine()
     session.handle(Start(), 0.0)
-    assert states(session.handle(ManagerAnswered(refused(code)), 0.0)) == [state]
-    assert session.next_deadline() is not None
+    effects = session.handle(ManagerAnswered(refused("queue_not_found")), 0.0)
+    assert states(effects) == [SessionState.REMOVED]
+
+
+def test_a_queue_that_was_there_is_removed_when_managers_have_not_known_it_for_a_while() -> None:
+    session = active_subscriber()
+    session.handle(MonitorLost("connection closed"), 10.0)
+    now = 10.0
+    unknown = ManagerAnswered(refused("queue_not_found"))
+    while now < 10.0 + REMOVED_SECONDS:
+        assert states(session.handle(unknown, now)) == [SessionState.UNAVAILABLE]
+        now += 0.5
+        session.handle(Tick(), now)
+    assert states(session.handle(unknown, now)) == [SessionState.REMOVED]
+
+
+def test_a_registry_that_was_restored_in_time_ends_nobody() -> None:
+    session = active_subscriber()
+    session.handle(MonitorLost("connection closed"), 10.0)
+    unknown = ManagerAnswered(refused("queue_not_found"))
+    for now in (10.0, 10.5, 11.0):
+        session.handle(unknown, now)
+        session.handle(Tick(), now + 0.4)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 14.0))
+    assert states(session.handle(MonitorAnswered(ask.serial, topology()), 14.0)) == [
+        SessionState.ACTIVE
+    ]
 
 
 def test_another_queue_of_the_same_name_is_not_taken_for_the_old_one() -> None:
@@ -211,6 +284,55 @@ def test_silence_sends_it_back_to_the_manager() -> None:
     assert effects[0] == DropMonitor()
     assert states(effects) == [SessionState.CONNECTING]
     assert AskManager("tcp://a:1") in effects
+
+
+def test_a_monitor_whose_connection_ends_is_looked_for_at_once() -> None:
+    session = active_subscriber()
+    effects = session.handle(MonitorLost("connection closed"), 5.0)
+    assert effects[0] == DropMonitor()
+    assert states(effects) == [SessionState.CONNECTING]
+    assert effects[-1] == AskManager("tcp://a:1")
+    assert session.handle(MonitorLost("connection closed"), 5.0) == []
+
+
+def test_a_monitor_that_refuses_connections_is_looked_for_again_after_a_while() -> None:
+    session = machine("subscriber", jitter=0.5)
+    session.handle(Start(), 0.0)
+    for _ in range(2):
+        session.handle(ManagerAnswered(LOCATED), 0.0)
+        effects = session.handle(MonitorLost("connection refused"), 0.0)
+        assert states(effects) == [SessionState.UNAVAILABLE]
+    assert session.handle(Tick(), wait(session, 0.0)) == [AskManager("tcp://a:1")]
+
+
+def test_a_monitor_that_goes_as_soon_as_it_has_come_is_not_chased() -> None:
+    session = active_subscriber()
+    now, searches = 5.0, 0
+    session._jitter = session._backoff._jitter = lambda: 0.999  # type: ignore[assignment]
+    while now < 15.0:
+        session.handle(MonitorLost("connection closed"), now)
+        now = wait(session, now) if session.next_deadline() else now
+        session.handle(Tick(), now)
+        ask = asked(session.handle(ManagerAnswered(LOCATED), now))
+        session.handle(MonitorAnswered(ask.serial, topology()), now)
+        searches += 1
+    assert searches < 15
+
+
+def test_clients_do_not_all_miss_the_same_monitor_at_the_same_instant() -> None:
+    early, late = machine("subscriber"), machine("subscriber", jitter=0.999)
+    times = []
+    for session in (early, late):
+        session.handle(Start(), 0.0)
+        ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+        session.handle(MonitorAnswered(ask.serial, topology()), 0.0)
+        now = 0.0
+        while session.state is SessionState.ACTIVE:
+            now = wait(session, now)
+            session.handle(Tick(), now)
+        times.append(now)
+    assert times[0] == SILENCE_SECONDS
+    assert times[1] == pytest.approx(SILENCE_SECONDS * (1 + SILENCE_SPREAD), rel=0.01)
 
 
 def test_a_jump_of_the_version_makes_a_subscriber_join_again() -> None:
@@ -311,9 +433,34 @@ def test_an_exchange_that_is_wanted_while_a_new_monitor_is_greeted_is_asked_for(
 def test_a_monitor_without_an_exchange_is_asked_again_as_long_as_it_lives() -> None:
     session = active_publisher()
     ask = asked(session.handle(AttachWanted(), 1.0))
-    effects = session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 4.0)
+    effects = session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 2.9)
+    assert states(effects) == [SessionState.UNAVAILABLE]
     assert isinstance(asked(effects).message, Attach)
-    assert session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 4.0) == []
+    assert session.handle(MonitorAnswered(ask.serial, Unavailable("late")), 2.9) == []
+
+
+def test_a_monitor_that_has_no_exchange_is_not_left_for_it_but_asked_again_soon() -> None:
+    session = machine(jitter=0.999)
+    session.handle(Start(), 0.0)
+    ask = asked(session.handle(ManagerAnswered(LOCATED), 0.0))
+    effects = session.handle(MonitorAnswered(ask.serial, refused("unavailable")), 2.5)
+    assert states(effects) == [SessionState.ACTIVE, SessionState.UNAVAILABLE]
+    now = 2.5
+    for _ in range(10):
+        effects = session.handle(
+            MonitorAnswered(asked(effects).serial, refused("unavailable")), now
+        )
+        assert DropMonitor() not in effects
+        session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), now)
+        asked_at = now
+        effects = []
+        while not any(isinstance(effect, AskMonitor) for effect in effects):
+            now = wait(session, now)
+            effects = session.handle(Tick(), now)
+        assert now <= asked_at + ATTACH_MOST_SECONDS
+    effects = session.handle(MonitorAnswered(asked(effects).serial, assigned(2)), now)
+    assert states(effects) == [SessionState.ACTIVE]
+    assert ReportAssigned(assigned(2)) in effects
 
 
 def test_wanting_an_exchange_without_a_monitor_is_remembered() -> None:
