@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments test check lint types contracts unit integration test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report test check lint types contracts unit integration test-docker bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,12 @@ experiments: setup ## Moves, reaction times and, as root, limited hosts; writes 
 	$(BIN)/python -m simulation.reaction
 	$(BIN)/python -m simulation.hosts
 	$(BIN)/python -m simulation.published
+
+chaos: setup ## Break everything for an hour, better as root: SECONDS=3600 SEED=7; writes simulation/results
+	$(BIN)/python -m simulation.chaos --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+
+chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; writes simulation/results
+	$(BIN)/python -m simulation.chaos.report --repeat $(or $(REPEAT),30)
 
 test: check ## Lint, types, contracts and all tests
 	$(BIN)/pytest

@@ -143,6 +143,7 @@ class Judge:
     def __init__(self) -> None:
         self.tally = Tally()
         self.findings: list[str] = []
+        self._slowest = 0.0
         self._streams: dict[str, Stream] = {}
         self._readers: dict[str, Reader] = {}
         self._present: dict[str, str] = {}
@@ -193,6 +194,7 @@ class Judge:
             stream.upto = record.count
             return
         self.tally.published += record.published - stream.published
+        self._slowest = max(self._slowest, record.slowest)
         stream.published, stream.acked = record.published, record.acked
         if record.failed > stream.failed:
             more = record.failed - stream.failed
@@ -265,6 +267,11 @@ class Judge:
                         f"{stream.publisher} ({name[:8]})"
                     )
         return late
+
+    def take_slowest(self) -> float:
+        """The longest `publish()` of anybody since the last such question, seconds."""
+        slowest, self._slowest = self._slowest, 0.0
+        return slowest
 
     def check(self) -> None:
         """Count what is missing since the last check; what is missing now will never come."""

@@ -15,6 +15,7 @@ from roq.coordination.embedded import prepare, serves
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 from simulation.chaos.site import Node, Site
+from simulation.chaos.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
 CLIENT_PORT: Final = 5000
@@ -178,12 +179,8 @@ class Parts:
         for daemon in self.daemons:
             daemon.wanted = True
             daemon.tend()
-        deadline = time.monotonic() + seconds
-        while missing := [daemon for daemon in self.daemons if not daemon.serves()]:
-            if time.monotonic() > deadline:
-                return missing
-            time.sleep(0.05)
-        return []
+        until(lambda: all(daemon.serves() for daemon in self.daemons), seconds, step=0.05)
+        return [daemon for daemon in self.daemons if not daemon.serves()]
 
     def tend(self) -> None:
         """Start again what has ended and is wanted."""
@@ -237,7 +234,7 @@ def _offspring(nodes: Iterable[Node]) -> Iterable[Offspring]:
             continue
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # it has ended
             continue
         if len(words) < 5 or words[-2] not in MODULES:
             continue

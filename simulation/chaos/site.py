@@ -54,7 +54,7 @@ class Node:
     @property
     def bind(self) -> str:
         """Where servers listen."""
-        return self.address if self.link is None else "0.0.0.0"  # noqa: S104 - of its own network
+        return self.address if self.link is None else "0.0.0.0"
 
     @property
     def ballast(self) -> Path:
@@ -138,14 +138,19 @@ def _links(stack: ExitStack, count: int) -> list[NetworkHost]:
 def _mounted(stack: ExitStack, disk: Path) -> bool:
     """Mount a small disk, if that is allowed."""
     size = f"size={DISK_MEGABYTES}m"
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if done.returncode == 0:
+    done = _run("mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk))
+    if done:
         stack.callback(_unmount, disk)
-    return done.returncode == 0
+    return done
 
 
 def _unmount(disk: Path) -> None:
     # Lazily: what still has a file open there must not keep the mount for ever.
-    subprocess.run(["umount", "-l", str(disk)], capture_output=True, check=False)
+    _run("umount", "-l", str(disk))
+
+
+def _run(program: str, *arguments: str) -> bool:
+    path = shutil.which(program)
+    if path is None:
+        return False
+    return subprocess.run([path, *arguments], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,167 @@
+"""Plays the steps of a plan on a ground, and says after each what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from simulation.chaos.faults import FAULTS, Happening, NobodyThere
+from simulation.chaos.ground import Ground
+from simulation.chaos.judge import Tally
+from simulation.chaos.plan import Draw, Step
+
+WHOLE_SECONDS: Final = 40.0
+"""After everything is healed the cluster has so long to be whole again."""
+CAUGHT_UP_SECONDS: Final = 15.0
+"""When it is whole, subscribers have so long to get what was acknowledged by then."""
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What came of one step."""
+
+    number: int
+    began: float
+    """Seconds from the beginning of the run."""
+    faults: list[str]
+    """What happened to whom, and for how long."""
+    kinds: list[str]
+    whole_seconds: float | None
+    """From the end of the last fault until the cluster was whole; None: it was not in time."""
+    caught_up_seconds: float | None
+    """From then on until subscribers had everything; None: they had not in time."""
+    slowest_publish: float
+    """The longest `publish()` meanwhile, seconds."""
+    counted_lost: int
+    """Messages that subscribers have reported as lost."""
+    violations: list[str]
+
+
+class _Active:
+    """A fault that happens."""
+
+    def __init__(self, draw: Draw, happening: Happening, hit: str, began: float) -> None:
+        self.draw = draw
+        self.hit = hit
+        self.ends = began + draw.seconds
+        self._happening = happening
+
+    def heal(self) -> None:
+        """End it."""
+        with suppress(StopIteration):
+            next(self._happening)
+
+    def __str__(self) -> str:
+        lasting = f" for {self.draw.seconds:.1f} s" if self.draw.seconds else ""
+        return f"{self.draw.kind} {self.hit}{lasting}"
+
+
+class Course:
+    """One run.
+
+    Args:
+        say: called with a line for people at each fault and each end of a step.
+    """
+
+    def __init__(self, ground: Ground, say: Callable[[str], None]) -> None:
+        self._ground = ground
+        self._say = say
+        self._began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    def play(self, step: Step) -> Outcome:
+        """Let everything of a step happen, heal it, and look at what is left."""
+        ground, judge = self._ground, self._ground.crew.judge
+        ground.rest(step.calm)
+        began, before = self.elapsed, replace(judge.tally)
+        happened = list(self._happen(step))
+        healed = time.monotonic()
+        violations = [f"not whole: {each}" for each in ground.whole(WHOLE_SECONDS)]
+        whole = None if violations else time.monotonic() - healed
+        late = self._behind(happened)
+        caught_up = None if late else time.monotonic() - healed - (whole or WHOLE_SECONDS)
+        violations += [f"forever behind: {each}" for each in late]
+        judge.check()
+        violations += self._judged(happened, before)
+        outcome = Outcome(
+            number=step.number,
+            began=round(began, 2),
+            faults=[str(each) for each in happened],
+            kinds=[each.draw.kind for each in happened],
+            whole_seconds=whole,
+            caught_up_seconds=caught_up,
+            slowest_publish=judge.take_slowest(),
+            counted_lost=judge.tally.counted_lost - before.counted_lost,
+            violations=violations,
+        )
+        self._say(_line(outcome))
+        return outcome
+
+    def _happen(self, step: Step) -> Iterator[_Active]:
+        """Begin and heal the faults of a step, each in its time."""
+        ground, began = self._ground, time.monotonic()
+        waiting = sorted(step.draws, key=lambda draw: draw.after)
+        active: list[_Active] = []
+        while waiting or active:
+            ground.tend()
+            now = time.monotonic()
+            if waiting and now >= began + waiting[0].after:
+                draw = waiting.pop(0)
+                begun = self._begin(draw)
+                if begun is not None:
+                    active.append(begun)
+                    yield begun
+            for each in [each for each in active if each.ends <= now]:
+                active.remove(each)
+                each.heal()
+            ground.rest(0.02)
+
+    def _begin(self, draw: Draw) -> _Active | None:
+        happening = FAULTS[draw.kind].happen(self._ground, draw)
+        try:
+            hit = next(happening)
+        except NobodyThere:
+            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody is there")
+            return None
+        active = _Active(draw, happening, hit, time.monotonic())
+        self._say(f"{self.elapsed:7.1f} s  {active}")
+        return active
+
+    def _behind(self, happened: list[_Active]) -> list[str]:
+        """Subscribers that do not get what was acknowledged by now; waits for them."""
+        judge = self._ground.crew.judge
+        # What a dead publisher had acknowledged may have died with an exchange: nobody replays it.
+        forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
+        marks = judge.acked(ended=not forgotten)
+        self._ground.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS)
+        return judge.behind(marks)
+
+    def _judged(self, happened: list[_Active], before: Tally) -> list[str]:
+        """What the judge has found that must not be."""
+        judge = self._ground.crew.judge
+        findings, judge.findings = judge.findings, []
+        faults = [FAULTS[each.draw.kind] for each in happened]
+        # Beyond the replay allowance messages may be lost with an exchange; they are counted.
+        may_lose = any(each.forgets for each in faults) and any(each.deafens for each in faults)
+        if judge.tally.violations == before.violations and may_lose:
+            return []
+        return findings
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.violations:
+        return "\n".join(f"           ✘ {each}" for each in outcome.violations)
+    lost = f", {outcome.counted_lost} counted as lost" if outcome.counted_lost else ""
+    return (
+        f"           ✔ whole after {outcome.whole_seconds:.1f} s, all arrived "
+        f"{outcome.caught_up_seconds:.1f} s later, slowest publish() "
+        f"{1_000 * outcome.slowest_publish:.0f} ms{lost}"
+    )

@@ -1,0 +1,256 @@
+"""Everything that can happen to a cluster, one function each.
+
+A fault is a generator: what is before its `yield` makes it happen, what is after it heals. It
+yields who was hit, in words.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from simulation.chaos.ground import Ground
+from simulation.chaos.parts import Daemon, Offspring, send
+from simulation.chaos.plan import Draw, Kind
+from simulation.chaos.site import Node
+
+T = TypeVar("T")
+Happening = Iterator[str]
+ZOOKEEPER_PORT: Final = 2181
+DISK_CHUNK: Final = bytes(1 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A kind of fault and how it is done.
+
+    Attributes:
+        needs: `links` or `disks` of the site; empty: nothing.
+        forgets: memory of exchanges is lost, with what was acknowledged a while ago.
+        deafens: subscribers do not get what is published meanwhile.
+    """
+
+    kind: Kind
+    happen: Callable[[Ground, Draw], Happening]
+    needs: str = ""
+    forgets: bool = False
+    deafens: bool = False
+
+
+class NobodyThere(Exception):
+    """There is nothing that this fault could hit at the moment."""
+
+
+def pick(items: Sequence[T], dice: float) -> T:
+    """One of them.
+
+    Raises:
+        NobodyThere: there is none.
+    """
+    if not items:
+        raise NobodyThere
+    return items[min(len(items) - 1, int(dice * len(items)))]
+
+
+# --- monitors and exchanges -----------------------------------------------------------------------
+
+
+def _offspring(ground: Ground, role: str) -> list[Offspring]:
+    found = [each for each in ground.parts.offspring() if each.role == role]
+    return sorted(found, key=lambda each: each.child)
+
+
+def kill_child(role: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGKILL a monitor or an exchange."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(_offspring(ground, role), draw.dice)
+        send(hit.pid, signal.SIGKILL)
+        yield str(hit)
+
+    return happen
+
+
+def pause_child(role: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGSTOP a monitor or an exchange, and SIGCONT if it is still there."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(_offspring(ground, role), draw.dice)
+        send(hit.pid, signal.SIGSTOP)
+        yield str(hit)
+        if any(each.pid == hit.pid for each in _offspring(ground, role)):
+            send(hit.pid, signal.SIGCONT)
+
+    return happen
+
+
+# --- daemons --------------------------------------------------------------------------------------
+
+
+def _daemons(ground: Ground, kind: str) -> list[Daemon]:
+    found = {
+        "zookeeper": ground.parts.zookeepers,
+        "gcm": ground.parts.gcms,
+        "hcm": ground.parts.hcms,
+    }[kind]
+    return [daemon for daemon in found if daemon.pid]
+
+
+def kill_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGKILL a daemon; it is started again when it is healed."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(_daemons(ground, kind), draw.dice)
+        hit.kill()
+        yield str(hit)
+        hit.wanted = True
+
+    return happen
+
+
+def pause_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGSTOP a daemon, and SIGCONT."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(_daemons(ground, kind), draw.dice)
+        hit.signal(signal.SIGSTOP)
+        yield str(hit)
+        hit.signal(signal.SIGCONT)
+
+    return happen
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def kill_client(kind: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGKILL a publisher or subscriber; another one takes its place."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(getattr(ground.crew, kind), draw.dice)
+        ground.crew.kill(hit)
+        yield str(hit)
+        ground.crew.again(hit)
+
+    return happen
+
+
+def pause_client(kind: str) -> Callable[[Ground, Draw], Happening]:
+    """SIGSTOP a publisher or subscriber, and SIGCONT."""
+
+    def happen(ground: Ground, draw: Draw) -> Happening:
+        hit = pick(getattr(ground.crew, kind), draw.dice)
+        hit.signal(signal.SIGSTOP)
+        yield str(hit)
+        hit.signal(signal.SIGCONT)
+
+    return happen
+
+
+# --- whole machines and the network ---------------------------------------------------------------
+
+
+def kill_host(ground: Ground, draw: Draw) -> Happening:
+    """Everything on a machine is gone at the same instant, and nobody hears a last word of it."""
+    node = pick(ground.site.nodes, draw.dice)
+    if node.link is not None:
+        node.link.cut()
+    for daemon in ground.parts.on(node):
+        daemon.kill()
+    for each in ground.parts.offspring():
+        if each.node is node:
+            send(each.pid, signal.SIGKILL)
+    yield node.address
+    if node.link is not None:
+        node.link.join()
+    for daemon in ground.parts.on(node):
+        daemon.wanted = True
+
+
+def cut_link(ground: Ground, draw: Draw) -> Happening:
+    """The plug of a machine is pulled, and put in again."""
+    node = pick(ground.site.nodes, draw.dice)
+    if node.link is None:
+        raise NobodyThere
+    node.link.cut()
+    yield node.address
+    node.link.join()
+
+
+def deafen(ground: Ground, draw: Draw) -> Happening:
+    """A machine gets nothing any more, but is heard."""
+    node = pick(ground.site.nodes, draw.dice)
+    if node.link is None:
+        raise NobodyThere
+    with node.link.deaf():
+        yield node.address
+
+
+def lose_packets(ground: Ground, draw: Draw) -> Happening:
+    """1 to 10 % of the packets of a machine are lost."""
+    node = pick(ground.site.nodes, draw.dice)
+    if node.link is None:
+        raise NobodyThere
+    percent = 1.0 + 9.0 * draw.strength
+    with node.link.loses(percent):
+        yield f"{node.address}, {percent:.0f} %"
+
+
+def part_registry(ground: Ground, draw: Draw) -> Happening:
+    """A machine does not reach ZooKeeper, long enough for its sessions to expire."""
+    away = [node for node in ground.site.nodes if not _has(ground, node, "zookeeper")]
+    node = pick(away, draw.dice)
+    if node.link is None:
+        raise NobodyThere
+    with node.link.closed_to(ZOOKEEPER_PORT):
+        yield node.address
+
+
+def fill_disk(ground: Ground, draw: Draw) -> Happening:
+    """The disk of a machine is full: logs, start files and the registry's data."""
+    node = pick([node for node in ground.site.nodes if node.small], draw.dice)
+    with node.ballast.open("wb", buffering=0) as ballast:
+        try:
+            while ballast.write(DISK_CHUNK):
+                continue
+        except OSError:  # full
+            os.fsync(ballast.fileno())
+    yield node.address
+    node.ballast.unlink()
+
+
+def _has(ground: Ground, node: Node, kind: str) -> bool:
+    return any(daemon.kind == kind for daemon in ground.parts.on(node))
+
+
+def _kind(name: str, weight: float, *seconds: float) -> Kind:
+    low, high = seconds or (0.0, 0.0)
+    return Kind(name=name, weight=weight, seconds=(low, high))
+
+
+_ALL: Final = (
+    Fault(_kind("exchange-kill", 3), kill_child("exchange"), forgets=True),
+    Fault(_kind("exchange-pause", 2, 0.3, 5), pause_child("exchange"), forgets=True),
+    Fault(_kind("monitor-kill", 2), kill_child("monitor")),
+    Fault(_kind("monitor-pause", 2, 0.3, 5), pause_child("monitor")),
+    Fault(_kind("hcm-kill", 2, 0, 9), kill_daemon("hcm")),
+    Fault(_kind("hcm-pause", 1, 0.5, 9), pause_daemon("hcm")),
+    Fault(_kind("gcm-kill", 2, 0, 9), kill_daemon("gcm")),
+    Fault(_kind("gcm-pause", 1, 0.5, 9), pause_daemon("gcm")),
+    Fault(_kind("zookeeper-kill", 1, 0, 12), kill_daemon("zookeeper")),
+    Fault(_kind("zookeeper-pause", 1, 0.5, 9), pause_daemon("zookeeper")),
+    Fault(_kind("registry-part", 1, 6, 10), part_registry, needs="links"),
+    Fault(_kind("publisher-kill", 1, 0, 2), kill_client("publishers")),
+    Fault(_kind("publisher-pause", 1, 0.5, 6), pause_client("publishers")),
+    Fault(_kind("subscriber-kill", 1, 0, 2), kill_client("subscribers")),
+    Fault(_kind("subscriber-pause", 1, 0.5, 6), pause_client("subscribers"), deafens=True),
+    Fault(_kind("host-kill", 2, 1, 12), kill_host, forgets=True),
+    Fault(_kind("link-cut", 2, 0.5, 12), cut_link, needs="links", forgets=True, deafens=True),
+    Fault(_kind("link-deaf", 1, 0.5, 10), deafen, needs="links", forgets=True, deafens=True),
+    Fault(_kind("link-loss", 2, 2, 6), lose_packets, needs="links"),
+    Fault(_kind("disk-full", 1, 1, 5), fill_disk, needs="disks"),
+)
+FAULTS: Final = {fault.kind.name: fault for fault in _ALL}

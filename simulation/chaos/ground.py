@@ -1,0 +1,185 @@
+"""A cluster under load, its clients, and whether it is whole."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import roq
+from roq.errors import RoQError
+from simulation.chaos.crew import Crew
+from simulation.chaos.parts import Daemon, Parts
+from simulation.chaos.site import Node, Site, site
+from simulation.chaos.waiting import until
+from simulation.scenario.crew import ScenarioError
+
+START_SECONDS: Final = 60.0
+ASK_SECONDS: Final = 2.0
+"""What the cluster has for an answer when it is asked how it is."""
+LOOK_SECONDS: Final = 0.2
+"""Between two such questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A queue that there shall be."""
+
+    name: str
+    exchanges: int
+    publishers: int
+    subscribers: int
+    rate: float = 40.0
+    """Messages a second of each publisher."""
+
+
+class Ground:
+    """Where chaos plays.
+
+    Attributes:
+        site, parts, crew: machines, processes, clients.
+        cluster: a connection for questions.
+        wishes: the queues.
+    """
+
+    def __init__(
+        self, where: Site, parts: Parts, crew: Crew, cluster: roq.Cluster, wishes: list[Wish]
+    ) -> None:
+        self.site = where
+        self.parts = parts
+        self.crew = crew
+        self.cluster = cluster
+        self.wishes = wishes
+
+    def tend(self) -> None:
+        """Start again what is wanted and has ended, and read what the clients have written."""
+        self.parts.tend()
+        self.crew.read()
+
+    def until(self, condition: Callable[[], bool], seconds: float, step: float = 0.02) -> bool:
+        """Let it go on until something holds; False if it does not after `seconds`."""
+
+        def holds() -> bool:
+            self.tend()
+            return condition()
+
+        return until(holds, seconds, step)
+
+    def rest(self, seconds: float) -> None:
+        """Let it go on for so long."""
+        self.until(lambda: False, seconds)
+
+    def whole(self, seconds: float) -> list[str]:
+        """Wait until the cluster is whole; gives what is still wrong after `seconds`."""
+        complaints: list[str] = []
+
+        def holds() -> bool:
+            complaints[:] = self.complaints()
+            return not complaints
+
+        self.until(holds, seconds, step=LOOK_SECONDS)
+        return complaints
+
+    def complaints(self) -> list[str]:
+        """What keeps the cluster from being whole, in sentences."""
+        found = [f"{each} does not serve" for each in self.parts.daemons if not each.serves()]
+        if found:
+            return found
+        try:
+            return [*self._host_complaints(), *self._queue_complaints(), *self.crew.troubles()]
+        except RoQError as error:
+            return [f"the cluster does not tell how it is: {type(error).__name__}: {error}"]
+
+    def daemon(self, kind: str, node: Node) -> Daemon:
+        """The daemon of this kind there."""
+        return next(each for each in self.parts.on(node) if each.kind == kind)
+
+    def _host_complaints(self) -> list[str]:
+        hosts = {host.host: host for host in self.cluster.hosts()}
+        found = []
+        for node in self.site.nodes:
+            host = hosts.get(node.address)
+            if host is None or host.state != "live":
+                found.append(f"host {node.address} is {host.state if host else 'not there'}")
+        known = Counter(
+            (child.child, child.pid) for host in hosts.values() for child in host.children
+        )
+        runs = Counter((each.child, each.pid) for each in self.parts.offspring())
+        found += [f"{child} runs as {pid}, and nobody knows" for child, pid in runs - known]
+        found += [f"{child} is told to run as {pid}" for child, pid in known - runs]
+        return found
+
+    def _queue_complaints(self) -> list[str]:
+        found = []
+        runs = Counter(each.child for each in self.parts.offspring())
+        for wish in self.wishes:
+            queue = self.cluster.describe(wish.name)
+            states = [exchange.state for exchange in queue.exchanges]
+            if queue.state != "running" or not queue.running or not queue.monitor:
+                found.append(f"queue {wish.name} is {queue.state}, monitor {queue.monitor or '-'}")
+            if states != ["running"] * wish.exchanges:
+                found.append(f"the exchanges of {wish.name} are {', '.join(states) or 'gone'}")
+            wanted = [f"{wish.name}.monitor", *(f"{wish.name}.{x.name}" for x in queue.exchanges)]
+            found += [f"{child} runs {runs[child]} times" for child in wanted if runs[child] != 1]
+        return found
+
+
+@contextmanager
+def ground(
+    wishes: list[Wish],
+    *,
+    nodes: int = 3,
+    networked: bool = True,
+    managers: int = 2,
+    calls: bool = False,
+) -> Iterator[Ground]:
+    """Start all of it; nothing is left after the block.
+
+    Args:
+        nodes: machines with a host manager.
+        networked: on network namespaces; else on loopback addresses.
+        managers: configuration managers, on the first machines.
+        calls: publishers write down how long each `publish()` takes.
+
+    Raises:
+        Unavailable: namespaces cannot be made here.
+        ScenarioError: it does not start.
+    """
+    with site(nodes, networked=networked) as where, ExitStack() as stack:
+        parts = Parts(where, managers=managers)
+        stack.callback(parts.stop)
+        if missing := parts.start(START_SECONDS):
+            words = "\n".join(f"{each} does not serve:\n{each.words()}" for each in missing)
+            raise ScenarioError(words)
+        cluster = stack.enter_context(roq.connect(parts.addresses, timeout=ASK_SECONDS))
+        crew = Crew(where.folder / "clients", parts.addresses)
+        stack.callback(crew.close)
+        made = Ground(where, parts, crew, cluster, wishes)
+        for number, wish in enumerate(wishes):
+            _furnish(made, wish, number, calls=calls)
+        if complaints := made.whole(START_SECONDS):
+            raise ScenarioError("the cluster does not become whole: " + "; ".join(complaints))
+        yield made
+
+
+def _furnish(made: Ground, wish: Wish, number: int, *, calls: bool) -> None:
+    """Make a queue and its clients."""
+    nodes = made.site.nodes
+    hosts = [nodes[(number + each) % len(nodes)].address for each in range(wish.exchanges)]
+    made.cluster.create_queue(wish.name, host=hosts[0])
+    for host in hosts[1:]:
+        made.cluster.add_exchange(wish.name, host)
+    for each in range(wish.subscribers):
+        # Every second one wants one topic only.
+        made.crew.subscriber(wish.name, f"{wish.name}." if each % 2 == 0 else f"{wish.name}.1")
+    subscribers = made.crew.subscribers
+    deadline = time.monotonic() + START_SECONDS
+    while any(worker.opened is None for worker in subscribers):
+        made.rest(0.05)
+        if time.monotonic() > deadline:
+            raise ScenarioError("; ".join(made.crew.troubles()))
+    for each in range(wish.publishers):
+        made.crew.publisher(wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls)
