@@ -16,7 +16,6 @@ from typing import Final, cast
 import zmq
 
 from roq.errors import ConfigError, Unavailable
-from roq.exchange.control import ManagerLink
 from roq.exchange.events import (
     Effect,
     Event,
@@ -31,7 +30,7 @@ from roq.exchange.events import (
     Unsubscribed,
 )
 from roq.exchange.intake import batch_bytes_max
-from roq.exchange.load import CpuMeter, busiest_publishers, load_of
+from roq.exchange.load import CpuMeter, busiest_publishers, load_of, metrics_of
 from roq.exchange.locator import Locator
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_link import MonitorLink
@@ -39,12 +38,11 @@ from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
-from roq.protocol.control import (
-    ExchangeReport,
-)
-from roq.protocol.facts import ChildInfo
+from roq.protocol.control import ExchangeReport
+from roq.protocol.facts import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
+from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor, Timer
 from roq.runtime.signals import on_stop
 
@@ -138,6 +136,7 @@ class ExchangeServer:
         self._abuse = self.core.counters.abuse()
         self._abuse_at = 0.0
         self._cpu = CpuMeter(self.reactor.now())
+        self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)
         self.reactor.add(self._live, self._live_readable)
         self.reactor.call_later(0, self._tick)
@@ -170,14 +169,12 @@ class ExchangeServer:
 
     def report(self) -> ExchangeReport:
         """How this exchange is, for its monitor."""
+        cpu_percent = self._cpu.read(self.reactor.now())
+        self._load = load_of(self.core, cpu_percent, self.reactor.take_longest_turn())
         return ExchangeReport(
             queue_id=self._spec.queue_id,
             exchange=self.info,
-            load=load_of(
-                self.core,
-                self._cpu.read(self.reactor.now()),
-                self.reactor.take_longest_turn(),
-            ),
+            load=self._load,
             top=busiest_publishers(self.core),
             stopping=bool(self._stopping_since),
         )
@@ -191,6 +188,8 @@ class ExchangeServer:
     def acknowledged(self) -> None:
         """The monitor counts on this exchange."""
         self._locator.reset()
+        if self._manager is not None:
+            self._manager.confirmed()
 
     def unheard(self) -> None:
         """The monitor says nothing: perhaps it is elsewhere by now."""
@@ -223,7 +222,7 @@ class ExchangeServer:
         """Take no more publishers, let those who are sending finish, end. Loop thread only."""
         if self._stopping_since:
             return
-        log.info("stopping: %s", reason, extra={"event": "stopping"})
+        log.info("stopping: %s", reason or "not wanted any more", extra={"event": "stopping"})
         self._stopping_since = self.reactor.now()
         self._perform(self.core.handle(Stop(), self._stopping_since))
         if self._manager is not None:
@@ -263,7 +262,8 @@ class ExchangeServer:
         return ManagerLink(
             self.reactor, self._context, self._spec.manager,
             orphan_seconds=self._spec.orphan_seconds, child=self.child,
-            on_monitor=self._monitor.told, on_stop=self.stop,
+            on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
+            metrics=lambda: metrics_of(self._load),
         )  # fmt: skip
 
     def _close_sockets(self) -> None:

@@ -7,6 +7,8 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Final, TypeVar
 
+import msgspec
+
 from roq.exchange.machine import ExchangeCore
 from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
@@ -70,6 +72,11 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         acks_pending=sum(link.owes_ack for link in core.links.routes.values()),
         lag_ms=round(1_000 * lag_seconds, 3),
     )
+
+
+def metrics_of(load: ExchangeLoad) -> dict[str, float]:
+    """The same for whoever watches the host."""
+    return {name: float(value) for name, value in msgspec.structs.asdict(load).items()}
 
 
 def busiest_publishers(core: ExchangeCore[B]) -> list[PublisherLoad]:

@@ -66,6 +66,8 @@ class Moves:
         self._epochs = epochs
         self._news = news
         self._kpi_seconds = kpi_seconds
+        self.begun = 0
+        """Since the start."""
         self._under_way: dict[bytes, Relocation] = {}
         self._settling: list[Relocation] = []
         self._resting: dict[bytes, _Rest] = {}
@@ -126,6 +128,7 @@ class Moves:
             repeat_at=now + self._kpi_seconds,
         )
         self._under_way[session.client] = relocation
+        self.begun += 1
         self._by_exchange.clear()
         return [self._tell(session, relocation), *self._news.move(relocation, "started", reason)]
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from roq.monitor.clock import ObservedClock
+from roq.clock import ObservedClock
 from roq.monitor.window import LoadWindow, Rates, rate
 from roq.protocol.facts import ExchangeLoad, PublisherLoad
 

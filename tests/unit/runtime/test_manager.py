@@ -1,0 +1,156 @@
+"""The word of a child with its host manager, over real sockets in one reactor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from roq.protocol import documents
+from roq.protocol.control import ChildAck, ChildReport
+from roq.protocol.facts import ChildInfo
+from roq.runtime import sockets
+from roq.runtime.manager import ManagerLink
+from roq.runtime.reactor import Reactor
+from roq.runtime.rpc import Peer, RpcServer
+
+CHILD = ChildInfo(
+    child="q.x1", role="exchange", queue="q", queue_id=b"q" * 16, number=1, epoch=1, state="running"
+)
+
+
+class Bench:
+    """A host manager that answers as it is told, and one child."""
+
+    def __init__(self) -> None:
+        self.reactor = Reactor()
+        self.context = sockets.new_context()
+        self.port = 0
+        self.server: RpcServer | None = None
+        self.reports: list[ChildReport] = []
+        self.ack: ChildAck | None = ChildAck(monitor="tcp://m:1")
+        self.kept: list[ChildAck] = []
+        self.stopped: list[str] = []
+        self.serve()
+        self.link: ManagerLink | None = None
+
+    def serve(self) -> None:
+        socket = sockets.router(self.context)
+        self.port = sockets.bind_port(socket, "127.0.0.1", self.port)
+        self.server = RpcServer(self.reactor, socket, self._request)
+
+    def end_server(self) -> None:
+        assert self.server is not None
+        self.server.close()
+        self.server = None
+
+    def begin(self, orphan_seconds: float = 60.0) -> ManagerLink:
+        self.link = ManagerLink(
+            self.reactor, self.context, f"tcp://127.0.0.1:{self.port}",
+            orphan_seconds=orphan_seconds, child=lambda: CHILD, on_keep=self.kept.append,
+            on_stop=self.stopped.append, metrics=lambda: {"batches_in": 3.0},
+        )  # fmt: skip
+        return self.link
+
+    def until(self, condition: Callable[[], object]) -> None:
+        reached = []
+
+        def look() -> None:
+            if condition():
+                reached.append(True)
+                self.reactor.stop()
+            else:
+                self.reactor.call_later(0.01, look)
+
+        late = self.reactor.call_later(20, self.reactor.stop)
+        look()
+        self.reactor.run()
+        late.cancel()
+        self.reactor._stopping = False
+        assert reached
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.close()
+        if self.server is not None:
+            self.server.close()
+        self.context.term()
+        self.reactor.close()
+
+    def _request(self, peer: Peer, data: bytes) -> None:
+        report = documents.decode(data, ChildReport)
+        self.reports.append(report)
+        if self.ack is not None and self.server is not None:
+            ack = msgspec.structs.replace(self.ack, id=report.id)
+            self.server.send(peer, documents.encode(ack))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    found = Bench()
+    yield found
+    found.close()
+
+
+def test_it_reports_again_and_again_and_one_in_four_carries_metrics(bench: Bench) -> None:
+    bench.begin()
+    bench.until(lambda: len(bench.reports) >= 5)
+    assert [bool(each.metrics) for each in bench.reports[:5]] == [True, False, False, False, True]
+    assert bench.reports[0].metrics == {"batches_in": 3.0}
+    assert bench.kept[0] == bench.ack
+
+
+def test_it_stops_when_its_host_manager_says_so(bench: Bench) -> None:
+    bench.ack = ChildAck(action="stop", reason="removed")
+    bench.begin()
+    bench.until(lambda: bench.stopped)
+    assert bench.stopped[0] == "removed"
+    assert bench.kept == []
+
+
+def test_nobody_wants_it_when_nobody_says_so(bench: Bench) -> None:
+    bench.ack = None
+    link = bench.begin(orphan_seconds=0.5)
+    bench.until(lambda: bench.stopped)
+    assert bench.stopped == [""]
+    assert link.silent_seconds >= 0.5
+
+
+def test_a_word_of_somebody_else_keeps_it_alive_without_a_host_manager(bench: Bench) -> None:
+    bench.ack = None
+    link = bench.begin(orphan_seconds=0.5)
+
+    def confirm() -> None:
+        link.confirmed()
+        bench.reactor.call_later(0.1, confirm)
+
+    confirm()
+    bench.until(lambda: link.silent_seconds > 1.2)
+    assert bench.stopped == []
+
+
+def test_a_host_manager_that_comes_back_is_found_and_not_flooded(bench: Bench) -> None:
+    link = bench.begin()
+    bench.until(lambda: bench.kept)
+    bench.end_server()
+    bench.until(lambda: link.silent_seconds > 3.0)
+    bench.reports.clear()
+    bench.serve()
+    bench.until(lambda: link.silent_seconds < 0.5)
+    # Most of what was to be said while nobody listened is not said any more.
+    assert len(bench.reports) <= 10
+
+
+def test_it_asks_why_it_was_told_to_end(bench: Bench) -> None:
+    link = bench.begin()
+    bench.ack = ChildAck(action="stop", reason="stopped")
+    reasons: list[str] = []
+    link.ask_reason(reasons.append)
+    bench.until(lambda: reasons)
+    assert reasons == ["stopped"]
+    assert [each.child.state for each in bench.reports if each.id] == ["stopping"]
+    bench.ack = None
+    link.ask_reason(reasons.append)
+    bench.until(lambda: len(reasons) == 2)
+    assert reasons == ["stopped", ""]
