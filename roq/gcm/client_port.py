@@ -79,7 +79,8 @@ class ClientPort:
         if isinstance(request, ClusterInfoRequest):
             return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
         if isinstance(request, HealthRequest):
-            return [Reply(event.peer, documents.encode(health.of_manager(request, self._standing)))]
+            told = health.of_manager(self._standing, self._queues, self._hosts, request.id)
+            return [Reply(event.peer, documents.encode(told))]
         if not self._standing.leads:
             raise self._standing.not_leader("client")
         match request:
@@ -151,6 +152,7 @@ class ClientPort:
             id=request.id,
             queue_id=record.queue_id,
             rules=self._rules.elastic(queue.name),
+            exchanges=[each.number for each in record.exchanges],
             scaled=[each.number for each in record.exchanges if each.origin == SCALING],
             hosts=[
                 HostUse(

@@ -12,6 +12,7 @@ from roq.gcm.provision import ProvisionSettings
 from roq.protocol.documents import RawDocument
 from roq.provider.choice import Choice
 from roq.runtime import config as settings
+from roq.runtime.metrics import MetricsSettings
 
 WILDCARDS: Final = ("0.0.0.0", "::", "*")
 MANAGEMENT_OFFSET: Final = 3
@@ -104,6 +105,7 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     zk: Zk = Zk()
     cloud: Cloud = Cloud()
     provider: Provision = Provision()
+    metrics: MetricsSettings = MetricsSettings()
     log: Log = Log()
 
     @property

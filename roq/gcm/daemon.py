@@ -11,7 +11,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ import zmq
 
 from roq.coordination.port import Post, Registry
 from roq.errors import Unavailable
-from roq.gcm import events
+from roq.gcm import events, figures
 from roq.gcm.config import WILDCARDS, GcmConfig
 from roq.gcm.definitions import Definitions
 from roq.gcm.listeners import Listeners
@@ -28,11 +28,13 @@ from roq.gcm.provider_calls import ProviderCalls
 from roq.gcm.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of
-from roq.protocol.control import Answer
+from roq.protocol.control import Answer, Health
+from roq.protocol.figures import Sample
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
-from roq.runtime import exits, sockets
+from roq.runtime import exits, resources, sockets
 from roq.runtime.logs import RateLimited
+from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
@@ -87,6 +89,13 @@ class Gcm:
             provider = open_provider(config.provider)
             self._open()
             registry = make_registry(self._reactor.call_soon)
+            self._telemetry = Telemetry(
+                self._reactor,
+                config.metrics,
+                figures.METRICS,
+                measure=self._measure,
+                look=self._look,
+            )
         except BaseException:
             self._context.destroy(0)
             self._reactor.close()
@@ -126,6 +135,7 @@ class Gcm:
             self._config.zk.connect_seconds, self._registry_unreachable
         )
         self._reactor.call_later(IDLE_CLIENT_SECONDS, self._close_idle_clients)
+        self._telemetry.start()
         try:
             self._reactor.run()
         finally:
@@ -180,6 +190,7 @@ class Gcm:
         self._reactor.call_later(GOODBYE_SECONDS, self._reactor.stop)
 
     def _close(self) -> None:
+        self._telemetry.close()
         self._definitions.close()
         for client, _ in self._clients.values():
             client.close()
@@ -210,6 +221,12 @@ class Gcm:
         )
         self._code = exits.UNAVAILABLE
         self._reactor.stop()
+
+    def _measure(self) -> None:
+        self._feed(events.Measured(resources.measure().checks()))
+
+    def _look(self) -> tuple[Iterable[Sample], Health]:
+        return self.machine.figures(), self.machine.health()
 
     def _client_frame(self, peer: Peer, data: bytes) -> None:
         self._feed(events.ClientFrame(_Asker(self._client_server, peer), data))

@@ -17,6 +17,7 @@ from roq.errors import RequestError
 from roq.gcm.records import Manager, Snapshot
 from roq.machine import Tick
 from roq.protocol.control import Control
+from roq.protocol.facts import Check
 from roq.provider.port import ProvidedHost
 
 
@@ -155,10 +156,17 @@ class ProviderAnswered:
     answer: ProviderAnswer
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The shell has looked what this process uses of its machine."""
+
+    checks: tuple[Check, ...]
+
+
 Event = (
     ClientFrame | ManagementFrame | Elected | Following | RegistryLost | RegistryBack | ClusterNamed
     | ManagersChanged | HostsPresent | Committed | CommitFailed | Answered | Unanswered
-    | Subscribed | ListenerGone | ProviderAnswered | Tick
+    | Subscribed | ListenerGone | ProviderAnswered | Measured | Tick
 )  # fmt: skip
 
 

@@ -1,37 +1,91 @@
-"""How a configuration manager is, as it says itself."""
+"""How a configuration manager is, as it says itself.
+
+It is ready if it can do its own work. What is wrong with hosts and queues is told by the leader as
+a warning: no other manager would do better.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
+from roq.gcm.hosts import LIVE, Hosts
+from roq.gcm.impairments import impairments
+from roq.gcm.queues import Queues
 from roq.gcm.standing import Standing
-from roq.protocol.control import (
-    Health,
-    HealthRequest,
-)
+from roq.protocol.control import Health
 from roq.protocol.facts import Check
 
+SHOWN_MAX: Final = 5
+"""Hosts and queues that are named one by one."""
 
-def of_manager(request: HealthRequest, standing: Standing) -> Health:
-    """The answer of this manager: ready if it is known who leads, and the registry is there."""
-    checks = [_registry(standing), _leader(standing)]
+
+def of_manager(standing: Standing, queues: Queues, hosts: Hosts, request_id: int = 0) -> Health:
+    """The answer of this manager.
+
+    Args:
+        standing: where it stands; it is ready if it knows who leads, and the registry is there.
+        queues, hosts: what it knows as the leader.
+        request_id: of the request that is answered.
+    """
+    checks = [_registry(standing), _leader(standing), *standing.measured]
+    if standing.leads:
+        checks += [_hosts(queues, hosts), _queues(queues, hosts)]
     return Health(
-        id=request.id,
+        id=request_id,
         role="gcm",
         name=standing.me.client,
-        ready=all(check.ok for check in checks),
-        state="leading" if standing.leads and not standing.caretaker else "following",
+        ready=all(check.ok for check in checks if check.essential),
+        state=_state(standing),
         checks=checks,
     )
 
 
+def _state(standing: Standing) -> str:
+    if standing.leads:
+        return "caretaker" if standing.caretaker else "leading"
+    return "following" if standing.leader is not None else "electing"
+
+
 def _registry(standing: Standing) -> Check:
     away = standing.registry_away or not standing.cluster
-    detail = "ZooKeeper cannot be reached: changes are refused, reads go on" if away else ""
-    return Check(name="registry", ok=not away, detail=detail)
+    detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
+    return Check(name="registry", ok=not away, detail=detail if away else "connected")
 
 
 def _leader(standing: Standing) -> Check:
     if standing.leads:
-        return Check(name="leader", ok=not standing.caretaker, detail="this one")
+        detail = "it led; who leads is open until ZooKeeper is back" if standing.caretaker else (
+            "this one"
+        )  # fmt: skip
+        return Check(name="leader", ok=not standing.caretaker, detail=detail)
     leader = standing.leader
     detail = leader.client if leader else "nobody leads at the moment"
     return Check(name="leader", ok=leader is not None, detail=detail)
+
+
+def _hosts(queues: Queues, hosts: Hosts) -> Check:
+    used = queues.hosts_in_use()  # of others nobody misses anything
+    unwell = [
+        f"{host.name} is {host.state}"
+        for host in hosts
+        if host.state is not LIVE and host.name in used
+    ]
+    live = sum(host.state is LIVE for host in hosts)
+    if not unwell and not live:
+        unwell = ["no host manager has reported: `roq host` starts one"]
+    detail = _shown(unwell) or f"{live} live"
+    return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
+
+
+def _queues(queues: Queues, hosts: Hosts) -> Check:
+    lacking = impairments(queues, hosts)
+    running = sum(queue.running for queue in queues)
+    detail = _shown(f"{name}: {lacks}" for name, lacks in lacking.items()) or f"{running} running"
+    return Check(name="queues", ok=not lacking, detail=detail, essential=False)
+
+
+def _shown(texts: Iterable[str]) -> str:
+    listed = list(texts)
+    more = len(listed) - SHOWN_MAX
+    return "; ".join(listed[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

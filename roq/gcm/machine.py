@@ -9,6 +9,7 @@ where each stood.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -31,6 +32,7 @@ from roq.gcm.events import (
     ListenerGone,
     ManagementFrame,
     ManagersChanged,
+    Measured,
     Note,
     ProviderAnswered,
     RegistryBack,
@@ -39,6 +41,8 @@ from roq.gcm.events import (
     Subscribed,
     Unanswered,
 )
+from roq.gcm.figures import figures
+from roq.gcm.health import of_manager
 from roq.gcm.hosts import Hosts
 from roq.gcm.management_port import ManagementPort
 from roq.gcm.operations import Operations
@@ -51,7 +55,9 @@ from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.machine import Tick
 from roq.protocol import broadcast
+from roq.protocol.control import Health
 from roq.protocol.documents import RawDocument
+from roq.protocol.figures import Sample
 from roq.protocol.public_answers import refusal
 
 HOSTS_SECONDS: Final = 0.5
@@ -130,6 +136,14 @@ class GcmMachine:
         others = (manager.client for manager in standing.managers)
         return list(dict.fromkeys([standing.me.client, *others]))
 
+    def health(self) -> Health:
+        """How it is."""
+        return of_manager(self._standing, self.queues, self.hosts)
+
+    def figures(self) -> Iterator[Sample]:
+        """`roq.gcm.figures.METRICS` as they stand now."""
+        return figures(self._standing, self.queues, self.hosts, self.operations)
+
     # --- the contract of a machine ----------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -195,6 +209,9 @@ class GcmMachine:
                 return []
             case ProviderAnswered():
                 self.provisioning.answered(event.token, event.answer, now)
+                return []
+            case Measured():
+                self._standing.measured = event.checks
                 return []
             case Subscribed():
                 return self._broadcast(now) if self.leads else []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from roq.errors import NotLeader
 from roq.gcm.records import Manager
+from roq.protocol.facts import Check
 
 
 @dataclass(slots=True)
@@ -21,6 +22,7 @@ class Standing:
         leader: who leads; None if nobody does.
         managers: all that stand for election.
         registry_away: the registry is out of reach, so nothing can be changed.
+        measured: what its shell has found out about this process.
     """
 
     me: Manager
@@ -30,6 +32,7 @@ class Standing:
     leader: Manager | None = None
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
+    measured: tuple[Check, ...] = ()
 
     def not_leader(self, interface: str) -> NotLeader:
         """The refusal of a manager that does not lead: who does, at this interface."""

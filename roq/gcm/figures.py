@@ -1,0 +1,50 @@
+"""The figures of a configuration manager, for those who watch many of them.
+
+What concerns the cluster is told by the leader alone; a follower tells 0, so that sums over all
+managers are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from roq.gcm.hosts import Hosts, HostState
+from roq.gcm.impairments import impairments
+from roq.gcm.operations import Operations
+from roq.gcm.queues import Queues
+from roq.gcm.standing import Standing
+from roq.model import QueueState
+from roq.protocol.figures import Sample, by_state, gauge
+
+LEADER: Final = gauge("roq_gcm_leader", "1 on the manager that leads, 0 on the others.")
+REGISTRY: Final = gauge(
+    "roq_gcm_registry_connected", "1 if ZooKeeper can be reached; without it nothing is changed."
+)
+MANAGERS: Final = gauge("roq_gcm_managers", "Managers that stand for election, as seen here.")
+HOSTS: Final = gauge("roq_gcm_hosts", "Hosts by the state of their host manager.", "state")
+QUEUES: Final = gauge("roq_gcm_queues", "Queues by state.", "state")
+IMPAIRED: Final = gauge(
+    "roq_gcm_queues_impaired", "Running queues whose monitor or an exchange does not run."
+)
+EXCHANGES: Final = gauge("roq_gcm_exchanges", "Exchanges of all queues, as they are defined.")
+OPERATIONS: Final = gauge("roq_gcm_operations", "Queues that are being changed at the moment.")
+
+METRICS: Final = (
+    LEADER, REGISTRY, MANAGERS, HOSTS, QUEUES, IMPAIRED, EXCHANGES, OPERATIONS,
+)  # fmt: skip
+
+
+def figures(
+    standing: Standing, queues: Queues, hosts: Hosts, operations: Operations
+) -> Iterator[Sample]:
+    """How all of `METRICS` stand."""
+    leads = standing.leads and not standing.caretaker
+    yield Sample(LEADER, leads)
+    yield Sample(REGISTRY, bool(standing.cluster) and not standing.registry_away)
+    yield Sample(MANAGERS, len(standing.managers))
+    yield from by_state(HOSTS, (host.state for host in hosts), HostState)
+    yield from by_state(QUEUES, (queue.record.state for queue in queues), QueueState)
+    yield Sample(IMPAIRED, len(impairments(queues, hosts)))
+    yield Sample(EXCHANGES, sum(len(queue.record.exchanges) for queue in queues))
+    yield Sample(OPERATIONS, len(operations.queues))
