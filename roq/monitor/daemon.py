@@ -10,6 +10,7 @@ from roq.machine import Tick
 from roq.model import endpoint_of
 from roq.monitor.events import (
     Ask,
+    Confirmed,
     Effect,
     Event,
     Finished,
@@ -25,7 +26,6 @@ from roq.monitor.events import (
 from roq.monitor.guard import Guard
 from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
-from roq.monitor.manager import ManagerLink
 from roq.protocol import documents
 from roq.protocol.control import (
     Answer,
@@ -37,6 +37,7 @@ from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
+from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
@@ -73,22 +74,23 @@ class Monitor:
         self._machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=self._reactor.now(),
-            policy_named=Guard(self._reactor.now).policy_named,
+            control=self.control, policy_named=Guard(self._reactor.now).policy_named,
         )  # fmt: skip
-        self._leader = LeaderClient(self._reactor, self._context)
+        self._leader = LeaderClient(self._reactor, self._context, spec.managers)
         self._server = RpcServer(self._reactor, self._control, self._request)
         self._reactor.add(self._statistics, self._subscriptions)
         self._manager = ManagerLink(
-            self._reactor, self._context, spec.manager, spec.orphan_seconds, self.child,
-            self._leader.move, self.stop,
+            self._reactor, self._context, spec.manager,
+            orphan_seconds=spec.orphan_seconds, child=self.child, metrics=self._machine.metrics,
+            on_keep=lambda ack: self._leader.move(ack.leader), on_stop=self.stop,
         )  # fmt: skip
 
-    def child(self, state: str) -> ChildInfo:
+    def child(self) -> ChildInfo:
         """How this process presents itself to its host manager."""
         spec = self._spec
         return ChildInfo(
             child=spec.child, role="monitor", queue=spec.queue, queue_id=spec.queue_id,
-            epoch=spec.epoch, state=state, pid=os.getpid(), control=self.control,
+            epoch=spec.epoch, state="running", pid=os.getpid(), control=self.control,
             statistics=self.statistics,
         )  # fmt: skip
 
@@ -98,7 +100,6 @@ class Monitor:
             "serves queue %s at %s, statistics at %s", self._spec.queue, self.control,
             self.statistics, extra={"event": "started", "epoch": self._spec.epoch},
         )  # fmt: skip
-        self._manager.start()
         self._arm()
         self._reactor.run()
         log.info("stopped", extra={"event": "stopped"})
@@ -169,6 +170,8 @@ class Monitor:
                 self._ask(effect)
             case Note():
                 self._note(effect)
+            case Confirmed():
+                self._manager.confirmed()
             case Finished():
                 self._reactor.stop()
 

@@ -29,7 +29,15 @@ from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
 from roq.policy.verdict import problem_of
-from roq.protocol.control import Alive, Answer, Done, Empty, GcmRequest, Relocated
+from roq.protocol.control import (
+    Alive,
+    Answer,
+    Done,
+    ElasticityRequest,
+    Empty,
+    GcmRequest,
+    Relocated,
+)
 
 ROUND_PERIODS: Final = 1.25
 """KPI periods after which a round does not wait for missing reports any longer."""
@@ -47,6 +55,7 @@ class Elasticity:
         queue: name of the queue.
         queue_id: of this life of it.
         epoch: of this monitor.
+        control: where it answers.
         limits: of the queue.
         kpi_seconds: how often exchanges report.
         restarted: another monitor was there before.
@@ -64,6 +73,7 @@ class Elasticity:
         queue: str,
         queue_id: bytes,
         epoch: int,
+        control: str,
         limits: Limits,
         kpi_seconds: float,
         restarted: bool,
@@ -75,7 +85,8 @@ class Elasticity:
     ) -> None:
         news = News(queue, queue_id)
         self.policy_errors = 0
-        self.rules = Rules(queue, queue_id, limits, policy_named, self._question, now)
+        request = ElasticityRequest(queue=queue, queue_id=queue_id, epoch=epoch, control=control)
+        self.rules = Rules(request, limits, policy_named, exchanges.heard, self._question, now)
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
         self.emptying = Emptying(queue, exchanges, sessions)
@@ -143,6 +154,10 @@ class Elasticity:
             return self._call_off(number, "whoever wanted it emptied has said so", now)
         effects = self.emptying.asked(peer, message, now)
         return [*effects, *self.scaling.removed_by_others(number, now), *self._empty_on(now)]
+
+    def lost(self, exchange: Exchange, now: float) -> None:
+        """An exchange serves no more."""
+        self.emptying.lost(exchange, now)
 
     def configured(self, now: float) -> list[Effect]:
         """The rules have changed."""

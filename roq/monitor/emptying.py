@@ -18,7 +18,7 @@ from roq.errors import NoCapacity
 from roq.model import exchange_name
 from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
-from roq.monitor.exchanges import Exchange, Exchanges
+from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Sessions
 from roq.protocol.control import Done, Empty
 
@@ -30,6 +30,8 @@ MOVING_SECONDS: Final = 60.0
 """Scaling in is called off if publishers are still there after so long."""
 READING_SECONDS: Final = 60.0
 """And if subscribers have not read everything so long after that."""
+EMPTIED_SECONDS: Final = 30.0
+"""Clients are told for so long that nothing was lost with an exchange that has gone."""
 STOPPING_SECONDS: Final = 30.0
 """An exchange that was stopped is kept free of publishers for so long: a report may come late."""
 LEAVING_MAX: Final = 1_024
@@ -73,6 +75,7 @@ class Emptying:
         self._exchanges = exchanges
         self._sessions = sessions
         self._leaving: dict[int, Leaving] = {}
+        self._emptied: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -149,6 +152,19 @@ class Emptying:
         leaving = self._leaving.get(number)
         if leaving is not None:
             leaving.stopped_at = now
+
+    def lost(self, exchange: Exchange, now: float) -> None:
+        """This exchange serves no more; if it was ready for that, nobody misses it."""
+        leaving = self._leaving.get(exchange.number)
+        if leaving is not None and leaving.ready:
+            self._emptied[exchange.key] = now
+
+    def emptied(self, now: float) -> list[Key]:
+        """The exchanges that went lately after everything in them had been read."""
+        late = [key for key, when in self._emptied.items() if now - when >= EMPTIED_SECONDS]
+        for key in late:
+            del self._emptied[key]
+        return list(self._emptied)[-LEAVING_MAX:]
 
     def waits_for(self, leaving: Leaving) -> str:
         """What is missing until it is ready, in a few words; empty if nothing is."""

@@ -87,8 +87,13 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The leading configuration manager wants this monitor, whatever its host manager says."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """Nothing is left to do: end the process."""
 
 
-Effect = Send | Push | Publish | Ask | Note | Finished
+Effect = Send | Push | Publish | Ask | Note | Confirmed | Finished

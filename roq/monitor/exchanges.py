@@ -22,6 +22,8 @@ Key = tuple[int, int]
 
 LOST_SECONDS: Final = 3.0
 """Without a report for so long, an exchange is lost."""
+HEARD_SECONDS: Final = 2.0
+"""Whoever has reported within this is a proof of its life."""
 EXCHANGES_MAX: Final = 1_024
 """Exchanges that one queue may have."""
 COUNTER_END: Final = 1 << 53
@@ -126,9 +128,17 @@ class Exchanges:
         """By number."""
         return iter(sorted(self._serving.values(), key=lambda each: each.info.number))
 
+    def numbers(self) -> set[int]:
+        """Of all that serve."""
+        return set(self._serving)
+
     def infos(self) -> list[ExchangeInfo]:
         """What clients are told, by number."""
         return [each.info for each in self]
+
+    def heard(self, now: float) -> list[Key]:
+        """Those that have reported a moment ago."""
+        return [each.key for each in self if now - each.seen < HEARD_SECONDS]
 
     def accepting(self) -> list[Exchange]:
         """Those that take publishers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,11 +35,21 @@ class LeaderClient:
     """Asks one manager after another until one leads; each question has its own deadline.
 
     What is open when the leader changes is asked again there: all questions of a monitor may be.
+
+    Args:
+        managers: client addresses of managers, for as long as nobody tells who leads, and when
+            whoever is said to does not answer.
     """
 
-    def __init__(self, reactor: Reactor, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        context: zmq.Context[zmq.Socket[bytes]],
+        managers: Sequence[str] = (),
+    ) -> None:
         self._reactor = reactor
         self._context = context
+        self._managers = list(managers)
         self._client: RpcClient | None = None
         self._told = ""
         self._open: list[_Question] = []
@@ -53,6 +63,15 @@ class LeaderClient:
             self._told = endpoint
             self._connect(endpoint)
 
+    def _try_next(self) -> None:
+        """Ask the next of those who may know, or may lead by now."""
+        known = [self._told, *self._managers] if self._told else self._managers
+        candidates = list(dict.fromkeys(known))
+        here = self._client.endpoint if self._client is not None else ""
+        after = candidates.index(here) + 1 if here in candidates else 0
+        if candidates:
+            self._connect(candidates[after % len(candidates)])
+
     def ask(self, message: Control, seconds: float, done: Done) -> None:
         """Ask; `done` is called once, in the loop, with the answer or an `Unavailable`.
 
@@ -62,12 +81,16 @@ class LeaderClient:
             done: gets the answer.
         """
         question = _Question(message, self._reactor.now() + seconds, done)
-        if self._client is None or len(self._open) >= PENDING_MAX:
-            reason = "too many questions are open" if self._client else "nobody is known to lead"
-            self._reactor.call_soon(lambda: done(Unavailable(reason)))
+        if len(self._open) >= PENDING_MAX:
+            self._reactor.call_soon(lambda: done(Unavailable("too many questions are open")))
             return
         self._open.append(question)
-        self._send(question)
+        if self._client is not None:
+            self._send(question)
+            return
+        nobody = Unavailable("nobody is known to lead")
+        self._reactor.call_later(seconds, lambda: self._finish(question, nobody))
+        self._try_next()
 
     def close(self) -> None:
         """Ask no more; nobody is called any more."""
@@ -105,9 +128,15 @@ class LeaderClient:
             # Closing the client in its own callback would take the socket from under it.
             self._reactor.call_soon(lambda: self._follow(question, answer.ENDPOINT))
             return
-        if isinstance(answer, Unavailable):
-            self._told = ""  # the next word of the host manager counts, even if it is the same
         self._finish(question, answer)
+        if elsewhere or isinstance(answer, Unavailable):
+            asked = self._client
+            self._reactor.call_soon(lambda: self._leave(asked))
+
+    def _leave(self, silent: RpcClient | None) -> None:
+        """This one did not answer, or knows nobody who leads."""
+        if silent is not None and silent is self._client:
+            self._try_next()
 
     def _may_follow(self, question: _Question, answer: Failure) -> bool:
         return question.redirects < REDIRECTS_MAX and _usable(answer.ENDPOINT)

@@ -1,11 +1,15 @@
 """What a monitor decides: who serves, who publishes where, whom to tell.
 
-    SETTLING --time--> RUNNING --stop wanted--> STOPPING --said goodbye--> finished
+    SETTLING --all have reported--> RUNNING --stop wanted--> STOPPING --said goodbye--> finished
+                                        \\--a newer one is there--/
 
 A monitor knows nothing at its start: exchanges tell it about themselves. One that takes the place
 of another (`restarted`) settles first: until all exchanges have had the time to report, it shows
 nobody a list of exchanges, because one that is missing there counts as gone for good. Publishers
 are served from the first exchange on.
+
+One that hears that another has taken its place, from the configuration manager or from an exchange
+that reports there now, says nothing about the queue any more, and ends: clients look for the other.
 """
 
 from __future__ import annotations
@@ -13,18 +17,19 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from roq.clock import ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import Tick
-from roq.model import Limits
-from roq.monitor.answers import UNAVAILABLE, failure
-from roq.monitor.clock import ObservedClock
+from roq.model import Limits, exchange_name
+from roq.monitor.answers import UNAVAILABLE, Ending, failure
 from roq.monitor.elasticity import Elasticity
-from roq.monitor.epochs import Epochs
+from roq.monitor.epochs import EPOCH_END, Epochs
 from roq.monitor.events import (
     Effect,
     Event,
     Finished,
     LeaderAnswered,
+    Note,
     Peer,
     Publish,
     Push,
@@ -38,7 +43,9 @@ from roq.monitor.kpis import Kpis, Standing
 from roq.monitor.publishers import Publishers, Waiting
 from roq.monitor.rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
+from roq.monitor.settling import Settling
 from roq.protocol.control import (
+    NOT_LEADER,
     Alive,
     Answer,
     Assigned,
@@ -48,6 +55,7 @@ from roq.protocol.control import (
     Empty,
     ExchangeAck,
     ExchangeReport,
+    Failure,
     Health,
     HealthRequest,
     Join,
@@ -57,10 +65,9 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.protocol.control import Elasticity as LeaderElasticity
 from roq.protocol.facts import Check
 
-SETTLE_SECONDS: Final = 2.5
-"""Exchanges learn of a restarted monitor and report within this; less than clients wait."""
 VERSION_SECONDS: Final = 1.0
 GOODBYE_SECONDS: Final = 0.3
 """Time for the last messages to leave before the sockets are closed."""
@@ -83,6 +90,7 @@ class MonitorMachine:
         queue: name of the queue.
         queue_id: of this life of the queue; messages for another one are refused.
         epoch: of this process.
+        control: where it answers.
         limits: of the queue.
         kpi_seconds: between two rounds on the statistics stream.
         restarted: another monitor of this queue was there before, so exchanges may be, too.
@@ -100,6 +108,7 @@ class MonitorMachine:
         kpi_seconds: float,
         restarted: bool,
         now: float,
+        control: str = "",
         policy_named: PolicyNamed = own_policy,
     ) -> None:
         self.state = State.SETTLING if restarted else State.RUNNING
@@ -115,14 +124,14 @@ class MonitorMachine:
         self._epochs = Epochs(epoch)
         self._publishers = Publishers(limits.throughput_bytes)
         self._elasticity = Elasticity(
-            queue=queue, queue_id=queue_id, epoch=epoch, limits=limits, kpi_seconds=kpi_seconds,
-            restarted=restarted, exchanges=self._exchanges, sessions=self._sessions,
-            epochs=self._epochs, policy_named=policy_named, now=now,
+            queue=queue, queue_id=queue_id, epoch=epoch, control=control, limits=limits,
+            kpi_seconds=kpi_seconds, restarted=restarted, exchanges=self._exchanges,
+            sessions=self._sessions, epochs=self._epochs, policy_named=policy_named, now=now,
         )  # fmt: skip
         self._kpis = Kpis(queue, queue_id, epoch, limits.throughput_bytes)
         self._joining = Joining()
+        self._settling = Settling()
         self._reason = ""
-        self._settled_at = now + SETTLE_SECONDS
         self._finish_at: float | None = None
         self._version_at = now + VERSION_SECONDS
         self._kpi_at = now + kpi_seconds
@@ -151,8 +160,9 @@ class MonitorMachine:
         deadlines = [
             self._version_at,
             self._kpi_at,
-            self._settled_at if self.state is State.SETTLING else None,
+            self._settling.next_deadline() if self.state is State.SETTLING else None,
             self._exchanges.next_deadline(),
+            self._joining.next_deadline(),
             self._publishers.next_deadline(),
             self._elasticity.next_deadline(),
         ]
@@ -200,6 +210,16 @@ class MonitorMachine:
             case Relocated() | Empty() | Configure():
                 return self._elastic(peer, message, now)
 
+    def metrics(self) -> dict[str, float]:
+        """Gauges of this monitor for whoever watches the host."""
+        subscribers = len(self._sessions.subscribers())
+        return {
+            "exchanges": len(self._exchanges),
+            "publishers": len(self._sessions) - subscribers,
+            "subscribers": subscribers,
+            "moves": self._elasticity.moves.begun,
+        }
+
     def _health(self, request_id: int) -> Health:
         serving = len(self._exchanges)
         checks = [Check(name="exchanges", ok=serving > 0, detail=f"{serving} report")]
@@ -236,14 +256,22 @@ class MonitorMachine:
         if self.state is State.STOPPING:
             return []
         effects = self._elasticity.answered(serial, answer, now)
-        self._publishers.limit = self._kpis.limit = self._elasticity.rules.limit
-        return effects
+        rules = self._elasticity.rules
+        self._publishers.limit = self._kpis.limit = rules.limit
+        if isinstance(answer, LeaderElasticity):
+            self._settling.told(answer.exchanges, now)
+        elif isinstance(answer, Failure) and answer.RESULT != NOT_LEADER:
+            self._settling.told(None, now)
+        return effects + self._step_aside(rules.superseded, now) if rules.superseded else effects
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
         outcome = self._exchanges.report(message, peer, now)
         if outcome is Outcome.STALE:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
-        effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id))]
+        effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id, epoch=self._epoch))]
+        if self._epoch < message.monitor < EPOCH_END:
+            name = exchange_name(message.exchange.number)
+            return effects + self._step_aside(f"{name} reports to a newer one", now)
         if outcome is Outcome.CHANGED:
             # Subscribers learn of an exchange before publishers are sent there.
             effects += self._topology_changed()
@@ -294,7 +322,7 @@ class MonitorMachine:
 
     def _refuse_when_gone(self) -> None:
         if self.state is State.STOPPING:
-            kind = QUEUE_GONE.get(self._reason, RequestError)
+            kind = QUEUE_GONE.get(self._reason, Ending)
             raise kind(self._goodbye())
 
     # --- exchanges and publishers -----------------------------------------------------------------
@@ -331,6 +359,7 @@ class MonitorMachine:
             version=self.version,
             exchanges=self._exchanges.infos(),
             state=self._reason or "running",
+            emptied=self._elasticity.emptying.emptied(self._now),
         )
 
     def _topology_changed(self) -> list[Effect]:
@@ -340,7 +369,7 @@ class MonitorMachine:
     def _show_topology(self, client: bytes, peer: Peer, request_id: int) -> list[Effect]:
         if self.state is not State.SETTLING:
             return [Send(peer, self._topology(request_id))]
-        return self._joining.wait(client, peer, request_id) if request_id else []
+        return self._joining.wait(client, peer, request_id, self._now) if request_id else []
 
     def _push(self, message: Topology | Version) -> list[Effect]:
         peers = self._sessions.peers()
@@ -352,10 +381,14 @@ class MonitorMachine:
         if self.state is State.STOPPING:
             return self._finish(now)
         effects: list[Effect] = []
-        if self._exchanges.expire(now):
+        lost = self._exchanges.expire(now)
+        for exchange in lost:
+            self._elasticity.lost(exchange, now)
+        if lost:
             effects += self._topology_changed()
-        if self.state is State.SETTLING and now >= self._settled_at:
+        if self.state is State.SETTLING and self._settling.over(self._exchanges.numbers(), now):
             effects += self._settle()
+        effects += self._joining.expire(now)
         for waiting in self._publishers.expire(now):
             text = f"no exchange of queue {self._queue} serves at the moment"
             effects.append(Send(waiting.peer, failure(waiting.message.id, text)))
@@ -369,7 +402,7 @@ class MonitorMachine:
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING
         answers: list[Effect] = [
-            Send(peer, self._topology(request)) for peer, request in self._joining.take()
+            Send(each.peer, self._topology(each.request)) for each in self._joining.take()
         ]
         return answers + self._push(self._topology())
 
@@ -404,7 +437,7 @@ class MonitorMachine:
         self._finish_at = now + GOODBYE_SECONDS
         code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE
         unanswered = [(each.peer, each.message.id) for each in self._publishers]
-        unanswered += self._joining.take()
+        unanswered += [(each.peer, each.request) for each in self._joining.take()]
         for waiting in self._publishers:
             self._publishers.forget(waiting.message.publisher)
         effects: list[Effect] = [
@@ -416,6 +449,13 @@ class MonitorMachine:
             self.version += 1
             effects += self._push(self._topology())
         return effects
+
+    def _step_aside(self, reason: str, now: float) -> list[Effect]:
+        """Another monitor has taken over; whatever this one would say is out of date."""
+        if self.state is State.STOPPING:
+            return []
+        text = f"another monitor has taken over: {reason}; this one ends"
+        return [Note("superseded", text, warning=True), *self._stop("", now)]
 
     def _finish(self, now: float) -> list[Effect]:
         if self._finish_at is None or now < self._finish_at:

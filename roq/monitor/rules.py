@@ -7,14 +7,16 @@ from typing import Final
 
 import msgspec
 
-from roq.errors import ConfigError, RoQError, Unavailable
+from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
 from roq.model import ElasticRules, Limits
-from roq.monitor.events import Ask, Effect, Note
+from roq.monitor.events import Ask, Confirmed, Effect, Note
 from roq.policy.registry import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
 
-RULES_SECONDS: Final = 2.0
+STALE: Final = StaleEpoch.code
+RULES_SECONDS: Final = 1.0
+"""How often they are asked for. By that the manager also knows that this monitor lives."""
 NUMBER_MAX: Final = 1 << 53
 HOSTS_MAX: Final = 1_024
 SCALED_MAX: Final = 4_096
@@ -29,10 +31,10 @@ class Rules:
     """The rules in force, and the policy that they name.
 
     Args:
-        queue: name of the queue.
-        queue_id: of this life of it.
+        request: the question, without the exchanges.
         limits: of the queue.
         policy_named: finds policies.
+        heard: gives (number, epoch) of the exchanges that were heard of lately.
         ask: makes questions.
         now: the present time.
 
@@ -42,26 +44,29 @@ class Rules:
         memory: what the policy wanted to remember.
         scaled: numbers of the exchanges that scaling has made.
         hosts: where the queue has exchanges, and how busy these are.
+        superseded: why the configuration manager wants this monitor no more; empty if it does.
     """
 
     def __init__(
         self,
-        queue: str,
-        queue_id: bytes,
+        request: ElasticityRequest,
         limits: Limits,
         policy_named: PolicyNamed,
+        heard: Callable[[float], list[tuple[int, int]]],
         ask: Callable[[GcmRequest, float], Ask],
         now: float,
     ) -> None:
         self.known = False
+        self.superseded = ""
         self.policy: Policy | None = None
         self.memory = Memory()
         self.scaled: frozenset[int] = frozenset()
         self.hosts: tuple[HostView, ...] = ()
         self.in_force = ElasticRules()
-        self._request = ElasticityRequest(queue=queue, queue_id=queue_id)
+        self._request = request
         self._limits = limits
         self._policy_named = policy_named
+        self._heard = heard
         self._ask = ask
         self._named: str | None = None
         self._serial = 0
@@ -86,7 +91,11 @@ class Rules:
         match answer:
             case Elasticity() if answer.queue_id == self._request.queue_id:
                 problem = problem_of(answer.rules)
-                return self._refused(problem) if problem else self._take(answer)
+                taken = self._refused(problem) if problem else self._take(answer)
+                return [Confirmed(), *taken]
+            case Failure(CODE=code) if code == STALE:
+                self.superseded = answer.COMMENT[:REASON_MAX] or "there is a newer one"
+                return []
             case Failure():
                 return self._refused(answer.COMMENT)
             case Unavailable():
@@ -99,7 +108,8 @@ class Rules:
         if now < self._ask_at:
             return []
         self._ask_at = max(self._ask_at + RULES_SECONDS, now + RULES_SECONDS / 2)
-        ask = self._ask(self._request, RULES_SECONDS)
+        request = msgspec.structs.replace(self._request, exchanges=self._heard(now))
+        ask = self._ask(request, RULES_SECONDS)
         self._serial = ask.serial
         return [ask]
 

@@ -12,7 +12,7 @@ from roq.model import PublisherId
 from roq.monitor.events import Ask, Effect, Event, Push, Send
 from roq.policy.balanced import Balanced
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
-from roq.protocol.control import Assigned, Done, Empty, Failure, Relocate, ScaleOut
+from roq.protocol.control import Assigned, Done, Empty, Failure, Relocate, ScaleOut, Topology
 
 NAMES = [f"p{number}" for number in range(6)]
 NUMBERS = st.integers(1, 6)
@@ -49,6 +49,7 @@ HISTORY = st.lists(
         st.tuples(st.just("hang"), NUMBERS, st.booleans()),
         st.tuples(st.just("empty"), NUMBERS, st.booleans()),
         st.tuples(st.just("whim"), WHIMS),
+        st.tuples(st.just("take over"), st.lists(st.floats(0.0, 4.0), max_size=6)),
     ),
     max_size=25,
 )  # fmt: skip
@@ -76,6 +77,7 @@ class Watched(Queue):
         self.emptied: Counter[int] = Counter()
         self.asked_to_empty = 0
         self.leaving: set[int] = set()
+        self.hung: set[int] = set()
         super().__init__(2, policy=policy, exchanges_max=EXCHANGES_MAX, cooldown_seconds=1)
 
     def handle(self, event: Event) -> list[Effect]:
@@ -103,8 +105,14 @@ class Watched(Queue):
                 self.epochs.setdefault(name.decode(), []).append(message.epoch)
             case Send(_, Done() | Failure() as message) if message.id >= 1_000:
                 self.emptied[message.id] += 1
+            case Send(_, Topology() as message) | Push(_, Topology() as message):
+                assert self._serving() <= {each.number for each in message.exchanges}
             case Ask(_, ScaleOut()):
                 assert len(self.machine._exchanges) <= EXCHANGES_MAX
+
+    def _serving(self) -> set[int]:
+        """The exchanges that nobody may be told are gone."""
+        return {number for number, each in self.exchanges.items() if number not in self.hung}
 
     def step(self, action: tuple) -> None:  # type: ignore[type-arg]  # noqa: C901, PLR0912 - one per word
         match action:
@@ -136,14 +144,25 @@ class Watched(Queue):
                 self.exchanges[number].end = 0
             case ("hang", number, hangs) if number in self.exchanges:
                 self.exchanges[number].reports = not hangs
+                self.hung.add(number)
             case ("empty", number, cancel):
                 self.asked_to_empty += 1
                 self.receive("gcm", Empty(
                     id=1_000 + self.asked_to_empty, queue_id=b"q" * 16, number=number,
                     cancel=cancel,
                 ))  # fmt: skip
+            case ("take over", delays):
+                # What it was asked for and has not answered is asked again by whoever wants it.
+                self.emptied.update(self.unanswered())
+                whims = self.policy_of().whims
+                self.take_over(*delays)
+                self.run(0.25)
+                self.policy_of().whims = whims
             case ("whim", whims):
                 self.policy_of().whims = list(whims)
+
+    def unanswered(self) -> set[int]:
+        return set(range(1_001, 1_001 + self.asked_to_empty)) - set(self.emptied)
 
     def policy_of(self) -> Whimsical:
         policy = self.machine._elasticity.rules.policy

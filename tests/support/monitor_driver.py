@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits
-from roq.monitor.events import Effect, Event, Publish, Push, Received, Send, StopWanted
+from roq.model import ElasticRules, ExchangeInfo, Limits
+from roq.monitor.events import (
+    Ask,
+    Effect,
+    Event,
+    LeaderAnswered,
+    Publish,
+    Push,
+    Received,
+    Send,
+    StopWanted,
+)
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.rules import PolicyNamed, own_policy
 from roq.protocol.control import (
     Alive,
+    Answer,
     Attach,
     Control,
+    Elasticity,
+    ElasticityRequest,
     ExchangeReport,
     Join,
     Leave,
@@ -19,6 +32,7 @@ from roq.protocol.facts import ExchangeLoad, PublisherLoad
 
 QUEUE_ID = b"q" * 16
 EPOCH = 7 << 16
+CONTROL = "tcp://127.0.0.1:5500"
 
 
 def info(number: int, epoch: int = 1, host: str = "127.0.0.1") -> ExchangeInfo:
@@ -41,12 +55,24 @@ class Driver:
         epoch: int = EPOCH,
     ) -> None:
         self.now = 100.0
-        self.machine = MonitorMachine(
-            queue="orders", queue_id=QUEUE_ID, epoch=epoch, limits=limits or Limits(),
-            kpi_seconds=kpi_seconds, restarted=restarted, now=self.now,
-            policy_named=policy_named or own_policy,
-        )  # fmt: skip
+        self.epoch = epoch
+        self._limits = limits or Limits()
+        self._kpi_seconds = kpi_seconds
+        self._policy_named = policy_named or own_policy
+        self.machine = self._new_machine(restarted=restarted)
         self.effects: list[Effect] = []
+
+    def _new_machine(self, *, restarted: bool) -> MonitorMachine:
+        return MonitorMachine(
+            queue="orders", queue_id=QUEUE_ID, epoch=self.epoch, limits=self._limits,
+            kpi_seconds=self._kpi_seconds, restarted=restarted, now=self.now, control=CONTROL,
+            policy_named=self._policy_named,
+        )  # fmt: skip
+
+    def take_over(self) -> None:
+        """The monitor has died, and another one is started in its place."""
+        self.epoch += 1 << 16
+        self.machine = self._new_machine(restarted=True)
 
     def handle(self, event: Event) -> list[Effect]:
         effects = self.machine.handle(event, self.now)
@@ -92,6 +118,23 @@ class Driver:
 
     def leave(self, name: str) -> list[Control]:
         return self.receive(name, Leave(queue_id=QUEUE_ID, client=name.encode()))
+
+    def questions(self) -> list[Ask]:
+        """What the leader was asked about the rules."""
+        asked = [each for each in self.effects if isinstance(each, Ask)]
+        return [each for each in asked if isinstance(each.message, ElasticityRequest)]
+
+    def leader(self, answer: Answer) -> list[Effect]:
+        """The leader answers the last question about the rules."""
+        if not self.questions():
+            self.handle(Tick())
+        return self.handle(LeaderAnswered(self.questions()[-1].serial, answer))
+
+    def leader_names(self, *numbers: int) -> list[Effect]:
+        """The leader answers, and says which exchanges the queue has."""
+        return self.leader(
+            Elasticity(queue_id=QUEUE_ID, rules=ElasticRules(), exchanges=list(numbers))
+        )
 
     def stop(self, reason: str = "") -> list[Effect]:
         return self.handle(StopWanted(reason))

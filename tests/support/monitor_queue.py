@@ -74,6 +74,8 @@ class Exchange:
     number: int
     epoch: int = 1
     reports: bool = True
+    finds_at: float = 0.0
+    """When it learns where the present monitor is."""
     bytes_in: float = 0.0
     end: int = 0
     brought: dict[str, float] = field(default_factory=dict)
@@ -148,6 +150,16 @@ class Queue(Driver):
         """An exchange is gone, and says nothing any more."""
         del self.exchanges[number]
 
+    def take_over(self, *delays: float) -> None:
+        """Another monitor takes the place of this one, which has died without a word.
+
+        Args:
+            delays: seconds until the exchanges, by number, find it; 0 for those that are not named.
+        """
+        super().take_over()
+        for exchange, delay in zip(self.exchanges.values(), delays, strict=False):
+            exchange.finds_at = self.now + delay
+
     def placed(self) -> dict[int, list[str]]:
         """Who publishes at which exchange."""
         return {
@@ -217,7 +229,7 @@ class Queue(Driver):
         return self.effects[mark:]
 
     def _report_of(self, exchange: Exchange) -> list[Effect]:
-        if not exchange.reports:
+        if not exchange.reports or self.now < exchange.finds_at:
             return []
         mark = len(self.effects)
         here = [each for each in self.publishers.values() if exchange.key in each.at]
@@ -333,7 +345,10 @@ class Queue(Driver):
                 self.answer(ask, Done())
 
     def _elasticity(self) -> Elasticity:
-        return Elasticity(queue_id=QUEUE_ID, rules=self.rules, scaled=list(self.scaled))
+        return Elasticity(
+            queue_id=QUEUE_ID, rules=self.rules, scaled=list(self.scaled),
+            exchanges=list(self.exchanges),
+        )  # fmt: skip
 
     def answer(self, ask: Ask, answer: Answer | Unavailable) -> list[Effect]:
         """The configuration manager answers a question."""

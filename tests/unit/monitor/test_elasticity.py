@@ -264,13 +264,13 @@ def test_before_the_rules_are_known_nothing_is_decided_but_assignment() -> None:
     assert events(queue).count("no_rules") == 1
 
 
-def test_the_rules_are_asked_for_every_two_seconds_and_at_once_when_they_change() -> None:
+def test_the_rules_are_asked_for_every_second_and_at_once_when_they_change() -> None:
     queue = Queue(1, policy=Script())
     before = len(queue.questions(ElasticityRequest))
     queue.run(10)
-    assert len(queue.questions(ElasticityRequest)) == before + 5
+    assert len(queue.questions(ElasticityRequest)) == before + 10
     assert queue.receive("gcm", Configure(id=3, queue_id=b"q" * 16)) == [Done(id=3)]
-    assert len(queue.questions(ElasticityRequest)) == before + 6
+    assert len(queue.questions(ElasticityRequest)) == before + 11
 
 
 def test_the_limit_of_the_rules_counts_for_assignment_and_is_told() -> None:

@@ -1,9 +1,17 @@
+import pytest
 from monitor_queue import Queue, Script
 
-from roq.monitor.emptying import ANSWER_SECONDS, ASKED_SECONDS, MOVING_SECONDS, READING_SECONDS
+from roq.monitor.emptying import (
+    ANSWER_SECONDS,
+    ASKED_SECONDS,
+    EMPTIED_SECONDS,
+    MOVING_SECONDS,
+    READING_SECONDS,
+)
+from roq.monitor.events import Push
 from roq.policy.snapshot import Shrink
 from roq.protocol import kpi
-from roq.protocol.control import Assigned, Done, Failure, ScaleIn
+from roq.protocol.control import Assigned, Done, Failure, ScaleIn, Topology
 
 REQUEST = 9
 
@@ -204,7 +212,9 @@ def test_more_publishers_than_can_move_at_once_move_one_after_another() -> None:
 
 
 def test_a_monitor_that_has_just_taken_over_empties_nothing_yet() -> None:
-    queue = Queue(2, policy=Script(), restarted=True)
+    queue = Queue(2, policy=Script())
+    queue.take_over(0.0, 2.0)
+    queue.periods(1)
     [failure] = queue.empty(1)
     assert isinstance(failure, Failure)
     assert failure.CODE == "unavailable"
@@ -273,3 +283,40 @@ def test_whoever_wants_the_same_exchange_removed_takes_over() -> None:
     queue.publishers["a"].mood = "obeys"
     queue.periods(8)
     assert queue.questions(ScaleIn) == []
+
+
+# --- what clients are told of it ------------------------------------------------------------------
+
+
+def test_clients_are_told_for_a_while_that_nothing_was_lost_with_an_exchange() -> None:
+    queue, _ = shrinking("a")
+    queue.add_subscriber("s")
+    queue.periods(8)
+    assert 1 not in queue.exchanges
+    shown = [each for each in queue.effects if isinstance(each, Push)]
+    topologies = [each.message for each in shown if isinstance(each.message, Topology)]
+    assert topologies[-1].emptied == [(1, 1)]
+    queue.run(EMPTIED_SECONDS)
+    assert queue.machine._topology().emptied == []
+
+
+def test_an_exchange_that_was_emptied_by_hand_was_emptied_as_well() -> None:
+    queue, _ = queue_of("a")
+    queue.empty(1)
+    queue.periods(3)
+    queue.kill(1)
+    queue.periods(5)
+    assert queue.machine._topology().emptied == [(1, 1)]
+
+
+@pytest.mark.parametrize("mood", ["ignores", "obeys"])
+def test_an_exchange_that_dies_before_it_was_empty_and_read_was_not(mood) -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = mood
+    if mood == "obeys":
+        queue.add_subscriber("slow", "lags")
+    queue.empty(1)
+    queue.periods(3)
+    queue.kill(1)
+    queue.periods(5)
+    assert queue.machine._topology().emptied == []

@@ -52,6 +52,11 @@ class World:
         self.servers.append(server)
         return endpoint
 
+    def managed(self, *managers: str) -> None:
+        """These are known from the beginning."""
+        self.client.close()
+        self.client = LeaderClient(self.reactor, self.context, managers)
+
     def ask(self, seconds: float = 5.0) -> None:
         self.client.ask(QUESTION, seconds, self._answered)
 
@@ -167,11 +172,74 @@ def test_a_silent_leader_may_be_named_again(world: World) -> None:
     assert world.asked == [follower, leader, follower, leader]
 
 
-def test_as_long_as_nobody_is_known_to_lead_a_question_fails_at_once(world: World) -> None:
+def test_as_long_as_nobody_is_known_to_lead_a_question_waits_for_it(world: World) -> None:
     world.client.move("")
     world.ask()
-    assert world.answers == []
+    leader = world.manager(Done)
+    world.reactor.call_later(0.1, lambda: world.client.move(leader))
+    world.run()
+    assert isinstance(world.answers[0], Done)
+
+
+def test_and_ends_in_time(world: World) -> None:
+    world.ask(0.1)
     world.run()
     [answer] = world.answers
     assert isinstance(answer, Unavailable)
     assert "nobody is known to lead" in str(answer)
+
+
+# --- without a word of the host manager -----------------------------------------------------------
+
+
+def test_configured_managers_are_asked_when_the_host_manager_names_none(world: World) -> None:
+    leader = world.manager(Done)
+    world.managed(world.manager(lambda: redirects_to(leader)))
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[0], Done)
+
+
+def test_the_next_manager_is_asked_when_one_is_silent(world: World) -> None:
+    silent, leader = world.manager(lambda: None), world.manager(Done)
+    world.managed(silent, leader)
+    world.ask(0.1)
+    world.run()
+    world.ask()
+    world.run()
+    assert isinstance(world.answers[-1], Done)
+    assert world.asked == [silent, leader]
+
+
+def test_a_manager_that_knows_nobody_who_leads_is_left(world: World) -> None:
+    waiting, leader = world.manager(lambda: redirects_to("")), world.manager(Done)
+    world.managed(waiting, leader)
+    world.ask()
+    world.run()
+    world.ask()
+    world.run()
+    assert [type(each) for each in world.answers] == [Failure, Done]
+
+
+def test_the_stale_word_of_a_host_manager_does_not_lead_back_to_who_is_silent(
+    world: World,
+) -> None:
+    silent, leader = world.manager(lambda: None), world.manager(Done)
+    world.managed(leader)
+    for seconds in (0.1, 5.0):
+        world.client.move(silent)
+        world.ask(seconds)
+        world.run()
+    world.client.move(silent)
+    world.ask()
+    world.run()
+    assert world.asked == [silent, leader, leader]
+
+
+def test_what_is_open_is_asked_again_at_the_next_manager(world: World) -> None:
+    silent, leader = world.manager(lambda: None), world.manager(Done)
+    world.managed(silent, leader)
+    world.ask(5.0)
+    world.client.ask(QUESTION, 0.1, lambda _: None)
+    world.run()
+    assert isinstance(world.answers[0], Done)

@@ -2,11 +2,13 @@ import math
 
 import msgspec
 import pytest
-from monitor_driver import EPOCH, Driver, answers, info, pushes
+from monitor_driver import CONTROL, EPOCH, QUEUE_ID, Driver, answers, info, peer_of, pushes
 
 from roq.model import Limits
-from roq.monitor.events import Finished, Push, Send
+from roq.monitor.events import Confirmed, Effect, Finished, Note, Push, Received, Send
+from roq.monitor.machine import State
 from roq.protocol.control import (
+    NOT_LEADER,
     Assigned,
     ExchangeAck,
     ExchangeReport,
@@ -29,7 +31,7 @@ def numbers(topology) -> list[tuple[int, int]]:
 def test_an_exchange_becomes_known_by_its_report_and_is_announced() -> None:
     driver = Driver()
     assert numbers(driver.join("s")[0]) == []
-    assert driver.report(1) == [ExchangeAck(id=1)]
+    assert driver.report(1) == [ExchangeAck(id=1, epoch=EPOCH)]
     [topology] = pushes(driver.effects, "s", Topology)
     assert numbers(topology) == [(1, 1)]
     assert topology.id == 0
@@ -342,27 +344,125 @@ def test_a_client_without_a_proper_id_is_refused(client) -> None:
 # --- a restarted monitor --------------------------------------------------------------------------
 
 
-def test_a_restarted_monitor_shows_no_list_of_exchanges_before_all_had_time_to_report() -> None:
+def test_a_restarted_monitor_shows_the_exchanges_as_soon_as_all_have_reported() -> None:
     driver = Driver(restarted=True)
     assert driver.join("s") == []
     assert driver.alive("t", version=17) == []
+    driver.leader_names(1, 2)
     driver.report(1)
     driver.advance(1, (1, 1))
-    driver.report(2)
-    driver.advance(1.4, (1, 1), (2, 1))
     assert not any(answers(driver.effects, name) for name in "st")
-    assert not any(pushes(driver.effects, name, Topology) for name in "st")
-    assert not pushes(driver.effects, "s", Version)
-    driver.advance(0.2, (1, 1), (2, 1))
+    assert not any(pushes(driver.effects, name, Topology | Version) for name in "st")
+    driver.report(2)
     [answer] = answers(driver.effects, "s")
     assert (numbers(answer), answer.id) == ([(1, 1), (2, 1)], 6)
     assert numbers(pushes(driver.effects, "t", Topology)[0]) == [(1, 1), (2, 1)]
+
+
+def test_a_restarted_monitor_does_not_wait_for_ever_for_an_exchange_that_does_not_serve() -> None:
+    driver = Driver(restarted=True)
+    driver.leader_names(1, 2)
+    driver.alive("s")
+    driver.advance(5.9, (1, 1))
+    assert not pushes(driver.effects, "s", Topology)
+    driver.advance(0.2, (1, 1))
+    assert numbers(pushes(driver.effects, "s", Topology)[-1]) == [(1, 1)]
+
+
+def test_as_long_as_no_manager_has_spoken_exchanges_may_be_unable_to_find_the_monitor() -> None:
+    driver = Driver(restarted=True)
+    for _ in range(30):
+        driver.alive("s")
+        driver.advance(2, (1, 1))
+    assert not pushes(driver.effects, "s", Topology)
+    driver.leader(Failure(RESULT=1101, COMMENT="registry away"))
+    driver.advance(2.4, (1, 1))
+    assert not pushes(driver.effects, "s", Topology)
+    driver.report(2)
+    driver.advance(0.2, (1, 1))
+    assert numbers(pushes(driver.effects, "s", Topology)[-1]) == [(1, 1), (2, 1)]
+
+
+def test_a_manager_that_does_not_lead_has_not_spoken() -> None:
+    driver = Driver(restarted=True)
+    driver.alive("s")
+    driver.leader(Failure(RESULT=NOT_LEADER, COMMENT="not me"))
+    driver.advance(10, (1, 1))
+    assert not pushes(driver.effects, "s", Topology)
+
+
+def test_whoever_wants_to_join_meanwhile_is_told_in_time_that_this_takes_longer() -> None:
+    driver = Driver(restarted=True)
+    driver.join("s")
+    driver.advance(2.6)
+    [answer] = answers(driver.effects, "s")
+    assert (answer.CODE, answer.id) == ("unavailable", 6)
 
 
 def test_a_restarted_monitor_serves_publishers_from_the_first_exchange_on() -> None:
     driver = Driver(restarted=True)
     driver.report(1)
     assert driver.attach("p")[0].exchange.number == 1
+
+
+# --- proof of life, and a newer monitor -----------------------------------------------------------
+
+
+def test_the_leader_is_asked_every_second_and_told_who_lives() -> None:
+    driver = Driver(restarted=True)
+    driver.report(1, 3)
+    driver.report(2, 4)
+    driver.advance(1.1, (1, 3))
+    driver.advance(3.5, (1, 3))
+    asked = [each.message for each in driver.questions()]
+    assert {(each.epoch, each.control) for each in asked} == {(EPOCH, CONTROL)}
+    assert len(asked) == 5
+    assert asked[1].exchanges == [(1, 3), (2, 4)]
+    assert asked[-1].exchanges == [(1, 3)]
+
+
+def test_whoever_is_wanted_by_the_leader_says_so_to_its_host_manager() -> None:
+    assert Confirmed() in Driver().leader_names()
+    assert Confirmed() not in Driver().leader(Failure(RESULT=1101, COMMENT="no"))
+
+
+def assert_has_stepped_aside(driver: Driver, effects: list[Effect]) -> None:
+    assert [each.event for each in effects if isinstance(each, Note)] == ["superseded"]
+    driver.effects.clear()
+    assert driver.alive("s") == []
+    assert driver.attach("p")[0].CODE == "unavailable"
+    driver.advance(5.0)  # no exchange reports any more
+    assert Finished() in driver.effects
+    assert not pushes(driver.effects, "s", Topology | Version)
+
+
+def test_a_monitor_that_the_leader_calls_stale_steps_aside_and_shows_nobody_as_gone() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.join("s")
+    stale = Failure(RESULT=1101, COMMENT="there is a newer monitor", CODE="stale_epoch")
+    assert_has_stepped_aside(driver, driver.leader(stale))
+
+
+def test_a_monitor_steps_aside_for_the_newer_one_to_which_an_exchange_reports() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.join("s")
+    assert_has_stepped_aside(driver, driver.handle(farewell(driver, EPOCH + 1)))
+
+
+@pytest.mark.parametrize("epoch", [0, EPOCH - 1, EPOCH, 1 << 62])
+def test_the_word_about_a_monitor_that_is_not_newer_changes_nothing(epoch) -> None:
+    driver = Driver()
+    driver.handle(farewell(driver, epoch))
+    assert driver.machine.state is State.RUNNING
+
+
+def farewell(driver: Driver, epoch: int) -> Received:
+    report = ExchangeReport(
+        id=0, queue_id=QUEUE_ID, exchange=info(1), load=ExchangeLoad(), monitor=epoch
+    )
+    return Received(peer_of("exchange 1.1"), report)
 
 
 # --- the end --------------------------------------------------------------------------------------
