@@ -1,0 +1,28 @@
+"""RoQ as a source of Apache Spark (4.0 or later), in batch and streaming queries.
+
+    df = (
+        spark.readStream.format("roq")
+        .option("cluster", "127.0.0.1:5000")
+        .option("queue", "orders")
+        .load()
+    )
+
+Spark finds the format by itself where the package is installed; elsewhere call `register(spark)`
+first. `docs/spark.md` tells options, columns and what is promised. Needs `pip install roq[spark]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roq.spark.source import RoqDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["RoqDataSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `roq` known to a session that does not find it by itself."""
+    spark.dataSource.register(RoqDataSource)

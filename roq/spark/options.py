@@ -1,0 +1,214 @@
+"""What a query may say about its source: every option checked before anything is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from roq.errors import ConfigError, InvalidName
+from roq.model import check_name, encode_topic
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+MICROSECONDS: Final = 1_000_000
+TIMEOUT_SECONDS: Final = 10.0
+PARTITIONS_MAX: Final = 1_000
+BATCHES_MAX: Final = 1_000_000_000
+
+_KNOWN: Final = (
+    "cluster", "queue", "topic", "topics", "startingOffsets", "startingTime", "endingOffsets",
+    "endingTime", "failOnDataLoss", "maxBatchesPerTrigger", "partitionsPerExchange",
+    "timeoutSeconds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to begin or to end, in all logs of a queue. Exactly one of the three is set.
+
+    Attributes:
+        word: `earliest` or `latest`.
+        time_us: the append time, µs UTC.
+        offsets: offset by (number, epoch) of the exchange.
+    """
+
+    word: str = ""
+    time_us: int | None = None
+    offsets: Mapping[tuple[int, int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one source, checked.
+
+    Attributes:
+        cluster: addresses of configuration managers.
+        queue: name of the queue.
+        prefixes: topics begin with one of these; an empty one: all topics.
+        start: where a query begins that has no checkpoint.
+        end: where a batch query ends.
+        fail_on_data_loss: end with an error where messages have left a log before they were read;
+            otherwise a warning tells it.
+        max_batches: log entries that one micro-batch reads at most; 0: no limit.
+        partitions: into how many tasks the part of one exchange is split at most.
+        timeout: seconds to wait for a word from the cluster or an exchange.
+    """
+
+    cluster: tuple[str, ...]
+    queue: str
+    prefixes: tuple[bytes, ...]
+    start: Place
+    end: Place
+    fail_on_data_loss: bool
+    max_batches: int
+    partitions: int
+    timeout: float
+
+
+def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options:
+    """Check the options of a query; names are taken in any case, as Spark does.
+
+    Raises:
+        ConfigError: one is missing, unknown or makes no sense; the text says which and what to do.
+    """
+    told = {key.lower(): value for key, value in given.items()}
+    unknown = sorted(set(told) - {name.lower() for name in _KNOWN} - {"path"})
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]!r}; there are {', '.join(_KNOWN)}")
+    start = _place(told, "startingOffsets", "startingTime", LATEST if streaming else EARLIEST)
+    end = _place(told, "endingOffsets", "endingTime", LATEST)
+    if not streaming and start.word == LATEST:
+        raise ConfigError("startingOffsets: a batch query that begins at the latest reads nothing")
+    if end.word == EARLIEST:
+        raise ConfigError("endingOffsets: a query cannot end at the earliest")
+    if streaming and ("endingoffsets" in told or "endingtime" in told):
+        raise ConfigError("endingOffsets, endingTime: a streaming query has no end")
+    return Options(
+        cluster=_addresses(told),
+        queue=_queue(told),
+        prefixes=_prefixes(told),
+        start=start,
+        end=end,
+        fail_on_data_loss=_flag(told, "failOnDataLoss", default=True),
+        max_batches=_number(told, "maxBatchesPerTrigger", 0, BATCHES_MAX),
+        partitions=_number(told, "partitionsPerExchange", 1, PARTITIONS_MAX),
+        timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
+    )
+
+
+def _addresses(told: Mapping[str, str]) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in told.get("cluster", "").split(",") if part.strip())
+    if not addresses:
+        raise ConfigError(
+            'option "cluster" is missing: addresses of configuration managers, such as '
+            "127.0.0.1:5000, several separated by commas"
+        )
+    return addresses
+
+
+def _queue(told: Mapping[str, str]) -> str:
+    name = told.get("queue") or told.get("path", "")
+    if not name:
+        raise ConfigError('option "queue" is missing: the name of a queue')
+    try:
+        return check_name(name)
+    except InvalidName as error:
+        raise ConfigError(f"queue: {error}") from None
+
+
+def _prefixes(told: Mapping[str, str]) -> tuple[bytes, ...]:
+    if "topic" in told and "topics" in told:
+        raise ConfigError("topic, topics: give one of them")
+    prefixes = [told.get("topic", "")]
+    if "topics" in told:
+        prefixes = _strings(told["topics"])
+    try:
+        return tuple(encode_topic(prefix) for prefix in prefixes)
+    except InvalidName as error:
+        raise ConfigError(f"topic: {error}") from None
+
+
+def _strings(text: str) -> list[str]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, list) or not value or not all(isinstance(x, str) for x in value):
+        raise ConfigError('topics: a JSON list of topic prefixes, such as ["eu.", "us."]')
+    return value
+
+
+def _place(told: Mapping[str, str], offsets: str, at: str, default: str) -> Place:
+    where, time = told.get(offsets.lower()), told.get(at.lower())
+    if where is not None and time is not None:
+        raise ConfigError(f"{offsets}, {at}: give one of them")
+    if time is not None:
+        return Place(time_us=_time_us(time, at))
+    where = default if where is None else where.strip()
+    if where.lower() in {EARLIEST, LATEST}:
+        return Place(word=where.lower())
+    return Place(offsets=_offsets(where, offsets))
+
+
+def _time_us(text: str, name: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{name}: {text[:40]!r} is no time; write it as 2026-11-21T08:30:00+00:00"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * MICROSECONDS)
+
+
+def _offsets(text: str, name: str) -> dict[tuple[int, int], int]:
+    problem = ConfigError(
+        f'{name}: earliest, latest, or JSON such as {{"1:65537": 120}}: offset by number and epoch '
+        "of the exchange (columns `exchange` and `epoch`)"
+    )
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise problem from None
+    if not isinstance(value, dict):
+        raise problem
+    found: dict[tuple[int, int], int] = {}
+    for key, offset in value.items():
+        number, _, epoch = key.partition(":")
+        if not (number.isdecimal() and epoch.isdecimal()) or type(offset) is not int or offset < 0:
+            raise problem
+        found[int(number), int(epoch)] = offset
+    return found
+
+
+def _flag(told: Mapping[str, str], name: str, *, default: bool) -> bool:
+    words = {"true": True, "false": False}
+    value = told.get(name.lower())
+    if value is None:
+        return default
+    if value.lower() not in words:
+        raise ConfigError(f"{name}: true or false, not {value[:40]!r}")
+    return words[value.lower()]
+
+
+def _number(told: Mapping[str, str], name: str, default: int, most: int) -> int:
+    value = told.get(name.lower())
+    if value is None:
+        return default
+    if not (value.isdecimal() and 0 < int(value) <= most):
+        raise ConfigError(f"{name}: a number from 1 to {most}, not {value[:40]!r}")
+    return int(value)
+
+
+def _seconds(told: Mapping[str, str], name: str, default: float) -> float:
+    value = told.get(name.lower())
+    try:
+        seconds = default if value is None else float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= 3_600.0:
+        raise ConfigError(f"{name}: seconds above 0 and up to 3600")
+    return seconds

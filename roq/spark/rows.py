@@ -1,0 +1,119 @@
+"""The rows that a query gets: batches of a log as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from roq.client.log_reader import LogBatch
+from roq.protocol.batch import Kind
+
+ROWS_MAX: Final = 65_536
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""A record batch holds at most so many rows, and payload bytes (or one batch of the log)."""
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("payload", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("publisher", pa.binary()),
+        pa.field("sequence", pa.int64()),
+        pa.field("timestamp", _TIME),
+        pa.field("appended", _TIME),
+        pa.field("exchange", pa.int32()),
+        pa.field("epoch", pa.int64()),
+        pa.field("offset", pa.int64()),
+    ]
+)
+"""See docs/spark.md for what each column means."""
+SPARK_SCHEMA: Final = (
+    "payload BINARY, topic STRING, key STRING, publisher BINARY, sequence BIGINT, "
+    "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, epoch BIGINT, offset BIGINT"
+)
+
+
+class _Rows:
+    """Collects batches until there are enough for a record batch."""
+
+    def __init__(self, number: int, epoch: int) -> None:
+        self._number = number
+        self._epoch = epoch
+        self._clear()
+
+    def _clear(self) -> None:
+        self.bytes = 0
+        self._payloads: list[bytes] = []
+        self._counts: list[int] = []
+        self._batches: list[LogBatch] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether it is to be taken now."""
+        return len(self._payloads) >= ROWS_MAX or self.bytes >= BYTES_MAX
+
+    def __bool__(self) -> bool:
+        return bool(self._payloads)
+
+    def add(self, batch: LogBatch) -> None:
+        """One batch more."""
+        self._payloads += batch.payloads()
+        self._counts.append(batch.header.count)
+        self._batches.append(batch)
+        self.bytes += len(batch.data)
+
+    def take(self) -> pa.RecordBatch:
+        """What was collected; it is empty again."""
+        counts = np.array(self._counts)
+        rows = len(self._payloads)
+        headers = [batch.header for batch in self._batches]
+
+        def each(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+            return np.repeat(np.array(values, dtype=np.int64), counts)
+
+        def words(values: list[bytes], kind: pa.DataType) -> pa.Array:
+            return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), counts)))
+
+        before = np.cumsum(counts) - counts
+        within = np.arange(rows) - np.repeat(before, counts)
+        columns = [
+            pa.array(self._payloads, pa.binary()),
+            words([batch.topic for batch in self._batches], pa.binary()).cast(pa.string()),
+            pa.nulls(rows, pa.string()),
+            words([bytes(header.publisher) for header in headers], pa.binary()),
+            pa.array(each([header.first_sequence for header in headers]) + within),
+            pa.array(each([header.created_us for header in headers])).cast(_TIME),
+            pa.array(each([batch.appended_us for batch in self._batches])).cast(_TIME),
+            pa.array(np.full(rows, self._number, dtype=np.int32)),
+            pa.array(np.full(rows, self._epoch, dtype=np.int64)),
+            pa.array(each([batch.offset for batch in self._batches])),
+        ]
+        self._clear()
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def record_batches(
+    batches: Iterable[LogBatch], number: int, epoch: int
+) -> Iterator[pa.RecordBatch]:
+    """The messages of one log, in order; what stands in for messages that were given up is no row.
+
+    Args:
+        batches: as `LogReader.read` gives them.
+        number: of the exchange.
+        epoch: of its process.
+
+    Raises:
+        RemoteProtocolError: a batch was damaged.
+    """
+    rows = _Rows(number, epoch)
+    for batch in batches:
+        if batch.header.kind == Kind.DATA:
+            rows.add(batch)
+            if rows.full:
+                yield rows.take()
+    if rows:
+        yield rows.take()

@@ -1,0 +1,283 @@
+"""The source that Spark calls: plans in the driver, reads in the tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+from roq.client.log_reader import LogReader
+from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
+from roq.spark.filters import narrowed
+from roq.spark.logs import Logs
+from roq.spark.offsets import LogKey, Offsets, Part, Span, advance, parts, read_offsets
+from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options
+from roq.spark.rows import SPARK_SCHEMA, record_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+
+class DataLoss(RoQError):
+    """Messages have left a log before this query has read them."""
+
+
+class RoqDataSource(DataSource):
+    """The format `roq`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = options
+
+    @classmethod
+    def name(cls) -> str:
+        """The word behind `format`."""
+        return "roq"
+
+    def schema(self) -> str:
+        """The columns; see docs/spark.md."""
+        return SPARK_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        _check_schema(schema)
+        return BatchReader(read_options(self._given, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """For `spark.readStream`."""
+        _check_schema(schema)
+        return StreamReader(read_options(self._given, streaming=True))
+
+
+@dataclass(frozen=True)
+class LogPartition(InputPartition):
+    """What one task reads."""
+
+    part: Part
+    address: str
+    queue_id: str
+
+
+class BatchReader(DataSourceReader):
+    """Reads what stands in the logs when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._prefixes = options.prefixes
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's
+        """Let the exchanges pick topics; gives back the filters that Spark still has to apply."""
+        self._prefixes, left = narrowed(self._prefixes, filters)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Divide what is to be read among tasks.
+
+        Raises:
+            RoQError: the cluster or the queue cannot be used; the text says why.
+        """
+        if not self._prefixes:
+            return []
+        with Logs(self._options) as logs:
+            spans = logs.spans()
+            start = _offsets_at(self._options.start, logs, spans, self._options)
+            end = _offsets_at(self._options.end, logs, spans, self._options)
+            return _partitions(start, end, logs, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return _read(partition, self._options, self._prefixes)
+
+
+class StreamReader(DataSourceStreamReader):
+    """Reads the logs as they grow."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._logs: Logs | None = None
+        self._told: set[LogKey] = set()
+        self._seen: dict[LogKey, int] = {}
+        """The last known end of each log."""
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
+        """Where a query begins that has no checkpoint."""
+        logs = self._open()
+        return _offsets_at(self._options.start, logs, logs.spans(), self._options).document()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's
+        """How much one micro-batch may read; asked for since Spark 4.2."""
+        from pyspark.sql.streaming.datasource import (  # noqa: PLC0415 - not there before 4.2
+            ReadAllAvailable,
+            ReadMaxRows,
+        )
+
+        most = self._options.max_batches
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 - Spark's
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, object]:
+        """How far the next micro-batch reads.
+
+        Raises:
+            DataLoss: a log is gone that was not read to its last known end.
+            RoQError: the cluster or the queue cannot be used.
+        """
+        logs = self._open()
+        spans = logs.spans()
+        known = Offsets(logs.queue_id) if start is None else read_offsets(start, logs.queue_id)
+        step = advance(known, spans, getattr(limit, "max_rows", 0) or getattr(limit, "maxRows", 0))
+        for key, offset in step.gone:
+            self._gone(key, offset)
+        self._seen.update({key: span.end for key, span in spans.items()})
+        return step.end.document()
+
+    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
+        """How far there is something to read."""
+        logs = self._open()
+        ends = {key: span.end for key, span in logs.spans().items()}
+        return Offsets(logs.queue_id, ends).document()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide what lies between two offsets among tasks."""
+        logs = self._open()
+        return _partitions(
+            read_offsets(start, logs.queue_id),
+            read_offsets(end, logs.queue_id),
+            logs,
+            self._options,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return _read(partition, self._options, self._options.prefixes)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # Tasks get a copy, and open what they need themselves.
+        return {**self.__dict__, "_logs": None}
+
+    def _open(self) -> Logs:
+        if self._logs is None:
+            self._logs = Logs(self._options)
+        return self._logs
+
+    def _gone(self, key: LogKey, offset: int) -> None:
+        if key in self._told:
+            return
+        self._told.add(key)
+        end = self._seen.get(key)
+        if end is not None and end > offset:
+            _lose(
+                self._options,
+                f"the log of exchange x{key.number} (epoch {key.epoch}) is gone: offsets "
+                f"{offset} to {end - 1} were not read",
+            )
+        log.warning(
+            "the log of exchange x%d (epoch %d) is gone; it was read up to offset %d, the last "
+            "that was known of it", key.number, key.epoch, offset, extra={"event": "log_gone"},
+        )  # fmt: skip
+
+
+def _check_schema(schema: StructType) -> None:
+    told = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in schema.fields)
+    if told.upper() != SPARK_SCHEMA.upper():
+        raise ConfigError(
+            f"the format roq has its own columns ({SPARK_SCHEMA}): load without a schema, and "
+            "select or cast afterwards"
+        )
+
+
+def _offsets_at(
+    place: Place, logs: Logs, spans: MutableMapping[LogKey, Span] | Any, options: Options
+) -> Offsets:
+    """The offsets that a place means, in the logs that there are."""
+    if place.time_us is not None:
+        return Offsets(logs.queue_id, logs.seek(place.time_us))
+    if place.word == EARLIEST:
+        return Offsets(logs.queue_id, {key: span.floor for key, span in spans.items()})
+    if place.word == LATEST:
+        return Offsets(logs.queue_id, {key: span.end for key, span in spans.items()})
+    given = {LogKey(*key): offset for key, offset in (place.offsets or {}).items()}
+    gone = [str(key) for key in given if key not in spans]
+    if gone:
+        _lose(options, f"the offsets name logs that are gone: {', '.join(gone)}")
+    return Offsets(logs.queue_id, {key: given.get(key, span.floor) for key, span in spans.items()})
+
+
+def _partitions(start: Offsets, end: Offsets, logs: Logs, options: Options) -> list[InputPartition]:
+    found: list[InputPartition] = []
+    for part in parts(start, end, options.partitions):
+        address = logs.address(part.log)
+        if not address:
+            logs.look_again()
+            logs.spans()
+            address = logs.address(part.log)
+        if address:
+            found.append(LogPartition(part, address, logs.queue_id))
+        else:
+            _lose(options, _unread(part))
+    return found
+
+
+def _read(
+    partition: InputPartition, options: Options, prefixes: tuple[bytes, ...]
+) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, LogPartition)  # noqa: S101 - ours, out of `partitions`
+    part = partition.part
+    with LogReader(
+        partition.address, bytes.fromhex(partition.queue_id), number=part.log.number,
+        epoch=part.log.epoch, timeout=options.timeout,
+    ) as reader:  # fmt: skip
+        try:
+            yield from record_batches(
+                reader.read(part.first, part.until, prefixes), part.log.number, part.log.epoch
+            )
+        except StaleEpoch:
+            _lose(options, _unread(part))
+        except Unavailable:
+            if _is_there(part.log, options):
+                raise
+            _lose(options, _unread(part))
+        if reader.evicted:
+            _lose(
+                options,
+                f"{reader.evicted} batches of exchange x{part.log.number} had left its memory "
+                f"before they were read (offsets from {part.first}): read faster, or give the "
+                "queue a larger ring (limit ring_bytes)",
+            )
+
+
+def _is_there(key: LogKey, options: Options) -> bool:
+    with Logs(options) as logs:
+        return bool(logs.address(key))
+
+
+def _unread(part: Part) -> str:
+    return (
+        f"the log of exchange x{part.log.number} (epoch {part.log.epoch}) is gone: offsets "
+        f"{part.first} to {part.until - 1} were not read, or not all of them"
+    )
+
+
+def _lose(options: Options, text: str) -> None:
+    if options.fail_on_data_loss:
+        raise DataLoss(f'{text}. Set option failOnDataLoss to "false" to go on without them')
+    log.warning("%s", text, extra={"event": "data_loss"})

@@ -1,0 +1,43 @@
+"""One Spark session and one cluster for all tests in here: a session takes ten seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roq.testing.fixtures import roq_cluster
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install roq[spark]")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install roq[spark]")
+
+from pyspark.sql import SparkSession
+
+from roq.spark import register
+
+__all__ = ["roq_cluster"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # Workers would use `python3` of the PATH, which may be another Python.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    folder: Path = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("roq tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()

@@ -1,0 +1,154 @@
+"""The format `roq` as a source: what stands in the logs is what Spark gets."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+import roq
+from roq.testing.running import RunningCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+DEADLINE_SECONDS = 60.0
+
+
+@pytest.fixture
+def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
+    with roq.connect(roq_cluster.address) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def queue(cluster: roq.Cluster) -> Iterator[str]:
+    name = f"spark-{uuid.uuid4().hex[:8]}"
+    cluster.create_queue(name, limits={"exchanges_max": 1, "batch_messages": 100})
+    yield name
+    cluster.remove_queue(name)
+
+
+def publish(cluster: roq.Cluster, queue: str, topic: str, payloads: list[bytes]) -> None:
+    with cluster.publisher(queue) as publisher:
+        publisher.publish_many(payloads, topic=topic)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % index for index in range(start, start + count)]
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what
+        pause.wait(0.05)
+
+
+def source(spark: SparkSession, cluster: RunningCluster, queue: str, **options: str) -> DataFrame:
+    return (
+        spark.read.format("roq")
+        .options(cluster=cluster.address, queue=queue, **options)
+        .load()
+    )  # fmt: skip
+
+
+def test_a_batch_query_reads_all_logs_in_order(
+    spark: SparkSession, roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str
+) -> None:
+    cluster.add_exchange(queue)
+    publish(cluster, queue, "eu.be", numbered(1_000))
+    publish(cluster, queue, "us", numbered(500))
+    rows = source(spark, roq_cluster, queue).select("payload", "topic", "sequence").collect()
+    for topic, count in (("eu.be", 1_000), ("us", 500)):
+        mine = [(bytes(row.payload), row.sequence) for row in rows if row.topic == topic]
+        assert mine == list(zip(numbered(count), range(count), strict=True))
+    assert len(rows) == 1_500
+    split = source(spark, roq_cluster, queue, partitionsPerExchange="3")
+    assert split.count() == 1_500
+    europe = source(spark, roq_cluster, queue).filter(col("topic").startswith("eu."))
+    assert europe.count() == 1_000
+
+
+def test_a_stream_reads_each_message_once_over_a_restart_and_a_new_exchange(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    sink, sent = str(tmp_path / "sink"), Counter(numbered(3_000))
+
+    def start() -> object:
+        return (
+            spark.readStream.format("roq")
+            .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
+            .option("maxBatchesPerTrigger", "5")
+            .load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start(sink)
+        )
+
+    def found() -> int:
+        try:
+            return spark.read.parquet(sink).count()
+        except PySparkException:
+            return 0  # nothing is written yet
+
+    publish(cluster, queue, "t", numbered(1_000))
+    query = start()
+    until(lambda: found() >= 1_000, "the first messages arrive")
+    query.stop()
+    publish(cluster, queue, "t", numbered(1_000, 1_000))
+    cluster.add_exchange(queue)
+    query = start()
+    publish(cluster, queue, "u", numbered(1_000, 2_000))
+    until(lambda: found() >= 3_000, "all messages arrive")
+    query.stop()
+    assert Counter(bytes(row.payload) for row in spark.read.parquet(sink).collect()) == sent
+
+
+def test_what_has_left_the_ring_fails_the_query_or_is_reported(
+    spark: SparkSession, roq_cluster: RunningCluster, cluster: roq.Cluster
+) -> None:
+    name = f"small-{uuid.uuid4().hex[:8]}"
+    cluster.create_queue(name, limits={"ring_bytes": 100_000, "exchanges_max": 1})
+    try:
+        publish(cluster, name, "t", [b"x" * 1_000] * 1_000)
+        (exchange,) = cluster.exchanges(name)
+        begin = f'{{"{exchange.number}:{exchange.epoch}": 0}}'
+        lossy = source(spark, roq_cluster, name, startingOffsets=begin, failOnDataLoss="false")
+        assert 0 < lossy.count() < 1_000
+        with pytest.raises(PySparkException, match="ring_bytes"):
+            source(spark, roq_cluster, name, startingOffsets=begin).count()
+    finally:
+        cluster.remove_queue(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"queue": "there-is-none"}, "does not exist"),
+        ({"startingOffsets": "soon"}, "startingOffsets"),
+        ({"cluster": "127.0.0.1:9", "timeoutSeconds": "1"}, "Is the cluster up"),
+    ],
+)
+def test_what_cannot_be_read_is_said_at_once(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    queue: str,
+    options: dict[str, str],
+    text: str,
+) -> None:
+    given = {"cluster": roq_cluster.address, "queue": queue, **options}
+    with pytest.raises(PySparkException, match=text):
+        spark.read.format("roq").options(**given).load().count()

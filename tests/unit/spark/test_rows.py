@@ -1,0 +1,71 @@
+"""Batches of a log as Arrow record batches."""
+
+from __future__ import annotations
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from roq.client.log_reader import LogBatch  # noqa: E402 - after the check that Arrow is there
+from roq.errors import RemoteProtocolError  # noqa: E402
+from roq.model import PublisherId  # noqa: E402
+from roq.protocol import batch as wire  # noqa: E402
+from roq.spark import rows  # noqa: E402
+
+PUBLISHER = PublisherId(b"p" * 16)
+
+
+def log_batch(offset: int, payloads: list[bytes], topic: str = "t", first: int = 0) -> LogBatch:
+    data = wire.pack(
+        payloads, publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=first, created_us=5
+    )
+    return LogBatch(offset, 7, topic.encode(), wire.read_header(data), data)
+
+
+def void(offset: int) -> LogBatch:
+    data = wire.pack_empty(
+        wire.Kind.VOID, publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=3, count=2
+    )
+    return LogBatch(offset, 7, b"t", wire.read_header(data), data)
+
+
+def test_each_message_is_a_row_with_its_place() -> None:
+    batches = [log_batch(4, [b"a", b""]), log_batch(5, [b"c"], "é", 2)]
+    (table,) = rows.record_batches(batches, 3, 65537)
+    assert table.schema == rows.SCHEMA
+    columns = table.to_pydict()
+    assert columns["payload"] == [b"a", b"", b"c"]
+    assert columns["topic"] == ["t", "t", "é"]
+    assert columns["publisher"] == [PUBLISHER] * 3
+    assert columns["sequence"] == [0, 1, 2]
+    assert columns["offset"] == [4, 4, 5]
+    assert (columns["exchange"], columns["epoch"]) == ([3] * 3, [65537] * 3)
+    assert [moment.microsecond for moment in columns["timestamp"]] == [5] * 3
+    assert [moment.microsecond for moment in columns["appended"]] == [7] * 3
+
+
+def test_what_was_given_up_is_no_row() -> None:
+    assert list(rows.record_batches([void(1)], 1, 1)) == []
+    (table,) = rows.record_batches([log_batch(0, [b"a"]), void(1), log_batch(2, [b"b"])], 1, 1)
+    assert table.column("offset").to_pylist() == [0, 2]
+
+
+def test_record_batches_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS_MAX", 10)
+    batches = [log_batch(offset, [b"x"] * 4, first=4 * offset) for offset in range(6)]
+    tables = list(rows.record_batches(batches, 1, 1))
+    assert [table.num_rows for table in tables] == [12, 12]
+    assert [n for table in tables for n in table.column("sequence").to_pylist()] == list(range(24))
+
+
+def test_a_damaged_batch_is_an_error_and_not_a_row() -> None:
+    good = log_batch(0, [b"abc"])
+    data = good.data[:-1] + b"?"
+    damaged = LogBatch(0, 7, b"t", good.header, data)
+    with pytest.raises(RemoteProtocolError, match="checksum"):
+        list(rows.record_batches([damaged], 1, 1))
+
+
+def test_columns_are_those_that_spark_is_told() -> None:
+    told = [part.split()[0] for part in rows.SPARK_SCHEMA.split(", ")]
+    assert told == rows.SCHEMA.names
