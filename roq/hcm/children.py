@@ -64,6 +64,7 @@ class Child:
         killed: it was sent SIGKILL.
         deadline: when something is due: the first report, the next start, or SIGKILL.
         peer: where its reports come from.
+        metrics: what it has told last about its work, by name; see `roq.hcm.figures`.
         reason: why it does not run, in a sentence.
         stop_reason: what its clients are told when it stops.
         successor: what shall be started in its place once it is gone.
@@ -86,6 +87,7 @@ class Child:
     deadline: float | None = None
     peer: Peer | None = None
     info: ChildInfo | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     stop_reason: str = ""
     waiters: list[Waiter] = field(default_factory=list)

@@ -19,6 +19,7 @@ from roq.hcm.settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
 from roq.runtime.logs import FORMATS, LEVELS
+from roq.runtime.metrics import MetricsSettings
 
 PORT_TOO_HIGH = 65_536
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
@@ -105,6 +106,7 @@ class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     exchange: Exchange = Exchange()
     children: Children = Children()
     data: Data = Data()
+    metrics: MetricsSettings = MetricsSettings()
     log: Log = Log()
 
 

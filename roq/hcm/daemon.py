@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,6 +16,7 @@ import psutil
 
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
+from roq.hcm import figures
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
 from roq.hcm.events import (
     Announce,
@@ -26,6 +27,7 @@ from roq.hcm.events import (
     Forget,
     Kill,
     LeaderAnswered,
+    Measured,
     Note,
     Registered,
     Reply,
@@ -39,11 +41,15 @@ from roq.hcm.machine import HostMachine
 from roq.hcm.processes import Processes
 from roq.machine import Tick
 from roq.protocol import documents
-from roq.protocol.control import Answer, Failure, HcmRequest, HostReport
+from roq.protocol.control import Answer, Failure, HcmRequest, Health, HostReport
+from roq.protocol.facts import Check
+from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
+from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 from roq.runtime.signals import on_stop
 
@@ -84,6 +90,13 @@ class HostManager:
         socket = sockets.router(self._context)
         try:
             port = sockets.bind_port(socket, bind, config.network.port)
+            self._telemetry = Telemetry(
+                self._reactor,
+                config.metrics,
+                figures.METRICS,
+                measure=self._measure,
+                look=self._look,
+            )
         except (ConfigError, Unavailable):
             socket.close(0)
             self._context.term()
@@ -101,6 +114,7 @@ class HostManager:
         self._busy = False
         self._timer: Timer | None = None
         self._registering = False
+        self._resources = Resources(files=0, files_max=0)
         self._exit_code = exits.STOPPED
         _warn_when_reachable(bind)
 
@@ -114,6 +128,7 @@ class HostManager:
         log.info("host manager of %s at %s", self._host, self.control, extra={"event": "started"})
         psutil.cpu_percent()  # the first call only begins the measurement
         self._registry.start(self._session_changed)
+        self._telemetry.start()
         self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
         self._reactor.run()
         log.info("stopped", extra={"event": "stopped"})
@@ -129,6 +144,7 @@ class HostManager:
 
     def close(self) -> None:
         """Give back what this process holds; nothing of it is left behind after a stop."""
+        self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
         if self._leader is not None:
@@ -185,6 +201,24 @@ class HostManager:
             )  # fmt: skip
             self._exit_code = exits.UNAVAILABLE
             self._stop()
+
+    # --- how it is --------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        folder = Path(self._config.data.dir)
+        self._resources = measure(folder)
+        state = self._registry.state
+        connected = state is SessionState.CONNECTED
+        detail = "connected" if connected else f"{state}; children go on, nothing is changed"
+        registry = Check(name="registry", ok=connected, detail=detail, essential=False)
+        self._handle(Measured((registry, *self._resources.checks(folder))))
+
+    def _look(self) -> tuple[Iterable[Sample], Health]:
+        disk = (
+            Sample(figures.DISK, self._resources.disk_bytes),
+            Sample(figures.DISK_FREE, self._resources.disk_free_bytes),
+        )
+        return (*disk, *self._machine.figures()), self._machine.health()
 
     # --- events -----------------------------------------------------------------------------------
 

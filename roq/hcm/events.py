@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
+from roq.protocol.facts import Check
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 
 Peer = tuple[bytes, bool]
@@ -76,11 +77,21 @@ class LeaderAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The shell has looked how this process stands to the registry and to its machine."""
+
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StopWanted:
     """The host manager shall end, with all its children."""
 
 
-Event = Registered | Requested | Spawned | SpawnFailed | Exited | LeaderAnswered | StopWanted | Tick
+Event = (
+    Registered | Requested | Spawned | SpawnFailed | Exited | LeaderAnswered | Measured | StopWanted
+    | Tick
+)  # fmt: skip
 
 # --- effects --------------------------------------------------------------------------------------
 

@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from roq.hcm.children import Children, State
 from roq.hcm.leader import LeaderLink
-from roq.protocol.control import (
-    Health,
-    HealthRequest,
-)
+from roq.protocol.control import Health
 from roq.protocol.facts import Check
 
-FAILED_SHOWN = 10
+SHOWN_MAX: Final = 10
+"""Children that are named one by one."""
+_TROUBLED: Final = {State.RESTARTING, State.FAILED}
 
 
 def of_host(
-    request: HealthRequest, host: str, children: Children, leader: LeaderLink, stopping: bool
+    host: str,
+    children: Children,
+    leader: LeaderLink,
+    measured: tuple[Check, ...] = (),
+    *,
+    stopping: bool = False,
+    request_id: int = 0,
 ) -> Health:
-    """The answer of this manager: ready if the leader takes its reports and every child runs."""
-    failed = [child for child in children if child.state is State.FAILED]
-    reasons = "; ".join(f"{child.name}: {child.reason}" for child in failed[:FAILED_SHOWN])
-    checks = [
-        Check(name="leader", ok=bool(leader.leading), detail=leader.trouble or leader.leading),
-        Check(name="children", ok=not failed, detail=reasons or f"{len(children)} run"),
-    ]
+    """The answer of this manager: ready if the leader takes its reports and every child runs.
+
+    Args:
+        host: its name in the cluster.
+        children: what it starts and watches.
+        leader: whom it reports to.
+        measured: what its shell has found out about this process and its machine.
+        stopping: it was asked to end.
+        request_id: of the request that is answered.
+    """
+    checks = [_leader(leader), _children(children), *measured]
     return Health(
-        id=request.id,
+        id=request_id,
         role="host",
         name=host,
-        ready=all(check.ok for check in checks) and not stopping,
+        ready=all(check.ok for check in checks if check.essential) and not stopping,
         state="stopping" if stopping else "serving",
         checks=checks,
     )
+
+
+def _leader(leader: LeaderLink) -> Check:
+    detail = leader.leading or leader.trouble or "no configuration manager has answered yet"
+    return Check(name="leader", ok=bool(leader.leading), detail=detail)
+
+
+def _children(children: Children) -> Check:
+    troubled = [child for child in children if child.state in _TROUBLED]
+    if not troubled:
+        running = sum(child.state is State.RUNNING for child in children)
+        return Check(name="children", ok=True, detail=f"{running} run")
+    shown = [
+        f"{child.name} is {child.state}" + (f": {child.reason}" if child.reason else "")
+        for child in troubled[:SHOWN_MAX]
+    ]
+    more = len(troubled) - SHOWN_MAX
+    detail = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    return Check(name="children", ok=False, detail=detail)

@@ -7,6 +7,7 @@ start when the child has reported for the first time, a stop when the last proce
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 from typing import Final
 
@@ -17,7 +18,6 @@ from roq.errors import (
     RequestError,
     StaleEpoch,
 )  # fmt: skip
-from roq.hcm import health
 from roq.hcm.answers import ending, failure, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
@@ -37,6 +37,7 @@ from roq.hcm.events import (
     Finished,
     Forget,
     LeaderAnswered,
+    Measured,
     Note,
     Peer,
     Registered,
@@ -47,6 +48,8 @@ from roq.hcm.events import (
     SpawnFailed,
     StopWanted,
 )  # fmt: skip
+from roq.hcm.figures import figures, known
+from roq.hcm.health import of_host
 from roq.hcm.leader import LeaderLink
 from roq.hcm.lives import Lives
 from roq.hcm.settings import Settings
@@ -66,6 +69,8 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )  # fmt: skip
+from roq.protocol.facts import Check
+from roq.protocol.figures import Sample
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
@@ -82,6 +87,7 @@ class HostMachine:
         self._lives = Lives(settings, self._leader)
         self._leader_epoch = 0
         self._trouble = ""
+        self._measured: tuple[Check, ...] = ()
         self._finish_by: float | None = None
         self._finished = False
         self._due_at = inf
@@ -107,6 +113,21 @@ class HostMachine:
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
         self._due_at = self._next_due()
         return effects
+
+    def health(self, request_id: int = 0) -> Health:
+        """How it is."""
+        return of_host(
+            self._settings.host,
+            self._lives.children,
+            self._leader,
+            self._measured,
+            stopping=self.stopping,
+            request_id=request_id,
+        )
+
+    def figures(self) -> Iterator[Sample]:
+        """How the figures of this host and its children stand now."""
+        return figures(self._lives.children, self._leader, self._settings.exchange_max)
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
@@ -135,6 +156,9 @@ class HostMachine:
                 known = self._leader.known
                 self._leader.answered(answer, now)
                 return self._leader_said(known)
+            case Measured(checks):
+                self._measured = checks
+                return []
             case StopWanted():
                 return self._stop_all(now)
             case Tick():
@@ -150,6 +174,8 @@ class HostMachine:
             return None
         if child.epoch != message.child.epoch:
             return None
+        if message.metrics:
+            child.metrics = known(child.role, message.metrics)
         return Reply(event.peer, keep(child, self._leader, message.id))
 
     # --- requests ---------------------------------------------------------------------------------
@@ -164,7 +190,7 @@ class HostMachine:
                 case Inventory():
                     return [Reply(peer, self._report(message.id))]
                 case HealthRequest():
-                    return [Reply(peer, self._health(message))]
+                    return [Reply(peer, self.health(message.id))]
                 case ChildReport():
                     return self._child_report(peer, message, now)
         except RequestError as error:
@@ -222,6 +248,8 @@ class HostMachine:
         if child is None or not child.alive or told.epoch != child.epoch:
             return [Reply(peer, ChildAck(id=message.id, action="stop"))]
         child.peer = peer
+        if message.metrics:
+            child.metrics = known(child.role, message.metrics)
         if child.info is None and told.state == State.RUNNING:
             self._lives.ports.took(child.name, check_report(told))
         if child.state is State.STOPPING:
@@ -245,10 +273,6 @@ class HostMachine:
             exchange_max=self._settings.exchange_max,
             children=[child.describe() for child in self._lives.children],
         )
-
-    def _health(self, request: HealthRequest) -> Health:
-        host, children = self._settings.host, self._lives.children
-        return health.of_host(request, host, children, self._leader, self.stopping)
 
     def _leader_said(self, known: bool) -> list[Effect]:
         effects: list[Effect] = []
