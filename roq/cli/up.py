@@ -90,6 +90,12 @@ _PORT_BASE_MAX: Final = 65_530
     help="Hosts that the provider may make.",
 )
 @click.option(
+    "--metrics",
+    is_flag=True,
+    help="Serve /metrics, /healthz and /readyz: each manager 8 above its client port, each host 9 "
+    "above the first one, at its own address.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="info",
@@ -113,6 +119,7 @@ def up(
     slots: int,
     provider: str,
     hosts_max: int,
+    metrics: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -143,6 +150,7 @@ def up(
             slots=slots,
             provider=provider,
             hosts_max=hosts_max,
+            metrics=metrics,
             log_level=log_level,
             log_format=log_format,
         )

@@ -15,7 +15,16 @@ import msgspec
 from roq.coordination.embedded import Ensemble, Member, prepare
 from roq.errors import ConfigError
 from roq.local.folder import PROVIDED_HOSTS, Folder
-from roq.local.ports import OFFSETS, bases, check_base, choose_base, choose_ports
+from roq.local.ports import (
+    HOST_METRICS,
+    MANAGER_METRICS,
+    OFFSETS,
+    bases,
+    check_base,
+    check_port,
+    choose_base,
+    choose_ports,
+)
 from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
 
 ZOOKEEPER: Final = "zookeeper"
@@ -38,6 +47,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     hosts: list[str]
     managers: list[str]
     """Client addresses of all configuration managers."""
+    metrics: list[str] = []
+    """Where managers and hosts serve HTTP, if they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +93,9 @@ class Plan:
             Member(*ports[first : first + 3]) for first in range(0, len(ports), 3)
         )
         self._taken = [*taken, *ports]
-        self.addresses = self._addresses()
+        self._metrics: list[str] = []
         self.parts = [*self._zookeepers(), *self._managers(), *self._hosts()]
+        self.addresses = self._addresses()
 
     def check_folder(self, folder: Folder) -> None:
         """See that the registry in this folder, if there is one, has as many servers.
@@ -114,6 +126,7 @@ class Plan:
             managers=[
                 f"{MANAGER_HOST}:{base}" for base in bases(self._base, self._settings.managers)
             ],
+            metrics=self._metrics,
         )
 
     def _zookeepers(self) -> list[Planned]:
@@ -125,22 +138,32 @@ class Plan:
         ]
 
     def _managers(self) -> list[Planned]:
-        return [
-            Planned(name, GCM, partial(self._start_manager, name, base))
-            for name, base in zip(
-                _names(GCM, self._settings.managers),
-                bases(self._base, self._settings.managers),
-                strict=True,
-            )
-        ]
+        names = _names(GCM, self._settings.managers)
+        planned = []
+        for name, base in zip(names, bases(self._base, self._settings.managers), strict=True):
+            metrics = self._metrics_port(MANAGER_HOST, base + MANAGER_METRICS)
+            planned.append(Planned(name, GCM, partial(self._start_manager, name, base, metrics)))
+        return planned
 
     def _hosts(self) -> list[Planned]:
         planned = []
         for host in self._settings.host_names:
             (port,) = choose_ports(host, 1, self._taken)
-            command = partial(self._start_host, host, port)
+            metrics = self._metrics_port(host, self._base + HOST_METRICS)
+            command = partial(self._start_host, host, port, metrics)
             planned.append(Planned(f"{HOST} {host}", HOST, command))
         return planned
+
+    def _metrics_port(self, host: str, fixed: int) -> int:
+        """Where a daemon serves HTTP: there if the ports are fixed; 0 if nobody wants it."""
+        if not self._settings.metrics:
+            return 0
+        if self._settings.port_base:
+            port = check_port(host, self._base, fixed, "metrics")
+        else:
+            (port,) = choose_ports(host, 1, self._taken)
+        self._metrics.append(f"{host}:{port}")
+        return port
 
     # --- commands ---------------------------------------------------------------------------------
 
@@ -149,16 +172,17 @@ class Plan:
         port = self._members[number - 1].client
         return prepare(folder.make(_file(name)), MANAGER_HOST, port, os.environ, ensemble)
 
-    def _start_manager(self, name: str, base: int, folder: Folder) -> list[str]:
+    def _start_manager(self, name: str, base: int, metrics: int, folder: Folder) -> list[str]:
         provided = folder.path / PROVIDED_HOSTS
-        text = gcm_configuration(self._settings, base, self.addresses.zookeeper, provided)
+        text = gcm_configuration(self._settings, base, metrics, self.addresses.zookeeper, provided)
         return _daemon("roq.gcm", folder.write(f"{_file(name)}.toml", text))
 
-    def _start_host(self, host: str, port: int, folder: Folder) -> list[str]:
+    def _start_host(self, host: str, port: int, metrics: int, folder: Folder) -> list[str]:
         text = hcm_configuration(
             self._settings,
             host,
             port,
+            metrics,
             folder.make(host_folder(host)),
             self.addresses.managers,
             self.addresses.zookeeper,

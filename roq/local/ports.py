@@ -11,6 +11,10 @@ from roq.errors import ConfigError, Unavailable
 
 OFFSETS: Final = {"client": 0, "management": 3, "broadcast": 5}
 """Interface of the configuration manager → distance of its port from the base."""
+MANAGER_METRICS: Final = 8
+HOST_METRICS: Final = 9
+"""Distance of the ports for metrics: a manager's from its own base, a host's, which has an address
+of its own, from that of the cluster."""
 MANAGER_STEP: Final = 10
 """Distance between the bases of two configuration managers of a cluster."""
 _LOWEST: Final = 10_240
@@ -43,11 +47,16 @@ def check_base(host: str, base: int, managers: int = 1) -> int:
     """
     for each in bases(base, managers):
         for interface, offset in OFFSETS.items():
-            _check(host, base, each + offset, interface)
+            check_port(host, base, each + offset, interface)
     return base
 
 
-def _check(host: str, base: int, port: int, interface: str) -> None:
+def check_port(host: str, base: int, port: int, interface: str) -> int:
+    """Give a port that follows from `base` back if it can be used.
+
+    Raises:
+        ConfigError: it is in use or out of range; the text names the interface.
+    """
     if not 0 < port < 65_536:
         raise ConfigError(f"--port-base {base} is out of range: use 1 to {65_535 - 5}, or 0")
     if not is_free(host, port):
@@ -56,6 +65,7 @@ def _check(host: str, base: int, port: int, interface: str) -> None:
             f"that has it (`ss -ltnp 'sport = :{port}'` names it) or set another --port-base "
             "(0: any free ports)"
         )
+    return port
 
 
 def choose_base(host: str, managers: int = 1) -> int:

@@ -39,6 +39,7 @@ class Settings:
         slots: exchanges that each host may have; 0: no limit.
         provider: who makes further hosts when all are full, such as `local`; empty: nobody.
         hosts_max: hosts that the provider may make.
+        metrics: managers and hosts serve /metrics, /healthz and /readyz.
         gcm, hcm: further settings of the daemons by section, over the ones made here.
     """
 
@@ -55,6 +56,7 @@ class Settings:
     slots: int = 0
     provider: str = ""
     hosts_max: int = 4
+    metrics: bool = False
     gcm: Mapping[str, Section] = field(default_factory=dict)
     hcm: Mapping[str, Section] = field(default_factory=dict)
 
@@ -89,14 +91,20 @@ class Settings:
         return [f"127.0.0.{number}" for number in range(1, self.hosts + 1)]
 
 
-def gcm_configuration(settings: Settings, base: int, zookeeper: str, hosts: Path) -> str:
-    """The text of `gcm.toml`; `hosts` is where the provider `local` keeps those that it makes."""
+def gcm_configuration(
+    settings: Settings, base: int, metrics: int, zookeeper: str, hosts: Path
+) -> str:
+    """The text of `gcm.toml`; `hosts` is where the provider `local` keeps those that it makes.
+
+    `metrics` is the port of its HTTP server, 0 for none; also below.
+    """
     log: Section = {"level": settings.log_level, "format": settings.log_format}
     return toml.to_toml(
         {
             "network": {"bind": MANAGER_HOST},
             "ports": {"base": base},
             "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
+            "metrics": {"bind": MANAGER_HOST, "port": metrics},
             "log": log,
             "provider": {
                 "use": settings.provider,
@@ -118,6 +126,7 @@ def hcm_configuration(
     settings: Settings,
     host: str,
     port: int,
+    metrics: int,
     folder: Path,
     managers: Sequence[str],
     zookeeper: str,
@@ -133,6 +142,7 @@ def hcm_configuration(
             "gcm": {"address": list(managers)},
             "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
             "data": {"dir": str(folder)},
+            "metrics": {"bind": host, "port": metrics},
             "children": {"orphan_seconds": ORPHAN_SECONDS},
             "log": {"level": settings.log_level, "format": settings.log_format},
         },

@@ -10,6 +10,7 @@ import pytest
 from roq.errors import ConfigError
 from roq.local.folder import Folder
 from roq.local.plan import Plan
+from roq.local.ports import choose_ports
 from roq.local.settings import Settings
 
 
@@ -40,6 +41,20 @@ def test_all_addresses_of_managers_and_servers_are_told() -> None:
     port = int(addresses.client.rpartition(":")[2])
     assert addresses.managers == [f"127.0.0.1:{port + step}" for step in (0, 10, 20)]
     assert len(set(addresses.zookeeper.split(","))) == 3
+
+
+def test_metrics_are_served_only_if_wanted_and_by_everybody_at_a_port_of_his_own() -> None:
+    assert Plan(Settings()).addresses.metrics == []
+    free = Plan(Settings(managers=2, hosts=2, metrics=True)).addresses.metrics
+    assert len(set(free)) == 4
+    (base,) = choose_ports("127.0.0.1", 1)
+    fixed = Plan(Settings(managers=2, hosts=2, metrics=True, port_base=base)).addresses.metrics
+    assert fixed == [
+        f"127.0.0.1:{base + 8}",
+        f"127.0.0.1:{base + 18}",
+        f"127.0.0.1:{base + 9}",
+        f"127.0.0.2:{base + 9}",
+    ]
 
 
 def test_a_process_that_is_started_again_has_the_same_addresses(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from roq.local.settings import Settings, gcm_configuration, hcm_configuration
 def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
     settings = Settings(hosts=2, log_format="json")
     gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
-    gcm_path.write_text(gcm_configuration(settings, 7000, "127.0.0.1:2181", Path("/d/hosts")))
+    gcm_path.write_text(gcm_configuration(settings, 7000, 7008, "127.0.0.1:2181", Path("/d/hosts")))
     hcm_path.write_text(
         hcm_configuration(
             settings,
             "127.0.0.2",
             9000,
+            7009,
             tmp_path,
             ["127.0.0.1:7000", "127.0.0.1:7010"],
             "127.0.0.1:2181",
@@ -33,12 +34,13 @@ def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
     assert gcm.log.format == hcm.log.format == "json"
     assert hcm.network.bind == "127.0.0.2"
     assert hcm.network.port == 9000
+    assert (gcm.metrics.port, hcm.metrics.port, hcm.metrics.bind) == (7008, 7009, "127.0.0.2")
     assert hcm.gcm.address == ["127.0.0.1:7000", "127.0.0.1:7010"]
 
 
 def test_further_settings_stand_over_the_ones_made_here() -> None:
     settings = Settings(gcm={"broadcast": {"period": 200}, "log": {"level": "debug"}})
-    document = tomllib.loads(gcm_configuration(settings, 7000, "z:1", Path("/d/hosts")))
+    document = tomllib.loads(gcm_configuration(settings, 7000, 0, "z:1", Path("/d/hosts")))
     assert document["broadcast"]["period"] == 200
     assert document["log"] == {"level": "debug", "format": "text"}
     assert document["ports"]["base"] == 7000
