@@ -1,13 +1,14 @@
-"""What a child is told when it is started."""
+"""What a child is told when it is started; and the child that was told so."""
 
 from __future__ import annotations
 
-from roq.hcm.children import EXCHANGE, Child
+from roq.hcm.backoff import CrashHistory
+from roq.hcm.children import EXCHANGE, MONITOR, Child, State
 from roq.hcm.settings import Settings
-from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 
 
-def make_spec(child: Child, settings: Settings, avoid: list[int]) -> MonitorSpec | ExchangeSpec:
+def make_spec(child: Child, settings: Settings, avoid: list[int]) -> Spec:
     """The spec of a child's next process.
 
     Args:
@@ -24,6 +25,7 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> MonitorSpec
             ports=settings.exchange_ports,
             avoid_ports=avoid,
             manager=settings.control_local,
+            managers=list(settings.managers),
             orphan_seconds=settings.orphan_seconds,
             kpi_seconds=settings.kpi_seconds,
             log_level=settings.log_level,
@@ -43,6 +45,7 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> MonitorSpec
         ports=settings.monitor_ports,
         avoid_ports=avoid,
         manager=settings.control_local,
+        managers=list(settings.managers),
         orphan_seconds=settings.orphan_seconds,
         kpi_seconds=settings.kpi_seconds,
         log_level=settings.log_level,
@@ -51,4 +54,24 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> MonitorSpec
         statistics_ports=settings.statistics_ports,
         # Exchanges may be there already, and must not be taken for gone.
         restarted=child.ran or child.restarted,
+    )
+
+
+def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
+    """The child whose present process was started with this spec, by an earlier life of ours."""
+    exchange = isinstance(spec, ExchangeSpec)
+    return Child(
+        role=EXCHANGE if exchange else MONITOR,
+        queue=spec.queue,
+        queue_id=spec.queue_id,
+        number=spec.number if isinstance(spec, ExchangeSpec) else 0,
+        limits=spec.limits,
+        history=history,
+        monitor=spec.monitor if isinstance(spec, ExchangeSpec) else "",
+        state=State.STARTING,
+        epoch=spec.epoch,
+        alive=True,
+        ran=True,
+        pid=pid,
+        reason="adopted: it has not reported yet",
     )

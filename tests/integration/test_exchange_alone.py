@@ -1,0 +1,96 @@
+"""An exchange process whose host manager is gone, whose monitor is, or which was replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from answering import Answering
+from exchange_process import QUEUE, Peers, Process, running
+
+from roq.model import Limits
+from roq.protocol.control import Control, ExchangeAck, ExchangeReport, Located
+
+pytestmark = pytest.mark.integration
+DEAD = "tcp://127.0.0.1:1"
+SOON = {"manager": DEAD, "kpi_seconds": 0.1}
+
+
+@pytest.fixture
+def world() -> Iterator[Answering]:
+    with Answering() as world:
+        yield world
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    those = Peers()
+    yield those
+    those.close()
+
+
+def locating(monitor: Callable[[], str]) -> Callable[[Control], Control]:
+    """A configuration manager that knows where the monitor is."""
+    return lambda _: Located(
+        QName="q", queue_id=QUEUE, monitor=monitor(), statistics="", limits=Limits()
+    )
+
+
+def reports(world: Answering, monitor: str) -> list[ExchangeReport]:
+    return [each for each in world.asked_at(monitor) if isinstance(each, ExchangeReport)]
+
+
+def serving(world: Answering, monitor: str, process: Process) -> None:
+    """Let the process be found by what it reports."""
+    world.run(lambda: reports(world, monitor))
+    process.data = reports(world, monitor)[0].exchange.data
+
+
+def test_it_finds_its_monitor_and_a_newer_one_without_its_host_manager(
+    tmp_path: Path, world: Answering
+) -> None:
+    monitors = [
+        world.server(lambda _: ExchangeAck(epoch=1) if len(world.asked) < 40 else None),
+        world.server(lambda _: ExchangeAck(epoch=2)),
+    ]
+    manager = world.server(locating(lambda: monitors[len(world.asked) > 40]))
+    with running(tmp_path, monitor=DEAD, managers=[DEAD, manager], **SOON):
+        world.run(lambda: len(reports(world, monitors[0])) > 5)
+        world.run(lambda: len(reports(world, monitors[1])) > 5)
+        assert reports(world, monitors[0])[-1].monitor == 2
+
+
+def test_it_lives_on_as_long_as_its_monitor_counts_on_it(tmp_path: Path, world: Answering) -> None:
+    wanted = True
+    monitor = world.server(lambda _: ExchangeAck(epoch=1) if wanted else None)
+    with running(tmp_path, monitor=monitor, orphan_seconds=1.0, **SOON) as process:
+        world.run(lambda: len(reports(world, monitor)) > 30)
+        assert process.process.poll() is None
+        wanted = False
+        world.run(lambda: process.process.poll() is not None)
+        assert process.wait() == 0
+        assert "no word from the host manager" in process.log
+
+
+def test_one_that_was_stopped_and_replaced_meanwhile_acknowledges_nothing_any_more(
+    tmp_path: Path, world: Answering, peers: Peers
+) -> None:
+    replaced = False
+    monitor = world.server(lambda _: ExchangeAck(code="stale_epoch" if replaced else "", epoch=1))
+    with running(tmp_path, monitor=monitor, **SOON) as process:
+        serving(world, monitor, process)
+        publisher = peers.publisher(process)
+        publisher.send(b"before")
+        publisher.settle()
+        os.kill(process.process.pid, signal.SIGSTOP)
+        replaced = True
+        began = time.monotonic()
+        world.run(lambda: time.monotonic() - began > 1.0)
+        os.kill(process.process.pid, signal.SIGCONT)
+        world.run(lambda: process.process.poll() is not None)
+        assert process.wait() == 0
+        assert "newer process" in process.log

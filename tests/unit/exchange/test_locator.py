@@ -1,0 +1,117 @@
+from collections.abc import Iterator
+
+import pytest
+from answering import Answering, redirects_to
+
+from roq.exchange import locator
+from roq.exchange.locator import Locator
+from roq.model import Limits
+from roq.protocol.control import FAILED, Control, Failure, Located, LocateRequest
+
+QUEUE_ID = b"q" * 16
+MONITOR = "tcp://127.0.0.1:5500"
+
+
+def located(monitor: str = MONITOR, queue_id: bytes = QUEUE_ID) -> Located:
+    return Located(
+        QName="orders", queue_id=queue_id, monitor=monitor, statistics="", limits=Limits()
+    )
+
+
+class World(Answering):
+    found: list[str]
+    locator: Locator
+
+    def managed(self, *managers: str) -> None:
+        self.found = []
+        self.locator = Locator(
+            self.reactor, self.context, managers, "orders", QUEUE_ID, self.found.append
+        )
+
+    def look(self, until: object = None) -> None:
+        """Look again and again, as an exchange does, until the monitor is found."""
+
+        def look() -> object:
+            self.locator.look()
+            return until() if callable(until) else self.found
+
+        self.run(look)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(locator, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(locator, "PAUSE_SECONDS", 0.02)
+    with World() as world:
+        yield world
+        world.locator.close()
+
+
+def test_a_manager_tells_where_the_monitor_is(world: World) -> None:
+    world.managed(world.server(lambda _: located()))
+    world.look()
+    assert world.found == [MONITOR]
+    [(_, question)] = world.asked
+    assert question == LocateRequest(id=question.id, QName="orders")
+
+
+def test_a_manager_that_does_not_lead_names_the_one_that_does(world: World) -> None:
+    leader = world.server(lambda _: located())
+    world.managed(world.server(lambda _: redirects_to(leader)))
+    world.look()
+    assert world.found == [MONITOR]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        redirects_to(""),
+        redirects_to("file:///etc/passwd"),
+        Failure(RESULT=FAILED, COMMENT="queue is stopped", CODE="queue_stopped"),
+        located(queue_id=b"another queue id"),
+    ],
+)
+def test_when_one_does_not_help_the_next_one_is_asked(world: World, answer) -> None:
+    world.managed(world.server(lambda _: answer), world.server(lambda _: located()))
+    world.look()
+    assert world.found == [MONITOR]
+
+
+def test_managers_that_name_each_other_are_left_after_some_steps(world: World) -> None:
+    addresses: list[str] = []
+    addresses.append(world.server(lambda _: redirects_to(addresses[1])))
+    addresses.append(world.server(lambda _: redirects_to(addresses[0])))
+    world.managed(addresses[0])
+    world.look(until=lambda: len(world.asked) > 4)
+    assert len(world.asked) <= 8
+
+
+def test_one_question_at_a_time_and_less_and_less_often(world: World) -> None:
+    world.managed(world.server(lambda _: located()))
+    world.look()
+    for _ in range(100):
+        world.locator.look()
+    assert len(world.asked) == 1
+    pauses = []
+    for _ in range(5):
+        before = len(world.asked)
+        world.look(until=lambda before=before: len(world.asked) > before)
+        pauses.append(world.locator._pause)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 0.5
+    world.locator.reset()
+    assert world.locator._pause == 0.02
+
+
+def test_without_managers_nobody_is_asked(world: World) -> None:
+    world.managed()
+    world.locator.look()
+    assert world.locator._client is None
+
+
+def test_an_address_that_is_none_is_not_followed(world: World) -> None:
+    answers: list[Control] = [located(""), located("ipc:///tmp/x"), located()]
+    world.managed(world.server(lambda _: answers.pop(0)))
+    world.look()
+    assert world.found == [MONITOR]
