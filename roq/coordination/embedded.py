@@ -101,7 +101,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class Member(NamedTuple):
-    """One server of an ensemble on one machine, and its ports."""
+    """The ports of one server of an ensemble."""
 
     client: int
     quorum: int
@@ -113,6 +113,8 @@ class Ensemble(NamedTuple):
 
     members: tuple[Member, ...]
     number: int
+    hosts: tuple[str, ...] = ()
+    """Where they are, in the same order; empty: all on one machine."""
 
 
 def class_path() -> str:
@@ -148,7 +150,7 @@ def prepare(
 
     Args:
         data_dir: of this server alone.
-        host: where it listens, and in an ensemble where the others do, too.
+        host: where it listens, and where others of an ensemble do that say nothing else.
         port: for clients.
         environ: where JAVA_HOME and PATH are looked up.
         ensemble: of which it is a part; None: it serves alone.
@@ -166,7 +168,7 @@ def prepare(
         data.mkdir(parents=True, exist_ok=True)
         text = _CONFIG.format(data=data.resolve(), port=port, host=host)
         if ensemble is not None:
-            text += _ENSEMBLE.format(servers=_servers(ensemble.members, host))
+            text += _ENSEMBLE.format(servers=_servers(ensemble, host))
             (data / "myid").write_text(f"{ensemble.number}\n")
         config.write_text(text)
         logging.write_text(_LOGGING)
@@ -182,11 +184,12 @@ def prepare(
     ]
 
 
-def _servers(members: Sequence[Member], host: str) -> str:
-    place = f"[{host}]" if ":" in host else host
+def _servers(ensemble: Ensemble, host: str) -> str:
+    hosts = ensemble.hosts or [host] * len(ensemble.members)
     return "\n".join(
-        f"server.{number}={place}:{member.quorum}:{member.election}"
-        for number, member in enumerate(members, 1)
+        f"server.{number}={f'[{place}]' if ':' in place else place}"
+        f":{member.quorum}:{member.election}"
+        for number, (member, place) in enumerate(zip(ensemble.members, hosts, strict=True), 1)
     )
 
 

@@ -62,6 +62,7 @@ def run(
     say: Callable[[str], None],
     wishes: Sequence[Wish] = WISHES,
     nodes: int = 3,
+    zookeepers: int = 3,
     logs: Path | None = None,
 ) -> Result:
     """Play the plan of a seed; the step that is on when the time is over is the last one.
@@ -74,7 +75,9 @@ def run(
     """
     with (
         results.measured() as machine,
-        ground(list(wishes), nodes=nodes, networked=networked) as made,
+        ground(
+            list(wishes), nodes=nodes, networked=networked, managers=2, zookeepers=zookeepers
+        ) as made,
     ):
         usable, skipped = _usable(made, kinds)
         for each in skipped:
@@ -147,6 +150,13 @@ def _saved(made: Ground, folder: Path) -> Path:
     help="Hosts on loopback addresses: needs no root, and links cannot be cut.",
 )
 @click.option(
+    "--zookeepers",
+    type=click.Choice(["1", "3"]),
+    default="3",
+    show_default=True,
+    help="Servers of the registry, each on a host of the cluster.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default=results.RESULTS,
@@ -160,6 +170,7 @@ def main(
     seconds: float,
     only: tuple[str, ...],
     local: bool,
+    zookeepers: str,
     output: Path,
     as_json: bool,
 ) -> bool:
@@ -189,6 +200,7 @@ def main(
         seconds,
         kinds=kinds,
         networked=not reason,
+        zookeepers=int(zookeepers),
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
         logs=output / "chaos-logs",
     )

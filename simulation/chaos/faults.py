@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from simulation.chaos.ground import Ground
-from simulation.chaos.parts import Daemon, Offspring, send
+from simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
 from simulation.chaos.plan import Draw, Kind
-from simulation.chaos.site import Node
 
 T = TypeVar("T")
 Happening = Iterator[str]
-ZOOKEEPER_PORT: Final = 2181
 DISK_CHUNK: Final = bytes(1 << 16)
 
 
@@ -200,12 +198,11 @@ def lose_packets(ground: Ground, draw: Draw) -> Happening:
 
 
 def part_registry(ground: Ground, draw: Draw) -> Happening:
-    """A machine does not reach ZooKeeper, long enough for its sessions to expire."""
-    away = [node for node in ground.site.nodes if not _has(ground, node, "zookeeper")]
-    node = pick(away, draw.dice)
+    """A machine does not reach ZooKeeper elsewhere, long enough for its sessions to expire."""
+    node = pick(ground.site.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
-    with node.link.closed_to(ZOOKEEPER_PORT):
+    with node.link.closed_to(ZOOKEEPER_PORT), node.link.closed_to(QUORUM_PORT):
         yield node.address
 
 
@@ -220,10 +217,6 @@ def fill_disk(ground: Ground, draw: Draw) -> Happening:
             os.fsync(ballast.fileno())
     yield node.address
     node.ballast.unlink()
-
-
-def _has(ground: Ground, node: Node, kind: str) -> bool:
-    return any(daemon.kind == kind for daemon in ground.parts.on(node))
 
 
 def _kind(name: str, weight: float, *seconds: float) -> Kind:

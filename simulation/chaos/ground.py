@@ -134,6 +134,8 @@ def ground(
     nodes: int = 3,
     networked: bool = True,
     managers: int = 2,
+    zookeepers: int = 1,
+    kpi_ms: int = 1_000,
     calls: bool = False,
 ) -> Iterator[Ground]:
     """Start all of it; nothing is left after the block.
@@ -141,7 +143,8 @@ def ground(
     Args:
         nodes: machines with a host manager.
         networked: on network namespaces; else on loopback addresses.
-        managers: configuration managers, on the first machines.
+        managers, zookeepers: how many, on the first machines.
+        kpi_ms: milliseconds between two reports of an exchange.
         calls: publishers write down how long each `publish()` takes.
 
     Raises:
@@ -149,7 +152,7 @@ def ground(
         ScenarioError: it does not start.
     """
     with site(nodes, networked=networked) as where, ExitStack() as stack:
-        parts = Parts(where, managers=managers)
+        parts = Parts(where, managers=managers, zookeepers=zookeepers, kpi_ms=kpi_ms)
         stack.callback(parts.stop)
         if missing := parts.start(START_SECONDS):
             words = "\n".join(f"{each} does not serve:\n{each.words()}" for each in missing)

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from roq.coordination.embedded import prepare, serves
+from roq.coordination.embedded import Ensemble, Member, prepare, serves
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 from simulation.chaos.site import Node, Site
 from simulation.chaos.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
+QUORUM_PORT: Final = 2888
+ELECTION_PORT: Final = 3888
 CLIENT_PORT: Final = 5000
 MODULES: Final = {"roq.monitor": "monitor", "roq.exchange": "exchange"}
 AGAIN_SECONDS: Final = 0.5
@@ -149,20 +151,31 @@ class Offspring:
 class Parts:
     """All of them.
 
+    Args:
+        managers: configuration managers, on the first nodes.
+        zookeepers: servers of the registry, on the first nodes.
+        kpi_ms: milliseconds between two reports of an exchange.
+
     Attributes:
         zookeepers, gcms, hcms: the daemons.
         addresses: client addresses of the configuration managers.
     """
 
-    def __init__(self, site: Site, *, managers: int = 2, session_seconds: float = 6.0) -> None:
-        first = site.nodes[0]
-        servers = f"{first.address}:{ZOOKEEPER_PORT}"
+    def __init__(
+        self, site: Site, *, managers: int = 2, zookeepers: int = 1, kpi_ms: int = 1_000
+    ) -> None:
+        keepers = site.nodes[:zookeepers]
+        servers = ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in keepers)
         self._site = site
-        self.zookeepers = [_zookeeper(first)]
+        self.zookeepers = _zookeepers(keepers)
         self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in site.nodes[:managers]]
-        common = {"ZK_SERVERS": servers, "ZK_SESSION_SECONDS": str(session_seconds)}
+        common = {"ZK_SERVERS": servers}
         self.gcms = [_daemon("gcm", node, common) for node in site.nodes[:managers]]
-        own = {**common, "GCM_ADDRESS": ",".join(self.addresses)}
+        own = {
+            **common,
+            "GCM_ADDRESS": ",".join(self.addresses),
+            "MONITOR_STAT_PERIOD": str(kpi_ms),
+        }
         self.hcms = [_daemon("hcm", node, own) for node in site.nodes]
 
     @property
@@ -222,9 +235,21 @@ def _daemon(kind: str, node: Node, settings: Mapping[str, str]) -> Daemon:
     return Daemon(kind, node, argv, env)
 
 
-def _zookeeper(node: Node) -> Daemon:
-    command = prepare(node.folder / "zookeeper", node.address, ZOOKEEPER_PORT, os.environ)
-    return Daemon("zookeeper", node, command, {})
+def _zookeepers(nodes: Sequence[Node]) -> list[Daemon]:
+    """Servers of the registry; several are an ensemble."""
+    members = (Member(ZOOKEEPER_PORT, QUORUM_PORT, ELECTION_PORT),) * len(nodes)
+    hosts = tuple(node.address for node in nodes)
+    made = []
+    for number, node in enumerate(nodes, 1):
+        command = prepare(
+            node.folder / "zookeeper",
+            node.address,
+            ZOOKEEPER_PORT,
+            os.environ,
+            Ensemble(members, number, hosts) if len(nodes) > 1 else None,
+        )
+        made.append(Daemon("zookeeper", node, command, {}))
+    return made
 
 
 def _offspring(nodes: Iterable[Node]) -> Iterable[Offspring]:
