@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -11,6 +12,7 @@ from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve
+from roq.runtime.service import Service
 from roq.runtime.signals import on_stop
 
 
@@ -32,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(gcm: Gcm) -> int:
-    on_stop(gcm.reactor, gcm.stop)
+    service = Service(os.environ)
+    on_stop(gcm.reactor, service.before(gcm.stop))
+    service.watch(gcm.reactor)
     return gcm.run()
 
 

@@ -48,9 +48,13 @@ def _state(standing: Standing) -> str:
 
 
 def _registry(standing: Standing) -> Check:
-    away = standing.registry_away or not standing.cluster
-    detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
-    return Check(name="registry", ok=not away, detail=detail if away else "connected")
+    if standing.registry_away:
+        detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
+    elif not standing.cluster:
+        detail = "the identity of the cluster has not been read yet"
+    else:
+        return Check(name="registry", ok=True, detail="connected")
+    return Check(name="registry", ok=False, detail=detail)
 
 
 def _leader(standing: Standing) -> Check:

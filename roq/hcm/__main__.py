@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -11,6 +12,8 @@ from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve
+from roq.runtime.service import Service
+from roq.runtime.signals import on_stop
 
 
 def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
@@ -35,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(manager: HostManager) -> int:
     try:
-        manager.watch_signals()
+        service = Service(os.environ)
+        on_stop(manager.reactor, service.before(manager.stop))
+        service.watch(manager.reactor)
         return manager.run()
     finally:
         manager.close()

@@ -51,7 +51,6 @@ from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, Timer
 from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
-from roq.runtime.signals import on_stop
 
 REPORT_TIMEOUT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
@@ -119,6 +118,11 @@ class HostManager:
         _warn_when_reachable(bind)
 
     @property
+    def reactor(self) -> Reactor:
+        """The loop, for signals and whoever else must be heard."""
+        return self._reactor
+
+    @property
     def control(self) -> str:
         """Address where configuration managers reach this host manager."""
         return self._settings.control
@@ -133,10 +137,6 @@ class HostManager:
         self._reactor.run()
         log.info("stopped", extra={"event": "stopped"})
         return self._exit_code
-
-    def watch_signals(self) -> None:
-        """Stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
-        on_stop(self._reactor, self._stop)
 
     def stop(self) -> None:
         """Stop all children, then end; from any thread."""

@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from roq.errors import ConfigError, Unavailable
 from roq.runtime import exits, logs
+from roq.runtime.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Program(Generic[ConfigT]):
     description: str
     ready: str
     load: Callable[[Path | None, Mapping[str, str]], ConfigT]
-    run: Callable[[ConfigT, Readiness | None], int]
+    run: Callable[[ConfigT, Readiness], int]
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Parse the arguments, read the configuration, run."""
@@ -80,8 +81,7 @@ class Program(Generic[ConfigT]):
         except ConfigError as error:
             logs.configure("info", "text", process=self.process)
             return _misconfigured(error)
-        on_ready = None if options.ready_fd is None else partial(_tell, options.ready_fd)
-        return self.run(config, on_ready)
+        return self.run(config, partial(_ready, Service(os.environ), options.ready_fd))
 
 
 def serve(
@@ -122,6 +122,9 @@ def _misconfigured(error: Exception) -> int:
     return exits.CONFIG
 
 
-def _tell(descriptor: int, told: Mapping[str, object]) -> None:
+def _ready(service: Service, descriptor: int | None, told: Mapping[str, object]) -> None:
+    service.ready()
+    if descriptor is None:
+        return
     with os.fdopen(descriptor, "w") as stream:
         stream.write(json.dumps(told) + "\n")
