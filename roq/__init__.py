@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roq.client.message import Batch, Gap, Message
     from roq.client.publisher import Publisher, PublisherStats
     from roq.client.receipt import Outcome, Receipt, SendStatus
+    from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscriber import Subscriber
     from roq.client.views import (
         ExchangeSummary,
@@ -62,6 +63,7 @@ _HOMES: Final = {
     "roq.client.subscriber": ("Subscriber",),
     "roq.client.message": ("Batch", "Gap", "Message"),
     "roq.client.receipt": ("Outcome", "Receipt", "SendStatus"),
+    "roq.client.state": ("Cause", "ClientState", "StateChange"),
     "roq.client.views": (
         "ExchangeSummary",
         "HostSummary",
@@ -108,6 +110,9 @@ __all__ = [
     "Message",
     "Batch",
     "Gap",
+    "ClientState",
+    "Cause",
+    "StateChange",
     "Watch",
     "ClusterState",
     "QueueStatus",

@@ -13,6 +13,7 @@ import msgspec
 
 from roq.client.addresses import parse_addresses
 from roq.client.engine import Engine
+from roq.client.lookout import OnState
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
 from roq.client.publisher import Publisher
@@ -276,19 +277,28 @@ class Cluster:
         delivery_timeout: float = 60.0,
         block: bool = True,
         receipt: type[Receipt] = Receipt,
+        on_state: OnState | None = None,
+        publisher_id: bytes | None = None,
     ) -> Publisher:
-        """A publisher to a queue, connected to one of its exchanges; see `Publisher`."""
+        """A publisher to a queue, connected to one of its exchanges; see `Publisher`.
+
+        Args:
+            publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
+                what it publishes anew, from the first message on and in the same order, subscribers
+                drop as doubles. None: a new random one. Two at once must never share one.
+        """
         publisher = Publisher(
             self._engine,
             self._management.addresses,
             queue,
-            publisher_id=os.urandom(16),
+            publisher_id=publisher_id or os.urandom(16),
             timeout=timeout,
             connect_timeout=self._timeout,
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=block,
             receipt=receipt,
+            on_state=on_state,
             translate=self._translate,
         )
         return self._adopt(publisher)
@@ -300,6 +310,7 @@ class Cluster:
         start: StartOption = "latest",
         *,
         on_gap: Callable[[Gap], None] | None = None,
+        on_state: OnState | None = None,
     ) -> Subscriber:
         """A subscriber to a queue, in force when this returns; see `Subscriber`."""
         subscriber = Subscriber(
@@ -310,6 +321,7 @@ class Cluster:
             start=start,
             timeout=self._timeout,
             on_gap=on_gap,
+            on_state=on_state,
             translate=self._translate,
         )
         return self._adopt(subscriber)

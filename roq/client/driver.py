@@ -13,12 +13,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
 import zmq
 
 from roq.client import waiters
+from roq.client.alarm import Alarm
 from roq.client.connection import Connection
 from roq.client.connections import Connections
 from roq.client.engine import Engine
@@ -42,12 +44,12 @@ from roq.client.session import MonitorSession, Translate
 from roq.client.session_events import SessionState
 from roq.client.session_machine import PUBLISHER
 from roq.client.waiters import Waiters
+from roq.client.watchdog import PublisherFacts, why_not_sent
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
 from roq.model import PublisherId
 from roq.protocol import control as wire
 from roq.protocol.control import Assigned, Relocated, Topology
-from roq.runtime.reactor import Timer
 
 LOOK_SECONDS: Final = 0.25
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
@@ -75,6 +77,7 @@ class LinkDriver:
         on_ready: called with the lock held each time the link has new limits.
         give_up: called with the lock held when the publisher ends: seal what is open, to be
             abandoned with the rest.
+        on_change: called, perhaps with the lock held, when `facts` may have changed.
         translate: applied to each address before it is connected to.
 
     Attributes:
@@ -82,6 +85,7 @@ class LinkDriver:
         link: None until an exchange was assigned for the first time.
         failure: why the publisher can never publish again.
         full_batches: raised by the caller for each batch that filled up by itself.
+        need: call it with a time, and the I/O thread looks in then, or earlier.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class LinkDriver:
         flush: Callable[[float], float | None],
         on_ready: Callable[[LinkMachine], None],
         give_up: Callable[[], None],
+        on_change: Callable[[], None],
         translate: Translate | None,
     ) -> None:
         self.lock = threading.Lock()
@@ -109,12 +114,14 @@ class LinkDriver:
         self._flush = flush
         self._on_ready = on_ready
         self._give_up = give_up
+        self._on_change = on_change
+        self._queue = queue
+        self._began = monotonic()
+        self._was_ready = False
         self._translate = translate
-        self._trouble = "the configuration manager was not reached yet"
-        self._stopped = False
         self._connections = Connections(engine)
-        self._timer: Timer | None = None
-        self._timer_at = math.inf
+        self._alarm = Alarm(engine, self.lock, self._tick)
+        self.need = self._alarm.need
         self._waiters = Waiters()
         self._session = MonitorSession(
             engine,
@@ -138,17 +145,23 @@ class LinkDriver:
     @property
     def why(self) -> str:
         """Why batches do not leave, in a sentence."""
-        if self._stopped:
-            return self._trouble
-        if self.link is None or not self.link.ready:
-            reasons = [self.link.reason if self.link is not None else "", self._trouble]
-            return "; ".join(reason for reason in reasons if reason)
-        return "the exchange does not acknowledge fast enough"
+        return why_not_sent(self.facts(0.0))
 
     @property
     def stopped(self) -> bool:
         """Whether the queue is stopped."""
-        return self._stopped
+        return self._session.state is SessionState.STOPPED
+
+    def facts(self, late: float) -> PublisherFacts:
+        """What the watchdog wants to know; without the lock, which may be held for too long."""
+        link, now = self.link, monotonic()
+        ended = "" if self.failure is None else str(self.failure)
+        if link is None:
+            away = now - self._began
+            facts = PublisherFacts(self._queue, self._session.facts(), away=away)
+        else:
+            facts = link.facts(self._queue, self._session.facts(), now)
+        return replace(facts, late=late, ended=ended)
 
     # --- in any thread, with the lock -------------------------------------------------------------
 
@@ -200,12 +213,6 @@ class LinkDriver:
             if not connections.is_current(connection) or not connection.pending:
                 return
         self._engine.call_soon(lambda: self._readable(connection))
-
-    def need(self, at: float) -> None:
-        """Have the I/O thread look in at this time, or earlier."""
-        if at < self._timer_at:
-            self._timer_at = at
-            self._engine.call_soon(self._rearm)
 
     def _transmit(self, lane: int, batches: Sequence[Sealed], now: float) -> None:
         if not self._connections.transmit(lane, batches):
@@ -397,17 +404,15 @@ class LinkDriver:
 
     def _state(self, state: str, reason: str) -> None:
         with self.lock:
-            self._trouble = reason
-            self._stopped = state == SessionState.STOPPED
             if state == SessionState.REMOVED:
                 self._fail(QueueNotFound(reason))
                 self._engine.call_soon(self._session.close)
             self._waiters.ring()
+        self._on_change()
 
     def _tick(self) -> None:
         with self.lock:
-            self._timer = None
-            self._timer_at = -math.inf  # `need` is not to wake this very thread
+            self._alarm.rung()
             if self.link is None or self.failure is not None:
                 return
             now = monotonic()
@@ -427,6 +432,7 @@ class LinkDriver:
             due = self._flush(now)
         self._waiters.ring()
         times = [due] if due is not None else []
+        ready = self.link is not None and self.link.ready
         if filling:
             times.append(now + BUSY_LOOK_SECONDS)
         if self.link is not None:
@@ -435,26 +441,10 @@ class LinkDriver:
             deadline = self.link.next_deadline()
             if deadline is not None:
                 times.append(deadline)
-        at = max(min(times), now + 0.0005) if times else math.inf
-        if self._timer is None or at < self._timer.when:
-            self._timer_at = at
-            self._rearm_locked()
-        else:
-            # An early look costs less than setting the timer anew for each message.
-            self._timer_at = self._timer.when
-
-    def _rearm(self) -> None:
-        with self.lock:
-            self._rearm_locked()
-
-    def _rearm_locked(self) -> None:
-        if self._timer is not None:
-            if self._timer.when <= self._timer_at:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if self._timer_at < math.inf:
-            self._timer = self._engine.reactor.call_at(self._timer_at, self._tick)
+        self._alarm.set(max(min(times), now + 0.0005) if times else math.inf)
+        if ready is not self._was_ready:
+            self._was_ready = ready
+            self._on_change()
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -475,9 +465,7 @@ class LinkDriver:
 
     def _release(self) -> None:
         with self.lock:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._alarm.cancel()
 
     def _fail(self, error: RoQError) -> None:
         if self.failure is None:

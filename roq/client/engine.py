@@ -1,4 +1,4 @@
-"""The one background thread of a client: a reactor in which every socket of the client lives.
+"""The background thread of a client: a reactor in which every socket of the client lives.
 
 Everything that waits on the network runs here as a callback; a caller's thread hands work over with
 `run_sync` or `call_soon`. The stated exceptions are shared under a lock: the publishers' data
@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import zmq
 
+from roq.client.notices import Notices
+from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
 from roq.runtime.reactor import Reactor
 from roq.runtime.sockets import new_context
@@ -33,12 +35,16 @@ class Engine:
     Attributes:
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
+        pulse: beats for everybody who looks after something.
+        notices: calls users back, in a thread of its own.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
     """
 
     def __init__(self, name: str = "roq-client") -> None:
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
+        self.pulse = Pulse(self.reactor)
+        self.notices = Notices()
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
         self.failure: BaseException | None = None
@@ -154,6 +160,7 @@ class Engine:
             return
         if self._thread.ident is not None:
             self._thread.join(timeout)
+        self.notices.close()
         if self._thread.is_alive():
             logger.error("the client's background thread does not end; its sockets stay open")
             return

@@ -21,16 +21,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, assert_never
 
 from roq.client.attendance import Attendance, Presence
 from roq.client.engine import Engine
 from roq.client.handoff import Handoff
+from roq.client.lookout import Losses
 from roq.client.message import MICROSECONDS
 from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, ReceptionStats, Starts
 from roq.client.stream import Source
 from roq.client.tap import READ_BYTES, Tap
+from roq.client.watchdog import ExchangeFacts, SessionFacts, SubscriberFacts
 from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
@@ -41,6 +44,8 @@ from roq.runtime.reactor import Timer
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
 CLOCK_STEP_SECONDS: Final = 0.25
+LOCK_SECONDS: Final = 1.0
+"""Who only wants to look waits no longer for the lock."""
 LOOK_SECONDS: Final = 0.01
 """A user's thread that stays away for longer than this has the I/O thread read in its place."""
 
@@ -123,6 +128,7 @@ class Feed:
         self._timer: Timer | None = None
         self._timer_at = float("inf")
         self._limited = RateLimited(log)
+        self._lost = Losses()
         self._latency_sum = 0.0
         self._latency_count = 0
 
@@ -194,10 +200,27 @@ class Feed:
             self._handoff.end(error)
             self._attendance.ring()
 
-    def trouble(self) -> str:
-        """What the start still waits for, in words."""
-        with self._lock:
-            return self._reception.trouble()
+    def facts(self, queue: str, session: SessionFacts) -> SubscriberFacts | None:
+        """What the watchdog wants to know; None: somebody holds the lock for too long."""
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            return None
+        try:
+            now, handoff = self._clock(), self._handoff
+            facts = self._reception.facts(queue, session, now)
+            if self._paused:  # nobody listens, so nobody is silent
+                facts = replace(facts, exchanges=tuple(_heard(each) for each in facts.exchanges))
+            return replace(
+                facts,
+                untaken=handoff.untaken(now),
+                batches=len(handoff.items),
+                full=self._paused,
+            )
+        finally:
+            self._lock.release()
+
+    def losses(self) -> Losses:
+        """What is lost by now."""
+        return self._lost
 
     def stats(self) -> ReceptionStats:
         """The counters."""
@@ -420,12 +443,15 @@ class Feed:
         self._reception.take()
 
     def _report(self) -> None:
-        for gap in self._reception.gaps:
+        reception = self._reception
+        for gap in reception.gaps:
             self._limited.warning(
                 "gap", self._engine.reactor.now(), "topic %r: %s", gap.topic, gap.text
             )
             self._handoff.put_gap(gap)
-        self._reception.gaps.clear()
+        last = reception.gaps[-1].text
+        self._lost = Losses(reception.merge.counts.lost, reception.log_gaps, last)
+        reception.gaps.clear()
         self._attendance.ring()
 
     def _arm(self) -> None:
@@ -443,3 +469,7 @@ class Feed:
                 self._timer.cancel()
             self._timer_at = at
             self._timer = self._engine.reactor.call_at(at, self._tick)
+
+
+def _heard(facts: ExchangeFacts) -> ExchangeFacts:
+    return replace(facts, silent=0.0)

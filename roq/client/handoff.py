@@ -39,11 +39,23 @@ class Handoff:
         self._batches_max = batches_max
         self._bytes = 0
         self._gaps = 0
+        self._first: Item | None = None
+        self._first_at = 0.0
 
     @property
     def full(self) -> bool:
         """Whether the user has fallen behind: read no more until everything was taken."""
         return self._bytes > self._bytes_max or len(self.items) > self._batches_max
+
+    def untaken(self, now: float) -> float:
+        """For how many seconds the first item has been the first, as seen by calls of this."""
+        try:
+            first = self.items[0]
+        except IndexError:
+            first = None
+        if first is None or first is not self._first:
+            self._first, self._first_at = first, now
+        return now - self._first_at
 
     def put(self, batches: list[Batch]) -> None:
         """Add batches."""

@@ -110,6 +110,7 @@ class Lane:
         failure: set once when it has failed; it is IDLE then.
         reason: why it does not work at present, in a sentence; empty when it does.
         suspect: the monitor says that the exchange is gone.
+        progress_at: when it has acknowledged something last, or got something to acknowledge.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Lane:
         self._waits = waits
         self._status = SendStatus(outcome=Outcome.ACCEPTED)
         self._ready_by = 0.0
-        self._progress_at = 0.0
+        self.progress_at = 0.0
         self._ready_at = 0.0
         self._flaps = 0
         self._reset: tuple[int, float] = (0, 0.0)
@@ -159,6 +160,11 @@ class Lane:
             return self._leave_at
         ack_by = self._ack_by()
         return ack_by if self._leave_at is None else min(ack_by, self._leave_at)
+
+    def quiet(self, now: float) -> float:
+        """For how many seconds it has acknowledged nothing although it has something to."""
+        waits = self.phase is LanePhase.READY and self.outbox.under_way
+        return now - self.progress_at if waits else 0.0
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -187,7 +193,7 @@ class Lane:
         if self.phase is not LanePhase.WAITING:
             return []
         self.phase = LanePhase.READY
-        self._progress_at = now
+        self.progress_at = now
         return self._send()
 
     def close(self, bye: channel.Bye | None = None) -> list[LaneEffect]:
@@ -222,7 +228,7 @@ class Lane:
         if self.phase is not LanePhase.READY:
             return []
         if not self.outbox.under_way:
-            self._progress_at = now
+            self.progress_at = now
         return self.outbox.take_unsent()
 
     def received(self, frames: list[bytes], now: float) -> list[LaneEffect]:
@@ -299,7 +305,7 @@ class Lane:
         """An acknowledgement has to come by then, also over a slow network."""
         transfer = channel.transfer_seconds(self.outbox.bytes_under_way)
         patience = SUSPECT_SECONDS if self.suspect else ACK_SECONDS
-        return self._progress_at + patience + transfer
+        return self.progress_at + patience + transfer
 
     # --- what the exchange says -------------------------------------------------------------------
 
@@ -311,7 +317,7 @@ class Lane:
             outbox.tally.malformed += 1
             return self._fail("the exchange acknowledged what was never sent", lost=False)
         outbox.acknowledge(number, self._status, now)
-        self._progress_at = now
+        self.progress_at = now
         return self._send()
 
     def _send(self) -> list[LaneEffect]:
@@ -339,7 +345,7 @@ class Lane:
         outbox.window_batches = max(1, ready.window_batches)
         outbox.window_bytes = max(1, ready.window_bytes)
         self.reason = ""
-        self._progress_at = self._ready_at = now
+        self.progress_at = self._ready_at = now
         if self._waits:
             self.phase = LanePhase.WAITING
             return []

@@ -15,6 +15,7 @@ from roq.client.outbox import Outbox, Sealed, Stream
 from roq.client.receipt import Receipt
 from roq.client.tally import Tally
 from roq.client.topics import NOTHING, Topics
+from roq.client.watchdog import PublisherFacts, SessionFacts
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel, documents
 
@@ -46,6 +47,8 @@ class Lanes:
         self.kept = Kept()
         self.serving: frozenset[Source] | None = None
         self.epoch = 0
+        self._used = False
+        self._away_since: float | None = None
         self._lane_number = 0
         self._attempt = 0
         self.lanes: tuple[Lane, ...] = ()
@@ -87,6 +90,21 @@ class Lanes:
     def unsettled(self) -> bool:
         """Whether any lane holds anything."""
         return any(len(lane.outbox) for lane in self.lanes)
+
+    def facts(self, queue: str, session: SessionFacts, now: float) -> PublisherFacts:
+        """What the watchdog wants to know."""
+        ready = self.ready
+        return PublisherFacts(
+            queue,
+            session,
+            exchange=", ".join(sorted(lane.name for lane in self.dealer.lanes)),
+            ready=ready,
+            used=self._used,
+            reason=self.reason,
+            away=0.0 if ready or self._away_since is None else now - self._away_since,
+            owed=self.owed_batches,
+            quiet=max((lane.quiet(now) for lane in self.lanes), default=0.0),
+        )
 
     def holds(self, receipt: Receipt) -> bool:
         """Whether the batch of this receipt was sealed."""

@@ -115,6 +115,8 @@ class LinkMachine(Lanes):
         self._told: TellRelocated | None = None
         self._backoff = Backoff(jitter or (lambda: 1.0))
         self._ready_since: float | None = None
+        self._unsteady = True
+        """No lane works, or none has for long."""
         self._failed: tuple[Source, ...] = ()
         """Exchanges that were of no use since one was."""
         self._asked = True
@@ -207,7 +209,7 @@ class LinkMachine(Lanes):
         if lane is None or self.closed:
             return []
         effects = lane.received(frames, now)
-        if lane.failure is not None or self._relocation is not None or self._backoff.failures:
+        if lane.failure is not None or self._relocation is not None or self._unsteady:
             return self._after(effects, now)
         return cast("list[Effect]", effects)
 
@@ -222,7 +224,9 @@ class LinkMachine(Lanes):
         if self.ready:
             self._works(now)
             return every
-        self._ready_since = None
+        if self._away_since is None:
+            self._away_since = now
+        self._ready_since, self._unsteady = None, True
         if self._relocation is None and not self._asked and self.phase is LinkPhase.DETACHED:
             every += self._want_exchange(now)
         return every
@@ -230,9 +234,10 @@ class LinkMachine(Lanes):
     def _works(self, now: float) -> None:
         self._failed = ()
         if self._ready_since is None:
-            self._ready_since = now
+            self._ready_since, self._away_since, self._used = now, None, True
         elif now >= self._ready_since + STEADY_SECONDS:
             self._backoff.reset()
+            self._unsteady = False
 
     def _tick(self, now: float) -> list[Effect]:
         self.kept.forget(now)

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import zmq
 
+from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
 from roq.client.engine import Engine
 from roq.errors import NotLeader, RemoteProtocolError, Unavailable
 from roq.protocol import documents
@@ -20,7 +21,8 @@ from roq.runtime.reactor import Timer
 from roq.runtime.rpc import RpcClient
 
 INFO_SECONDS: Final = 1.0
-AGAIN_SECONDS: Final = 0.2
+LAST_SECONDS: Final = 0.05
+"""Nothing is begun when less is left."""
 LEADER_HOPS_MAX: Final = 5
 GRACE_SECONDS: Final = 0.5
 
@@ -49,7 +51,7 @@ class Management:
         future: Future[ClusterInfo] = Future()
         future.set_running_or_notify_cancel()  # nobody can cancel it under the I/O thread's hands
         deadline = self._engine.reactor.now() + timeout
-        self._engine.call_soon(lambda: self._ask_info(future, deadline, 0))
+        self._engine.call_soon(_Search(self, self._engine, future, deadline).ask)
         return future
 
     def ask(self, document: RawDocument, timeout: float) -> Future[RawDocument]:
@@ -78,41 +80,76 @@ class Management:
 
     # --- I/O thread -------------------------------------------------------------------------------
 
-    def _ask_info(self, future: Future[ClusterInfo], deadline: float, turn: int) -> None:
-        reactor = self._engine.reactor
-        address = self.addresses[turn % len(self.addresses)]
-        client = RpcClient(reactor, self._engine.context, self.connect_to(address))
-
-        def answered(answer: Answer | Unavailable) -> None:
-            client.close()
-            if future.done():
-                return
-            if isinstance(answer, ClusterInfo):
-                self._learn(address, answer)
-                future.set_result(answer)
-            elif reactor.now() + AGAIN_SECONDS >= deadline:
-                future.set_exception(Unavailable(self._nobody(answer)))
-            else:
-                wait = 0.0 if isinstance(answer, Unavailable) else AGAIN_SECONDS
-                reactor.call_later(wait, lambda: self._ask_info(future, deadline, turn + 1))
-
-        seconds = max(0.05, min(INFO_SECONDS, deadline - reactor.now()))
-        client.request(ClusterInfoRequest(), seconds, answered)
-
-    def _nobody(self, answer: Answer | Unavailable) -> str:
-        shown = ", ".join(self.addresses)
-        if isinstance(answer, Failure):
-            return (
-                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
-            )
-        return f"no configuration manager answers at {shown}. Is the cluster up?"
-
-    def _learn(self, good: str, info: ClusterInfo) -> None:
+    def learn(self, good: str, info: ClusterInfo) -> None:
+        """A manager has answered: it is asked first the next time, and knows of others."""
         self.addresses.remove(good)
         self.addresses.insert(0, good)  # the next request does not wait for a dead one first
         for address in info.managers:
             if address not in self.addresses:
                 self.addresses.append(address)
+
+
+class _Search:
+    """Asks one manager after the other, until one answers or the time is over; I/O thread."""
+
+    def __init__(
+        self, owner: Management, engine: Engine, future: Future[ClusterInfo], deadline: float
+    ) -> None:
+        self._owner = owner
+        self._engine = engine
+        self._future = future
+        self._deadline = deadline
+        self._turn = 0
+        self._backoff = Backoff(engine.jitter, MANAGERS_MOST_SECONDS)
+
+    def ask(self) -> None:
+        """Ask the manager whose turn it is."""
+        reactor = self._engine.reactor
+        address = self._owner.addresses[self._turn % len(self._owner.addresses)]
+        serial = self._turn
+        try:
+            client = RpcClient(
+                reactor,
+                self._engine.context,
+                self._owner.connect_to(address),
+                on_lost=lambda reason: answered(Unavailable(reason)),
+            )
+        except zmq.ZMQError as error:
+            self._turn += 1
+            self._no_answer(Unavailable(str(error)))
+            return
+
+        def answered(answer: Answer | Unavailable) -> None:
+            if serial != self._turn:
+                return
+            self._turn += 1
+            client.close()
+            if isinstance(answer, ClusterInfo):
+                self._owner.learn(address, answer)
+                self._future.set_result(answer)
+            else:
+                self._no_answer(answer)
+
+        seconds = max(LAST_SECONDS, min(INFO_SECONDS, self._deadline - reactor.now()))
+        client.request(ClusterInfoRequest(), seconds, answered)
+
+    def _no_answer(self, answer: Answer | Unavailable) -> None:
+        """Ask the next one, at once unless all were asked."""
+        reactor = self._engine.reactor
+        left = self._deadline - reactor.now()
+        if left < LAST_SECONDS:
+            self._future.set_exception(Unavailable(self._nobody(answer)))
+            return
+        rounds = self._turn % len(self._owner.addresses) == 0
+        reactor.call_later(min(self._backoff.wait(), left / 2) if rounds else 0.0, self.ask)
+
+    def _nobody(self, answer: Answer | Unavailable) -> str:
+        shown = ", ".join(self._owner.addresses)
+        if isinstance(answer, Failure):
+            return (
+                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
+            )
+        return f"no configuration manager answers at {shown}. Is the cluster up?"
 
 
 class _Command:
@@ -127,13 +164,14 @@ class _Command:
         self._future = future
         self._deadline = deadline
         self._hops = 0
+        self._backoff = Backoff(owner._engine.jitter)  # noqa: SLF001
         self._socket: zmq.Socket[bytes] | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
         """Find a manager, then ask it."""
         remaining = self._deadline - self._engine.reactor.now()
-        self._owner.info(max(0.05, remaining)).add_done_callback(self._found)
+        self._owner.info(max(LAST_SECONDS, remaining)).add_done_callback(self._found)
 
     def _found(self, future: Future[ClusterInfo]) -> None:
         error = future.exception()
@@ -180,10 +218,12 @@ class _Command:
         self._hops += 1
         if refusal.endpoint and self._hops <= LEADER_HOPS_MAX:
             self._send(refusal.endpoint)
-        elif self._engine.reactor.now() + AGAIN_SECONDS < self._deadline:
+            return
+        wait = self._backoff.wait()
+        if self._engine.reactor.now() + wait + LAST_SECONDS < self._deadline:
             # Between two leaders: one will be there in a moment.
             self._hops = 0
-            self._engine.reactor.call_later(AGAIN_SECONDS, self.start)
+            self._engine.reactor.call_later(wait, self.start)
         else:
             self._fail(refusal)
 

@@ -15,8 +15,11 @@ import msgspec
 
 from roq.client.engine import Engine
 from roq.client.link import LinkMachine
+from roq.client.lookout import Lookout, Losses, OnState
 from roq.client.receipt import Receipt
 from roq.client.session import Translate
+from roq.client.state import ClientState
+from roq.client.watchdog import Standing, publisher_standing
 from roq.client.writer import Payload, Writer, as_bytes
 from roq.errors import (
     DeliveryError,
@@ -82,6 +85,8 @@ class Publisher:
         block: False: `publish` raises `WouldBlock` instead of waiting.
         translate: applied to each address before it is connected to.
         receipt: the class of the receipts.
+        on_state: called with a `StateChange` whenever the publisher stands differently, in a thread
+            for such calls; what it raises is logged.
 
     Raises:
         QueueNotFound: no such queue.
@@ -103,6 +108,7 @@ class Publisher:
         block: bool = True,
         translate: Translate | None = None,
         receipt: type[Receipt] = Receipt,
+        on_state: OnState | None = None,
     ) -> None:
         if not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX or timeout < 0 or linger < 0:
             raise InvalidRequest(
@@ -116,6 +122,9 @@ class Publisher:
         self._window_waits = 0
         self._reported = 0
         self._closed = False
+        self._lookout = Lookout(
+            engine, f"publisher of queue {queue}", self._standing, self._losses, on_state
+        )
         self._writer = Writer(
             engine,
             addresses,
@@ -123,6 +132,7 @@ class Publisher:
             publisher=self.id,
             delivery_seconds=delivery_timeout,
             linger_seconds=linger,
+            on_change=self._lookout.look_soon,
             translate=translate,
             new_receipt=lambda: receipt(self),
         )
@@ -130,6 +140,7 @@ class Publisher:
         _opened.add(self)
         self._fast = self._writer.packer.fast
         self._driver.start()
+        self._lookout.start()
         self._await_exchange(connect_timeout)
 
     def _await_exchange(self, timeout: float) -> None:
@@ -352,6 +363,32 @@ class Publisher:
         if not self._closed:
             self._closed = True
             self._driver.close(reason)
+            self._lookout.close(reason)
+
+    # --- how it stands ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClientState:
+        """How this publisher stands at this moment; from any thread, and never waits."""
+        return self._lookout.standing.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing flows though it should, or what is not as it should be; empty: all is well.
+
+        From any thread; never waits.
+        """
+        return self._lookout.standing.reason
+
+    def _standing(self, late: float) -> Standing:
+        return publisher_standing(self._driver.facts(late))
+
+    def _losses(self) -> Losses:
+        link = self._driver.link
+        if link is None:
+            return Losses()
+        tally = link.tally
+        return Losses(tally.failed_messages + tally.unknown_messages, 0, tally.last_reason)
 
     def stats(self) -> PublisherStats:
         """Counters and state at this moment."""

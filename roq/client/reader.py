@@ -77,6 +77,7 @@ class Reader:
     Attributes:
         chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
         checks: whether everything in the log was passed on.
+        live_at: when the fan-out said something last.
         dirty: something happened in `live` that wants a `Tick`.
         held_back: the fan-out is not read, and the log no further, as others are to catch up first;
             set by whoever drives the reader, who feeds a `Tick` afterwards.
@@ -118,7 +119,7 @@ class Reader:
         self._streams_after: int | None = 0 if streams else None
         self._seek = start.at is From.TIME
         self._paused = False
-        self._live_at = now
+        self.live_at = now
         self._live_position = -1
         self._ended_at = -1
         self._quiet = False
@@ -163,7 +164,7 @@ class Reader:
         ):
             self.foreign += 1
             return
-        self._live_at = now
+        self.live_at = now
         chain = self.chain
         if (
             parts == 3
@@ -257,13 +258,13 @@ class Reader:
                 self._paused = True
             case Resume():
                 self._paused = False
-                self._live_at = now
+                self.live_at = now
                 self.inquiries.extend(now)
             case Tick():
                 pass
         self._look_at_clock(now)
         self._presence(effects, now)
-        self.checks.resolve(now, self._live_at, self._live_position)
+        self.checks.resolve(now, self.live_at, self._live_position)
         self._pump(effects, now)
         self._confirm(effects)
         effects.extend(self.chain.gaps)
@@ -281,7 +282,7 @@ class Reader:
             retry = self.chain.retry_at()
             if retry is not None and FETCH not in self.inquiries and not self.held_back:
                 times.append(retry)
-            look = self.checks.next_deadline(self._live_at)
+            look = self.checks.next_deadline(self.live_at)
             if look is not None:
                 times.append(look)
         return min(times, default=None)
@@ -301,7 +302,7 @@ class Reader:
 
     def _look_at_clock(self, now: float) -> None:
         if self.held_back:
-            self._live_at = now  # nobody listens, so it is not silent
+            self.live_at = now  # nobody listens, so it is not silent
         if not self._paused:
             self._give_up(self.inquiries.expired(now))
 
@@ -335,7 +336,7 @@ class Reader:
         if self._streams_after is not None and STREAMS not in self.inquiries:
             self._ask(effects, STREAMS, now, prefixes=self._prefixes, after=self._streams_after)
         if HEADS not in self.inquiries and self._repair:
-            since = self.checks.question(now, self._live_at)
+            since = self.checks.question(now, self.live_at)
             if since is not None:
                 self._ask(effects, HEADS, now, prefixes=self._prefixes, since=since)
         if FETCH not in self.inquiries:

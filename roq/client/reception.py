@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from roq.client.chain import LogGap
 from roq.client.counts import Counts
+from roq.client.holes import oldest
 from roq.client.merge import HELD_BYTES_MAX, Merge
 from roq.client.message import Batch, Gap
 from roq.client.pacing import AHEAD_BYTES, Pacing
@@ -32,6 +33,7 @@ from roq.client.reading import (
     Verify,
 )
 from roq.client.stream import Source
+from roq.client.watchdog import ExchangeFacts, SessionFacts, SubscriberFacts
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 
@@ -82,6 +84,7 @@ class Reception:
     Attributes:
         out: batches in order; the shell takes them away.
         gaps: reports; likewise.
+        log_gaps: ranges of logs that were gone before they were read.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Reception:
         self._pacing = Pacing()
         self._doubt_not_before = float("-inf")
         self._retired: dict[Source, int] = {}
-        self._log_gaps = 0
+        self.log_gaps = 0
         self._past = [0] * 6
 
     @property
@@ -176,6 +179,19 @@ class Reception:
             _trouble(reader) for reader in self.readers.values() if not reader.confirmed
         )
 
+    def facts(self, queue: str, session: SessionFacts, now: float) -> SubscriberFacts:
+        """What the watchdog wants to know."""
+        hole = oldest(self.merge.waiting_streams())
+        return SubscriberFacts(
+            queue,
+            session,
+            confirmed=self.confirmed,
+            start="" if self.confirmed else self.trouble(),
+            exchanges=tuple(_facts(reader, now) for reader in self.readers.values()),
+            hole=now - hole.since if hole is not None else 0.0,
+            missing=hole.text(self._verified()) if hole is not None else "",
+        )
+
     def stats(self) -> ReceptionStats:
         """The counters."""
         figures = [self._past, *(_figures(reader) for reader in self.readers.values())]
@@ -184,7 +200,7 @@ class Reception:
         )
         return ReceptionStats(
             counts=replace(self.merge.counts),
-            gaps=self._log_gaps,
+            gaps=self.log_gaps,
             repairs=repairs,
             offset_duplicates=duplicates,
             checks=checks,
@@ -376,7 +392,7 @@ class Reception:
             self.merge.gaps.clear()
 
     def _log_gap(self, exchange: ExchangeInfo, gap: LogGap) -> None:
-        self._log_gaps += 1
+        self.log_gaps += 1
         text = (
             f"exchange {exchange.name} {'has' if gap.certain else 'may have'} lost batches from "
             f"offset {gap.first} to {gap.end}: they left its memory before they were read"
@@ -390,6 +406,17 @@ class Reception:
                 end_offset=gap.end,
             )
         )
+
+
+def _facts(reader: Reader, now: float) -> ExchangeFacts:
+    exchange = reader.exchange
+    return ExchangeFacts(
+        exchange.name,
+        exchange.data,
+        connected=reader.connected,
+        read=now - reader.checks.verified_as_of,
+        silent=now - reader.live_at,
+    )
 
 
 def _trouble(reader: Reader) -> str:

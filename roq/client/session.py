@@ -34,6 +34,7 @@ from roq.client.session_events import (
     TopologyWanted,
 )
 from roq.client.session_machine import SessionMachine
+from roq.client.watchdog import SessionFacts
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.model import Limits
@@ -128,15 +129,11 @@ class MonitorSession:
         """What `on_state` has said last."""
         return self._machine.state
 
-    @property
-    def reason(self) -> str:
-        """Why it is so, in a sentence; empty when all is well."""
-        return self._machine.reason
-
-    @property
-    def heard_at(self) -> float:
-        """When the monitor said something last, by the reactor's clock."""
-        return self._machine.heard_at
+    def facts(self) -> SessionFacts:
+        """What the watchdog wants to know."""
+        machine = self._machine
+        silent = self._engine.reactor.now() - machine.heard_at
+        return SessionFacts(machine.state, machine.cause, machine.reason, silent)
 
     def start(self) -> None:
         """Begin; from any thread. A publisher is attached without being asked."""

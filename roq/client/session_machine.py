@@ -41,6 +41,7 @@ from roq.client.session_events import (
     TellMonitor,
     TopologyWanted,
 )
+from roq.client.state import Cause
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
 from roq.machine import Tick
 from roq.model import Limits
@@ -109,6 +110,7 @@ class SessionMachine:
         queue_id: known after the first `Located`; empty before. It never changes afterwards.
         limits: of the queue; None before the first `Located`.
         state, reason: what the owner was told last.
+        cause: who is missing.
         heard_at: when the monitor said something last.
     """
 
@@ -127,6 +129,7 @@ class SessionMachine:
         self.limits: Limits | None = None
         self.state = SessionState.CONNECTING
         self.reason = "the configuration manager was not reached yet"
+        self.cause = Cause.NO_MANAGER
         self.heard_at = float("-inf")
         self.phase = _Phase.IDLE
         self._queue = queue
@@ -238,8 +241,9 @@ class SessionMachine:
         """Ask the next manager, at once unless all were asked."""
         if self._managers.advance():
             asked: Effect = AskManager(self._managers.address)
-            return [*self._become(SessionState.UNAVAILABLE, reason), asked]
-        return self._wait(SessionState.UNAVAILABLE, reason, now, most)
+            told = self._become(SessionState.UNAVAILABLE, reason, Cause.NO_MANAGER)
+            return [*told, asked]
+        return self._wait(SessionState.UNAVAILABLE, reason, now, most, Cause.NO_MANAGER)
 
     def _not_found(self, reason: str, now: float) -> list[Effect]:
         """No manager knows the queue."""
@@ -273,11 +277,16 @@ class SessionMachine:
         return self._ask(self._alive(0))
 
     def _wait(
-        self, state: SessionState, reason: str, now: float, most: float | None = None
+        self,
+        state: SessionState,
+        reason: str,
+        now: float,
+        most: float | None = None,
+        cause: Cause = Cause.NO_MONITOR,
     ) -> list[Effect]:
         """Look for the monitor again: at once for the first time, then after a while."""
         self._attach_at = None
-        effects: list[Effect] = [DropMonitor(), *self._become(state, reason)]
+        effects: list[Effect] = [DropMonitor(), *self._become(state, reason, cause)]
         delay = self._backoff.wait(most)
         if delay <= 0.0:
             return [*effects, *self._locate()]
@@ -285,10 +294,12 @@ class SessionMachine:
         self._wake = now + delay
         return effects
 
-    def _become(self, state: SessionState, reason: str) -> list[Effect]:
+    def _become(
+        self, state: SessionState, reason: str = "", cause: Cause = Cause.NONE
+    ) -> list[Effect]:
         if state is self.state and state is SessionState.ACTIVE:
             return []
-        self.state, self.reason = state, reason
+        self.state, self.reason, self.cause = state, reason, cause
         return [ReportState(state, reason)]
 
     # --- talking to the monitor -------------------------------------------------------------------
@@ -347,7 +358,7 @@ class SessionMachine:
     def _not_attached(self, reason: str, now: float) -> list[Effect]:
         """The monitor lives and has no exchange to offer: ask it again."""
         effects = self._heard(now) if self.phase is _Phase.JOINING else []
-        effects += self._become(SessionState.UNAVAILABLE, reason)
+        effects += self._become(SessionState.UNAVAILABLE, reason, Cause.NO_EXCHANGE)
         delay = self._attach_backoff.wait()
         if delay <= 0.0:
             return [*effects, self._ask_attach()]
@@ -374,7 +385,7 @@ class SessionMachine:
         self._attach_backoff.reset()
         self._failed = ()
         self.limits = assigned.limits
-        return [*effects, *self._become(SessionState.ACTIVE, ""), ReportAssigned(assigned)]
+        return [*effects, *self._become(SessionState.ACTIVE), ReportAssigned(assigned)]
 
     def _topology(self, topology: Topology, now: float, *, asked: bool = False) -> list[Effect]:
         if topology.queue_id != self.queue_id:
@@ -441,7 +452,7 @@ class SessionMachine:
         self.phase = _Phase.ACTIVE
         self._active_since = now
         self._alive_at = now + ALIVE_SECONDS
-        return self._become(SessionState.ACTIVE, "")
+        return self._become(SessionState.ACTIVE)
 
     # --- time and the end -------------------------------------------------------------------------
 

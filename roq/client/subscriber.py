@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from time import monotonic
@@ -16,11 +17,19 @@ from roq.client.bell import deadline_in
 from roq.client.engine import Engine
 from roq.client.feed import Feed
 from roq.client.handoff import BUFFER_BYTES, Handoff
+from roq.client.lookout import Lookout, OnState
 from roq.client.message import MICROSECONDS, Batch, Gap, Message
 from roq.client.reading import From, Start
 from roq.client.reception import ReceptionStats, Starts
 from roq.client.session import MonitorSession
 from roq.client.session_events import SessionState
+from roq.client.state import ClientState
+from roq.client.watchdog import (
+    QUIET_SECONDS,
+    Standing,
+    SubscriberFacts,
+    subscriber_standing,
+)
 from roq.errors import Closed, InvalidRequest, QueueNotFound, QueueStopped, RoQError, Unavailable
 from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX
@@ -48,6 +57,8 @@ class Subscriber:
         start: see `StartOption`; exchanges that appear later are read from their beginning.
         timeout: seconds that the queue's exchanges have for confirming.
         on_gap: called with a `Gap` when something was lost, in the thread that receives.
+        on_state: called with a `StateChange` whenever the subscriber stands differently, in a
+            thread for such calls; what it raises is logged.
         translate: applied to each address before it is connected to.
         buffer_bytes: what may wait for a slow user; beyond it the exchanges' memory is the buffer.
         repair, check_duplicates: off only in tests that prove what these are good for.
@@ -69,6 +80,7 @@ class Subscriber:
         start: StartOption = "latest",
         timeout: float = 10.0,
         on_gap: Callable[[Gap], None] | None = None,
+        on_state: OnState | None = None,
         translate: Callable[[str], str] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         repair: bool = True,
@@ -80,7 +92,6 @@ class Subscriber:
         self._on_gap = on_gap
         self._closed = False
         self._error: RoQError | None = None
-        self._reason = ""
         self._ready = threading.Event()
         self._rest: Iterator[Message] = iter(())
         self._handoff = Handoff(bytes_max=buffer_bytes)
@@ -91,7 +102,7 @@ class Subscriber:
             _start(start),
             self._handoff,
             translate=translate,
-            on_confirmed=self._ready.set,
+            on_confirmed=self._confirmed,
             on_news=self._news,
             on_doubt=self._doubt,
             repair=repair,
@@ -108,8 +119,12 @@ class Subscriber:
             alive=self._feed.alive,
             translate=translate,
         )
+        self._lookout = Lookout(
+            engine, f"subscriber of queue {queue}", self._standing, self._feed.losses, on_state
+        )
         engine.at_end(self._engine_ended)
         self._session.start()
+        self._lookout.start()
         try:
             self._wait(timeout)
         except BaseException:
@@ -164,7 +179,34 @@ class Subscriber:
         with contextlib.suppress(Closed, Unavailable):
             self._session.close()
             self._engine.run_sync(self._feed.close, CLOSE_SECONDS)
+        self._error = self._error or Closed("the subscriber is closed")
         self._feed.end(Closed("the subscriber is closed"))
+        self._lookout.close(str(self._error))
+
+    # --- how it stands ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClientState:
+        """How this subscriber stands at this moment; from any thread."""
+        return self._lookout.standing.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing flows though it should, or what is not as it should be; empty: all is well.
+
+        From any thread.
+        """
+        return self._lookout.standing.reason
+
+    def _standing(self, late: float) -> Standing:
+        session = self._session.facts()
+        facts = self._feed.facts(self.queue, session)
+        if facts is None:
+            late = max(late, QUIET_SECONDS)
+        ended = str(self._error) if self._error is not None else ""
+        return subscriber_standing(
+            replace(facts or SubscriberFacts(self.queue, session), late=late, ended=ended)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -258,7 +300,7 @@ class Subscriber:
     def _wait(self, timeout: float) -> None:
         if not self._ready.wait(timeout):
             self._engine.check()
-            trouble = self._reason or self._engine.run_sync(self._feed.trouble)
+            trouble = self._lookout.standing.reason
             raise Unavailable(
                 f"no subscription to queue {self.queue} within {timeout:g} s: {trouble}. "
                 "Trying again may help"
@@ -266,8 +308,11 @@ class Subscriber:
         if self._error is not None:
             raise self._error
 
+    def _confirmed(self) -> None:
+        self._ready.set()
+        self._lookout.look_soon()
+
     def _topology(self, topology: Topology) -> None:
-        self._reason = ""
         self._feed.topology(topology)
 
     def _news(self) -> None:
@@ -277,19 +322,15 @@ class Subscriber:
         self._session.ask_topology()
 
     def _state(self, state: str, reason: str) -> None:
-        match state:
-            case SessionState.REMOVED:
-                self._fail(QueueNotFound(reason))
-            case SessionState.STOPPED if not self._feed.confirmed:
-                self._fail(QueueStopped(reason))
-            case SessionState.UNAVAILABLE:
-                self._reason = reason
-            case _:
-                self._reason = ""
+        if state == SessionState.REMOVED:
+            self._fail(QueueNotFound(reason))
+        elif state == SessionState.STOPPED and not self._feed.confirmed:
+            self._fail(QueueStopped(reason))
+        self._lookout.look_soon()
 
     def _fail(self, error: RoQError) -> None:
+        self._error = error
         if not self._ready.is_set():
-            self._error = error
             self._ready.set()
         else:
             self._feed.end(error)
@@ -297,6 +338,7 @@ class Subscriber:
     def _engine_ended(self) -> None:
         self._feed.close()
         self._fail(Closed("the connection to the cluster is closed"))
+        self._lookout.close("the connection to the cluster is closed")
 
 
 def remaining(rest: Iterator[Message]) -> Batch | None:

@@ -30,7 +30,8 @@ class Writer:
     """Seals batches and hands them to the link.
 
     Args:
-        engine, addresses, queue, publisher, delivery_seconds, translate: see `LinkDriver`.
+        engine, addresses, queue, publisher, delivery_seconds, on_change, translate: see
+            `LinkDriver`.
         linger_seconds: how long a message waits for others at most.
         new_receipt: makes the receipt of a batch.
 
@@ -49,6 +50,7 @@ class Writer:
         publisher: PublisherId,
         delivery_seconds: float,
         linger_seconds: float,
+        on_change: Callable[[], None],
         translate: Translate | None,
         new_receipt: Callable[[], Receipt],
     ) -> None:
@@ -68,6 +70,7 @@ class Writer:
             flush=self._flush_due,
             on_ready=lambda link: self.packer.adopt(link.limits),
             give_up=self._give_up,
+            on_change=on_change,
             translate=translate,
         )
 

@@ -1,0 +1,115 @@
+"""Looks how a publisher or subscriber stands, and tells its user and the log when that changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from roq.client.engine import Engine
+from roq.client.state import Cause, ClientState, StateChange
+from roq.client.watchdog import Standing, Watchdog
+from roq.errors import Closed
+from roq.runtime.logs import RateLimited
+
+LOG_SECONDS: Final = 30.0
+"""The same trouble is logged once in so long."""
+
+OnState = Callable[[StateChange], None]
+
+log = logging.getLogger(__name__)
+
+
+class Losses(NamedTuple):
+    """What is lost by now, all in all."""
+
+    messages: int = 0
+    gaps: int = 0
+    """Places of which nobody knows how many messages they held."""
+    reason: str = ""
+
+
+class Lookout:
+    """One publisher's or subscriber's.
+
+    Args:
+        engine: the client's threads.
+        who: such as `publisher of queue orders`, for the log.
+        look: gives how it stands, told by how many seconds the I/O thread is late; from any thread.
+        losses: gives what is lost by now; from any thread.
+        on_state: called with each change, in the client's thread for callbacks.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        who: str,
+        look: Callable[[float], Standing],
+        losses: Callable[[], Losses],
+        on_state: OnState | None,
+    ) -> None:
+        self._engine = engine
+        self._who = who
+        self._look = look
+        self._losses = losses
+        self._on_state = on_state
+        self._watchdog = Watchdog()
+        self._limited = RateLimited(log, LOG_SECONDS)
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to look; from any thread."""
+        self._engine.call_soon(lambda: self._engine.pulse.add(self._beat))
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now; from any thread."""
+        if self._engine.forked:
+            return Standing(ClientState.CLOSED, Cause.CLOSED, "it belongs to the parent process")
+        return self._look(self._engine.pulse.late)
+
+    def look_soon(self) -> None:
+        """Something has happened; from any thread, also with locks held."""
+        if not self._closed:
+            try:
+                self._engine.call_soon(self._look_now)
+            except Closed:
+                log.debug("%s: the background thread has ended", self._who)
+
+    def close(self, reason: str) -> None:
+        """It is over; told once; from any thread."""
+        with self._lock:
+            if not self._closed:
+                self._tell_losses()
+                self._tell(self._watchdog.look(Standing(ClientState.CLOSED, Cause.CLOSED, reason)))
+            self._closed = True
+
+    def _look_now(self) -> None:
+        self._beat(0.0)
+
+    def _beat(self, late: float) -> None:
+        standing = self._look(late)
+        with self._lock:
+            if self._closed:
+                self._engine.pulse.remove(self._beat)
+                return
+            self._tell_losses()
+            self._tell(self._watchdog.look(standing))
+        # What only the application can change is told, but not logged.
+        if standing.state is ClientState.WAITING and standing.cause is not Cause.NOT_TAKEN:
+            self._limited.warning(
+                standing.cause, self._engine.reactor.now(), "%s: %s", self._who, standing.reason
+            )
+
+    def _tell_losses(self) -> None:
+        self._tell(self._watchdog.lost(*self._losses()))
+
+    def _tell(self, change: StateChange | None) -> None:
+        if change is None:
+            return
+        log.debug("%s: %s %s", self._who, change.state, change.reason)
+        on_state = self._on_state
+        if on_state is not None:
+            self._engine.notices.post(lambda: on_state(change))

@@ -1,0 +1,304 @@
+"""Why nothing flows though it should: the one place that names the reason. Pure.
+
+A publisher or subscriber is looked at twice a second, and whenever something happens to it. A look
+gives its `Standing`: how it stands and why, in a sentence that is the same in its `trouble`, in the
+log, in what `on_state` is told and in what is raised when a time is over. Of several reasons the
+one is named that the others follow from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from roq.client.session_events import SessionState
+from roq.client.state import Cause, ClientState, StateChange
+
+QUIET_SECONDS: Final = 2.0
+"""Nothing for so long, though something should have come, and the reason is told."""
+
+_ENDS: Final = {
+    SessionState.STOPPED: Cause.QUEUE_STOPPED,
+    SessionState.REMOVED: Cause.QUEUE_REMOVED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a client stands, and why."""
+
+    state: ClientState
+    cause: Cause = Cause.NONE
+    reason: str = ""
+
+
+CONNECTED: Final = Standing(ClientState.CONNECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What is known of the queue's monitor.
+
+    Attributes:
+        state, cause, reason: see `SessionMachine`.
+        silent: seconds since the monitor was heard; infinity: never.
+    """
+
+    state: SessionState
+    cause: Cause
+    reason: str
+    silent: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherFacts:
+    """What there is to see of a publisher; times in seconds.
+
+    Attributes:
+        queue: its name.
+        session: the monitor.
+        exchange: names of the exchanges that it publishes at; empty: none.
+        ready: one of them takes batches.
+        used: one of them did so before.
+        reason: why none does.
+        away: for how long none does.
+        owed: batches that are not acknowledged.
+        quiet: for how long an exchange that has batches has acknowledged nothing.
+        late: for how long the background thread did not run though it should have.
+        ended: why it is over; empty: it is not.
+    """
+
+    queue: str
+    session: SessionFacts
+    exchange: str = ""
+    ready: bool = False
+    used: bool = False
+    reason: str = ""
+    away: float = 0.0
+    owed: int = 0
+    quiet: float = 0.0
+    late: float = 0.0
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """What a subscriber sees of one exchange.
+
+    Attributes:
+        name, address: of the exchange.
+        connected: there is a connection to its log.
+        read: seconds since its log was read to its end.
+        silent: seconds since its fan-out said anything; it should do so twice a second.
+    """
+
+    name: str
+    address: str
+    connected: bool
+    read: float
+    silent: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberFacts:
+    """What there is to see of a subscriber; times in seconds.
+
+    Attributes:
+        queue: its name.
+        session: the monitor.
+        confirmed: every exchange has confirmed the start.
+        start: what the start waits for.
+        exchanges: those of the topology.
+        untaken: for how long the first of the batches that are there was not taken.
+        batches: how many are there.
+        full: no more are read until these are taken.
+        hole: for how long the oldest of what waits for its turn has waited.
+        missing: what it waits for.
+        late, ended: as in `PublisherFacts`.
+    """
+
+    queue: str
+    session: SessionFacts
+    confirmed: bool = False
+    start: str = ""
+    exchanges: tuple[ExchangeFacts, ...] = ()
+    untaken: float = 0.0
+    batches: int = 0
+    full: bool = False
+    hole: float = 0.0
+    missing: str = ""
+    late: float = 0.0
+    ended: str = ""
+
+
+# --- publishers -----------------------------------------------------------------------------------
+
+
+def publisher_standing(facts: PublisherFacts) -> Standing:
+    """How this publisher stands."""
+    over = _over(facts)
+    if over is not None:
+        return over
+    if not facts.ready:
+        return _publisher_away(facts)
+    if facts.owed and facts.quiet >= QUIET_SECONDS:
+        return Standing(
+            ClientState.WAITING,
+            Cause.NOT_ACKNOWLEDGED,
+            f"exchange {facts.exchange} has acknowledged nothing for {facts.quiet:.1f} s; "
+            f"{facts.owed} batches wait for it",
+        )
+    return _without_monitor(facts.session, "batches are acknowledged all the same")
+
+
+def why_not_sent(facts: PublisherFacts) -> str:
+    """Why batches do not leave, in a sentence; there is always one."""
+    return publisher_standing(facts).reason or (
+        f"exchange {facts.exchange} does not acknowledge fast enough"
+    )
+
+
+def _publisher_away(facts: PublisherFacts) -> Standing:
+    session = facts.session
+    state = ClientState.RECONNECTING if facts.used else ClientState.CONNECTING
+    if facts.away >= QUIET_SECONDS or session.state in _ENDS:
+        state = ClientState.WAITING
+    if session.state in _ENDS:
+        return Standing(state, _ENDS[session.state], session.reason)
+    cause = session.cause if session.cause is not Cause.NONE else Cause.NO_EXCHANGE
+    reason = "; ".join(dict.fromkeys(text for text in (facts.reason, session.reason) if text))
+    return Standing(state, cause, reason or f"queue {facts.queue} has no exchange yet")
+
+
+# --- subscribers ----------------------------------------------------------------------------------
+
+
+def subscriber_standing(facts: SubscriberFacts) -> Standing:
+    """How this subscriber stands."""
+    over = _over(facts)
+    if over is not None:
+        return over
+    if facts.untaken >= QUIET_SECONDS:
+        then = "and nothing more is read meanwhile" if facts.full else "and more will be read"
+        return Standing(
+            ClientState.WAITING,
+            Cause.NOT_TAKEN,
+            f"the application has taken nothing for {facts.untaken:.1f} s; {facts.batches} batches "
+            f"wait for it, {then}",
+        )
+    session = facts.session
+    if not facts.confirmed:
+        cause = session.cause if session.cause is not Cause.NONE else Cause.SILENT_EXCHANGE
+        return Standing(
+            ClientState.CONNECTING,
+            _ENDS.get(session.state, cause),
+            session.reason or facts.start,
+        )
+    if not facts.exchanges:
+        return _subscriber_alone(facts)
+    return _silent(facts) or _hole(facts) or _without_monitor(session, "messages flow all the same")
+
+
+def _subscriber_alone(facts: SubscriberFacts) -> Standing:
+    """The queue has no exchange, or nobody says which."""
+    session = facts.session
+    reason = f"queue {facts.queue} has no exchange at present"
+    if session.reason:
+        reason = f"{reason}; {session.reason}"
+    cause = _ENDS.get(session.state, Cause.NO_EXCHANGE)
+    return Standing(ClientState.WAITING, cause, reason)
+
+
+def _silent(facts: SubscriberFacts) -> Standing | None:
+    silent = [each for each in facts.exchanges if each.silent >= QUIET_SECONDS]
+    if not silent:
+        return None
+    each = max(silent, key=lambda one: one.silent)
+    others = f" (nor {len(silent) - 1} others)" if len(silent) > 1 else ""
+    state = ClientState.WAITING
+    if not each.connected:
+        besides = f"there is no connection to {each.address}"
+    elif each.read >= QUIET_SECONDS:
+        besides = f"it does not answer at {each.address} either"
+    else:
+        state = ClientState.CONNECTED
+        besides = "its log is read instead"
+    text = f"exchange {each.name} has not been heard for {each.silent:.1f} s{others}; {besides}"
+    return Standing(state, Cause.SILENT_EXCHANGE, text)
+
+
+def _hole(facts: SubscriberFacts) -> Standing | None:
+    if facts.hole < QUIET_SECONDS:
+        return None
+    return Standing(
+        ClientState.WAITING,
+        Cause.HOLE,
+        f"messages have waited for {facts.hole:.1f} s for older ones: {facts.missing}",
+    )
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def _over(facts: PublisherFacts | SubscriberFacts) -> Standing | None:
+    """What comes before everything else."""
+    if facts.ended:
+        removed = facts.session.state is SessionState.REMOVED
+        cause = Cause.QUEUE_REMOVED if removed else Cause.CLOSED
+        return Standing(ClientState.CLOSED, cause, facts.ended)
+    if facts.late >= QUIET_SECONDS:
+        return Standing(
+            ClientState.WAITING,
+            Cause.STARVED,
+            f"the client's background thread did not run for {facts.late:.1f} s: the process was "
+            "stopped, has too little processor time, or something keeps the interpreter busy",
+        )
+    return None
+
+
+def _without_monitor(session: SessionFacts, comfort: str) -> Standing:
+    """All is well but, perhaps, for the monitor: data does not need it."""
+    if session.state is SessionState.ACTIVE and session.silent < QUIET_SECONDS:
+        return CONNECTED
+    reason = session.reason or f"the monitor has not been heard for {session.silent:.1f} s"
+    cause = session.cause if session.cause is not Cause.NONE else Cause.NO_MONITOR
+    return Standing(ClientState.CONNECTED, _ENDS.get(session.state, cause), f"{reason}; {comfort}")
+
+
+class Watchdog:
+    """Remembers what was told, so that everything is told once.
+
+    Attributes:
+        standing: at the last look.
+    """
+
+    def __init__(self) -> None:
+        self.standing = Standing(ClientState.CONNECTING)
+        self._lost = 0
+        self._gaps = 0
+
+    def look(self, standing: Standing) -> StateChange | None:
+        """Take a look in; what is to be told, if anything."""
+        before = self.standing
+        if before.state is ClientState.CLOSED:
+            return None
+        self.standing = standing
+        if (standing.state, standing.cause) == (before.state, before.cause):
+            return None
+        return StateChange(state=standing.state, cause=standing.cause, reason=standing.reason)
+
+    def lost(self, messages: int, gaps: int, reason: str) -> StateChange | None:
+        """What is lost by now, all in all; what is to be told, if it has become more.
+
+        Args:
+            messages: that are known to be lost.
+            gaps: places where nobody knows how many.
+            reason: of the last loss, in a sentence.
+        """
+        more, self._lost = messages - self._lost, messages
+        new, self._gaps = gaps - self._gaps, gaps
+        if more <= 0 and new <= 0:
+            return None
+        return StateChange(
+            state=ClientState.LOST_DATA, cause=Cause.LOST, reason=reason, messages=max(0, more)
+        )
