@@ -17,7 +17,7 @@ import msgspec
 from roq.errors import ConfigError, Unavailable
 from roq.exchange.config import load_spec
 from roq.exchange.daemon import EXIT_CONFIG, EXIT_STOPPED, EXIT_UNAVAILABLE, ExchangeServer
-from roq.runtime import logs
+from roq.runtime import descriptors, logs
 from roq.runtime.exits import logged
 
 EXIT_USAGE: Final = 2
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         log.error("usage: python -m roq.exchange FILE")
         return EXIT_USAGE
+    descriptors.raise_limit()
     try:
         spec = load_spec(Path(arguments[0]))
         logs.configure(spec.log_level, spec.log_format, process=f"exchange {spec.child}")

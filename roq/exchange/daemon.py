@@ -34,6 +34,7 @@ from roq.exchange.load import CpuMeter, busiest_publishers, load_of, metrics_of
 from roq.exchange.locator import Locator
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_link import MonitorLink
+from roq.exchange.troubles import Troubles
 from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
@@ -64,7 +65,6 @@ FRAMES_MAX: Final = 3
 STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
 LINGER_MS: Final = 200
-ABUSE_SECONDS: Final = 5.0
 
 EXIT_STOPPED: Final = 0
 EXIT_UNAVAILABLE: Final = 69
@@ -133,8 +133,7 @@ class ExchangeServer:
         """Seconds that readers may take now."""
         self._stopping_since = 0.0
         self._last_read = 0.0
-        self._abuse = self.core.counters.abuse()
-        self._abuse_at = 0.0
+        self._troubles = Troubles(self.core.counters)
         self._cpu = CpuMeter(self.reactor.now())
         self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)
@@ -215,7 +214,7 @@ class ExchangeServer:
         self.reactor.run()
         self._perform(self.core.handle(Stop(), self.reactor.now()))
         self._settle()
-        self._log_abuse()
+        self._troubles.tell()
         log.info("stopped", extra={"event": "stopped"})
 
     def stop(self, reason: str = "") -> None:
@@ -471,19 +470,8 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._perform(self.core.handle(Tick(), now))
         self._settle()
-        if now - self._abuse_at >= ABUSE_SECONDS:
-            self._abuse_at = now
-            self._log_abuse()
+        self._troubles.look(now)
         self.reactor.call_at(self.core.next_deadline(), self._tick)
-
-    def _log_abuse(self) -> None:
-        """One line, however much the peers did since the last one."""
-        abuse = self.core.counters.abuse()
-        risen = {name: n - self._abuse[name] for name, n in abuse.items() if n > self._abuse[name]}
-        if risen:
-            self._abuse = abuse
-            text = ", ".join(f"{count} {name}" for name, count in risen.items())
-            log.warning("peers misbehave: %s", text, extra={"event": "abuse"})
 
     def _stop_when_quiet(self) -> None:
         now = self.reactor.now()

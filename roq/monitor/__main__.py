@@ -10,7 +10,7 @@ import msgspec
 
 from roq.monitor.daemon import run
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import exits, logs
+from roq.runtime import descriptors, exits, logs
 from roq.runtime.exits import logged
 
 
@@ -26,6 +26,7 @@ def main(arguments: list[str]) -> int:
         logging.getLogger(__name__).error("%s: %s", arguments[0], error)  # noqa: TRY400
         return exits.CONFIG
     logs.configure(spec.log_level, spec.log_format, process=f"monitor {spec.queue}")
+    descriptors.raise_limit()
     return run(spec)
 
 

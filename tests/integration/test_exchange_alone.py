@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from answering import Answering
-from exchange_process import QUEUE, Peers, Process, running
+from exchange_process import QUEUE, Peers, Process, running, until
 
 from roq.model import Limits
 from roq.protocol.control import Control, ExchangeAck, ExchangeReport, Located
@@ -94,3 +95,20 @@ def test_one_that_was_stopped_and_replaced_meanwhile_acknowledges_nothing_any_mo
         world.run(lambda: process.process.poll() is not None)
         assert process.wait() == 0
         assert "newer process" in process.log
+
+
+def test_without_a_descriptor_left_it_serves_whom_it_has_and_says_what_is_wrong(
+    tmp_path: Path, peers: Peers
+) -> None:
+    with running(tmp_path) as process:
+        there = len(list(Path(f"/proc/{process.process.pid}/fd").iterdir()))
+        few = (there + 4, there + 4)
+        resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, few)
+        publisher = peers.publisher(process)
+        crowd = [peers.dealer(process.data) for _ in range(20)]
+        until(lambda: "no descriptor is left" in process.log, "the line that says so")
+        publisher.send(b"x")
+        publisher.settle()
+        for each in crowd:
+            each.close(0)
+        peers.publisher(process, "late").send(b"x")
