@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from roq.model import PublisherId
 from roq.testing.history import History
-from simulation.actors.publisher import Publisher
-from simulation.world import World
+from simulation.world import Time
 
 BLOCKED_SECONDS: Final = 0.002
 """Between two looks for room in the window."""
@@ -30,6 +30,19 @@ class Profile:
     topics: tuple[str, ...] = ("a", "b")
 
 
+class Publishes(Protocol):
+    """Whoever takes a user's batches."""
+
+    @property
+    def id(self) -> PublisherId:
+        """Of the publisher."""
+        ...
+
+    def publish(self, topic: str, payloads: list[bytes]) -> bool:
+        """Publish one batch; False if there is no room for it now."""
+        ...
+
+
 class User:
     """One user with one publisher.
 
@@ -39,7 +52,7 @@ class User:
     """
 
     def __init__(
-        self, world: World, publisher: Publisher, profile: Profile, history: History
+        self, world: Time, publisher: Publishes, profile: Profile, history: History
     ) -> None:
         self.batches = 0
         self.blocked = 0

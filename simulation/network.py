@@ -55,9 +55,13 @@ class Pipe(Generic[M]):
         self._last = 0.0
         self._until = float("inf")
         self._losses = 0
+        self._held: list[M] | None = None
 
     def send(self, message: M) -> None:
         """Put a message on its way."""
+        if self._held is not None:
+            self._held.append(message)
+            return
         at = self._world.now + self._world.random.uniform(*self._weather.delay_seconds)
         at = self._last = max(at, self._last)
         if self._losses:
@@ -76,6 +80,27 @@ class Pipe(Generic[M]):
     def stall(self, seconds: float) -> None:
         """Deliver nothing for a while, then everything: as TCP does when packets get lost."""
         self._last = max(self._last, self._world.now + seconds)
+
+    def hold(self) -> None:
+        """Let nothing more leave until `release`: the way is cut, and the sender does not know."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """The way is free: what was held leaves now."""
+        held, self._held = self._held, None
+        for message in held or ():
+            self.send(message)
+
+    @property
+    def held(self) -> bool:
+        """Whether the way is cut."""
+        return self._held is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self._until != float("inf")
 
     def finish(self) -> None:
         """End when all that was sent has arrived."""
@@ -135,6 +160,24 @@ class Connection:
         if self.open:
             self.open = False
             self._up.break_off(NOTICE_SECONDS)
+
+    @property
+    def over(self) -> bool:
+        """Whether both ends know, or are about to notice, that it has ended."""
+        return self._up.ended and self._down.ended
+
+    @property
+    def held(self) -> bool:
+        """Whether the way is cut in a direction."""
+        return self._up.held or self._down.held
+
+    def hold(self, *, up: bool, down: bool) -> None:
+        """Let nothing through to the server, to the client or both ways, until told otherwise."""
+        for pipe, wanted in ((self._up, up), (self._down, down)):
+            if wanted:
+                pipe.hold()
+            elif pipe.held:
+                pipe.release()
 
     def lose(self, messages: int) -> None:
         """Lose the next messages to the server."""
@@ -220,6 +263,27 @@ class _Nobody:
         """There was nothing to end."""
 
 
+class Wire(Protocol):
+    """The network as an actor sees it."""
+
+    @property
+    def weather(self) -> Weather:
+        """How it is at present."""
+        ...
+
+    def listen(self, address: str, server: Server) -> None:
+        """Take connections at this address."""
+        ...
+
+    def shut(self, address: str) -> None:
+        """Take no more."""
+        ...
+
+    def connect(self, address: str, client: Client) -> Connection:
+        """Open a connection; whatever is wrong with it shows later."""
+        ...
+
+
 class Network:
     """Who listens where, and all connections."""
 
@@ -239,7 +303,13 @@ class Network:
 
     def connect(self, address: str, client: Client) -> Connection:
         """Open a connection; whatever is wrong with it shows later."""
-        server = self._servers.get(address) or _Nobody()
+        return self._connect_to(self._servers.get(address) or _Nobody(), client)
+
+    def listens(self, address: str) -> bool:
+        """Whether somebody listens at this address."""
+        return address in self._servers
+
+    def _connect_to(self, server: Server, client: Client) -> Connection:
         connection = Connection(next(self._numbers), self._world, self.weather, client, server)
         server.accepted(connection)
         return connection

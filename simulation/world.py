@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 from roq.client.message import MICROSECONDS
 
@@ -52,6 +52,33 @@ class Call:
             action()
 
 
+class Time(Protocol):
+    """The clock as an actor sees it: its own, which may differ from that of others."""
+
+    @property
+    def now(self) -> float:
+        """Seconds."""
+        ...
+
+    @property
+    def time_us(self) -> int:
+        """What a wall clock shows, in microseconds since 1970."""
+        ...
+
+    @property
+    def random(self) -> Random:
+        """The only source of chance."""
+        ...
+
+    def call_at(self, at: float, action: Callable[[], None]) -> Call:
+        """Have this done at a time."""
+        ...
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Call:
+        """Have this done in so many seconds."""
+        ...
+
+
 class World:
     """The clock and the queue of what is to happen.
 
@@ -59,12 +86,17 @@ class World:
         now: virtual seconds.
         random: the only source of chance.
         happened: how many calls were made.
+        crashes: exceptions that have ended processes.
+        trace: what has happened, for people; None: nobody wants it.
     """
 
     def __init__(self, seed: int) -> None:
         self.now = START_SECONDS
         self.random = Random(seed)
         self.happened = 0
+        self.crashes: list[str] = []
+        self.trace: list[tuple[float, str, str]] | None = None
+        self._checksum = 0
         self._calls: list[tuple[float, int, Call]] = []
         self._serial = 0
         self._at_once = 0
@@ -73,6 +105,16 @@ class World:
     def time_us(self) -> int:
         """What a wall clock shows, in microseconds since 1970."""
         return int((WALL_CLOCK_AT_START + self.now) * MICROSECONDS)
+
+    @property
+    def checksum(self) -> str:
+        """Of the times of all calls: two runs that give the same were the same."""
+        return f"{self._checksum & 0xFFFFFFFFFFFFFFFF:016x}"
+
+    def note(self, who: str, what: str) -> None:
+        """Somebody does something worth telling."""
+        if self.trace is not None:
+            self.trace.append((self.now, who, what))
 
     def call_at(self, at: float, action: Callable[[], None]) -> Call:
         """Have this done at a time, after what is to be done at the same time already."""
@@ -110,6 +152,7 @@ class World:
                 raise AssertionError(f"time stands still at {at:.6f}: {call}")
             self.now = at
             self.happened += 1
+            self._checksum = hash((self._checksum, at))
             call.run()
 
 
@@ -120,22 +163,24 @@ class Alarm:
         action: what to do when it rings.
     """
 
-    def __init__(self, world: World, action: Callable[[], None]) -> None:
+    def __init__(self, world: Time, action: Callable[[], None]) -> None:
         self._world = world
         self._action = action
         self._call: Call | None = None
+        self._at = 0.0
 
     def set(self, at: float | None) -> None:
         """Ring at this time and not before; None: do not ring."""
         if self._call is not None:
-            if self._call.at == at and not self._call.cancelled:
+            if self._at == at and not self._call.cancelled:
                 return
             self._call.cancel()
             self._call = None
         if at is not None:
+            self._at = at
             self._call = self._world.call_at(at, self._action)
 
     def set_earlier(self, at: float) -> None:
         """Ring at this time, or earlier if it was set so."""
-        if self._call is None or self._call.cancelled or self._call.at > at:
+        if self._call is None or self._call.cancelled or self._at > at:
             self.set(at)

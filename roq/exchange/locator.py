@@ -29,6 +29,10 @@ PAUSE_MAX_SECONDS: Final = 5.0
 log = logging.getLogger(__name__)
 
 
+def _chance() -> float:
+    return os.urandom(1)[0] / 256
+
+
 class Locator:
     """Asks for the monitor of one queue.
 
@@ -37,6 +41,7 @@ class Locator:
         queue: name of the queue.
         queue_id: of this life of it.
         found: called with the control address of its monitor.
+        chance: gives a number in [0, 1), another one each time.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Locator:
         queue: str,
         queue_id: bytes,
         found: Callable[[str], None],
+        chance: Callable[[], float] = _chance,
     ) -> None:
         self._reactor = reactor
         self._context = context
@@ -54,6 +60,7 @@ class Locator:
         self._question = LocateRequest(QName=queue)
         self._queue_id = queue_id
         self._found = found
+        self._chance = chance
         self._client: RpcClient | None = None
         self._next = 0
         self._redirects = 0
@@ -105,8 +112,7 @@ class Locator:
         log.debug("nobody tells where the monitor is: %s", answer)
 
     def _rest(self) -> None:
-        chance = os.urandom(1)[0] / 256
-        self._rests_until = self._reactor.now() + self._pause * (0.5 + chance / 2)
+        self._rests_until = self._reactor.now() + self._pause * (0.5 + self._chance() / 2)
         self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
 

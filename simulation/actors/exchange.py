@@ -6,6 +6,7 @@ from typing import Final
 
 from roq.exchange.events import (
     Effect,
+    Event,
     Garbled,
     Passed,
     Publish,
@@ -20,8 +21,8 @@ from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol.channel import ACK, CONTROL, NUMBER
-from simulation.network import Connection, Frames, Network
-from simulation.world import Alarm, World
+from simulation.network import Connection, Frames, Wire
+from simulation.world import Alarm, Time
 
 SETTLE_SECONDS: Final = 0.0002
 """Acknowledgements of what comes within this leave together."""
@@ -39,6 +40,7 @@ class Exchange:
 
     Args:
         number, epoch: of the exchange.
+        info: where clients find it; None: at addresses made of number and epoch.
         announce_above: batches larger than this are announced only, and fetched by those who want
             them.
 
@@ -51,17 +53,18 @@ class Exchange:
 
     def __init__(
         self,
-        world: World,
-        network: Network,
+        world: Time,
+        network: Wire,
         queue: bytes,
         number: int,
         epoch: int,
         limits: Limits,
         *,
+        info: ExchangeInfo | None = None,
         announce_above: int = 4_000,
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits)
-        self.info = ExchangeInfo(
+        self.info = info or ExchangeInfo(
             number=number, epoch=epoch, host=f"h{number}",
             data=f"data-{number}-{epoch}", live=f"live-{number}-{epoch}",
         )  # fmt: skip
@@ -130,8 +133,11 @@ class Exchange:
     def passed(self, publisher: bytes, epoch: int, addresses: list[str]) -> None:
         """The monitor says that this publisher publishes elsewhere under this epoch."""
         if self.alive and not self.paused:
-            event = Passed(PublisherId(publisher), epoch, tuple(addresses))
-            self._perform(self.core.handle(event, self._world.now))
+            self.handle(Passed(PublisherId(publisher), epoch, tuple(addresses)))
+
+    def handle(self, event: Event) -> None:
+        """Something that comes by neither port."""
+        self._perform(self.core.handle(event, self._world.now))
 
     # --- data port --------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from roq.errors import LocalProtocolError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
-from simulation.network import Connection, Frames, Network
-from simulation.world import Alarm, World
+from simulation.network import Connection, Frames, Wire
+from simulation.world import Alarm, Time
 
 DELIVERY_SECONDS: Final = 120.0
 WAIT_SECONDS_MIN: Final = 0.0005
@@ -66,8 +66,8 @@ class Publisher:
 
     def __init__(
         self,
-        world: World,
-        network: Network,
+        world: Time,
+        network: Wire,
         queue: bytes,
         publisher: PublisherId,
         desk: Desk,
@@ -92,13 +92,14 @@ class Publisher:
         """Whether everything was acknowledged."""
         return self.link.ready and not self.link.unsettled
 
-    def publish(self, topic: str, payloads: list[bytes]) -> bool:
+    def publish(self, topic: str, payloads: list[bytes], receipt: Receipt | None = None) -> bool:
         """Publish one batch; False if there is no room for it now."""
         link, now = self.link, self._world.now
         if not link.dealer.has_room:
             return False
         stream = link.topics.stream(topic)
-        link.dealer.seal(stream, payloads, Receipt(_NobodyWaits()), now, self._world.time_us)
+        receipt = receipt or Receipt(_NobodyWaits())
+        link.dealer.seal(stream, payloads, receipt, now, self._world.time_us)
         for lane in link.lanes:
             batches = lane.transmit(now)
             if batches:

@@ -13,8 +13,8 @@ from roq.client.stream import Source
 from roq.model import ExchangeInfo
 from roq.protocol.control import Control, Topology
 from simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
-from simulation.network import Connection, Frames, Network
-from simulation.world import Alarm, World
+from simulation.network import Connection, Frames, Wire
+from simulation.world import Alarm, Time
 
 RECONNECT_SECONDS: Final = 0.1
 TICK_SECONDS: Final = 0.2
@@ -44,6 +44,7 @@ class Subscriber:
         name: for histories.
         on_batch, on_gap: told of everything that the user gets, in order.
         on_read: told how far it has read, when the monitor would be told at once.
+        on_doubt: called when the monitor would be asked which exchanges there are.
         repair, check_duplicates: off only to show what they are good for.
 
     Attributes:
@@ -52,14 +53,15 @@ class Subscriber:
 
     def __init__(
         self,
-        world: World,
-        network: Network,
+        world: Time,
+        network: Wire,
         queue: bytes,
         name: str,
         *,
         on_batch: Callable[[Batch], None],
         on_gap: Callable[[Gap], None],
         on_read: Callable[[list[tuple[int, int, int]]], None],
+        on_doubt: Callable[[], None] = lambda: None,
         prefixes: tuple[bytes, ...] = (b"",),
         start: Starts = LATEST,
         held_bytes_max: int | None = None,
@@ -82,6 +84,7 @@ class Subscriber:
         self._on_batch = on_batch
         self._on_gap = on_gap
         self._on_read = on_read
+        self._on_doubt = on_doubt
         self._lines: dict[Source, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
@@ -195,6 +198,8 @@ class Subscriber:
             self._arm()
         if reception.has_news(self._world.now):
             self._on_read(reception.read())
+        if reception.has_doubts(self._world.now):
+            self._on_doubt()
 
     def _perform(self, line: _Line, effect: Ask | Subscribe | Unsubscribe) -> None:
         match effect:

@@ -1,0 +1,13 @@
+"""A whole cluster on a virtual clock: the real machines, in processes that can fail.
+
+world      the clock; everything random comes from its seed        simulation.world
+wires      machines, connections, partitions                       wires
+process    a loop with a clock of its own; pauses, crashes         process
+sockets    ZeroMQ as far as daemons see it                         sockets
+ensemble   ZooKeeper: slow, away, empty, sessions that end         ensemble
+managers, hosts, children, clients: the shells around the machines
+cluster    all of it, with a history of what was published and received
+troubles   what goes wrong, drawn from the seed
+promises   what must hold all the same
+trial      one run from beginning to end
+"""

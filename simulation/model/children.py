@@ -1,0 +1,188 @@
+"""Monitors and exchanges as processes: their machines and links, with sockets of the simulation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from roq.errors import Unavailable
+from roq.exchange.events import Passed, Stop
+from roq.exchange.load import busiest_publishers, load_of
+from roq.exchange.locator import Locator
+from roq.exchange.monitor_link import MonitorLink
+from roq.machine import Tick
+from roq.model import ExchangeInfo
+from roq.monitor import events
+from roq.monitor.leader import LeaderClient
+from roq.monitor.machine import MonitorMachine
+from roq.protocol.control import Answer, ExchangeReport, Failure, MonitorRequest
+from roq.protocol.facts import ChildInfo
+from roq.protocol.request import read_request
+from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.runtime.manager import ManagerLink
+from roq.runtime.rpc import Peer
+from simulation.actors.exchange import Exchange
+from simulation.model.process import LocalWorld, Process
+from simulation.model.shells import Driver, Ports, Server
+from simulation.model.sockets import context
+
+DRAIN_SECONDS: Final = 0.3
+"""What an exchange that is stopped takes to end."""
+
+
+class MonitorShell:
+    """One process of a monitor."""
+
+    def __init__(self, process: Process, spec: MonitorSpec, pid: int, ports: Ports) -> None:
+        self.process = process
+        self.spec = spec
+        self.control = ports.take(process.machine)
+        self._pid = pid
+        self._stopping = False
+        self._statistics = ports.take(process.machine)
+        self.machine = MonitorMachine(
+            queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
+            kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=process.now(),
+            control=self.control,
+        )  # fmt: skip
+        zmq = context(process)
+        self._driver: Driver[events.Event, events.Effect] = Driver(
+            process, self.machine, Tick(), self._perform
+        )
+        self._leader = LeaderClient(process, zmq, spec.managers)
+        self._server = Server(process, self.control, self._request)
+        self._manager = ManagerLink(
+            process, zmq, spec.manager,
+            orphan_seconds=spec.orphan_seconds, child=self._child,
+            on_keep=lambda ack: self._leader.move(ack.leader), on_stop=self.stop,
+        )  # fmt: skip
+        self._driver.arm()
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.process.turn(lambda: self._manager.ask_reason(self.stop))
+
+    def stop(self, reason: str = "") -> None:
+        """Say goodbye and end."""
+        if not self._stopping:
+            self._stopping = True
+            self.process.world.note(self.process.name, f"stops ({reason})")
+            self._driver.feed(events.StopWanted(reason))
+
+    def _child(self) -> ChildInfo:
+        spec = self.spec
+        return ChildInfo(
+            child=spec.child, role="monitor", queue=spec.queue, queue_id=spec.queue_id,
+            epoch=spec.epoch, state="running", pid=self._pid, control=self.control,
+            statistics=self._statistics,
+        )  # fmt: skip
+
+    def _request(self, peer: Peer, data: bytes) -> None:
+        request: MonitorRequest | Failure = read_request(data, MonitorRequest)  # type: ignore[arg-type]
+        if isinstance(request, Failure):
+            self._server.send(peer, request)
+        else:
+            self._driver.feed(events.Received(peer, request))
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(peer, message):
+                self._server.send(peer, message)
+            case events.Push(peers, message):
+                self._server.push(peers, message)
+            case events.Ask():
+                self._ask(effect)
+            case events.Note():
+                self.process.world.note(self.process.name, effect.text)
+            case events.Confirmed():
+                self._manager.confirmed()
+            case events.Finished():
+                self.process.stop()
+            case _:
+                return  # nobody listens to the statistics
+
+    def _ask(self, ask: events.Ask) -> None:
+        def answered(answer: Answer | Unavailable) -> None:
+            self._driver.feed(events.LeaderAnswered(ask.serial, answer))
+
+        self._leader.ask(ask.message, ask.seconds, answered)
+
+
+class ExchangeShell:
+    """One process of an exchange: see `roq.exchange.daemon.ExchangeServer`."""
+
+    def __init__(self, process: Process, spec: ExchangeSpec, pid: int, ports: Ports) -> None:
+        self.process = process
+        self.spec = spec
+        self.info = ExchangeInfo(
+            number=spec.number, epoch=spec.epoch, host=spec.host,
+            data=ports.take(process.machine), live=ports.take(process.machine),
+        )  # fmt: skip
+        self._pid = pid
+        self._stopping = False
+        self.exchange = Exchange(
+            LocalWorld(process), process, spec.queue_id, spec.number, spec.epoch, spec.limits,
+            info=self.info,
+        )  # fmt: skip
+        zmq = context(process)
+        self._monitor = MonitorLink(
+            process, zmq, spec.monitor,
+            queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
+        )  # fmt: skip
+        self._locator = Locator(
+            process, zmq, spec.managers, spec.queue, spec.queue_id,
+            found=self._monitor.move, chance=process.world.random.random,
+        )  # fmt: skip
+        self._manager = ManagerLink(
+            process, zmq, spec.manager,
+            orphan_seconds=spec.orphan_seconds, child=self._child,
+            on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
+        )  # fmt: skip
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.process.turn(lambda: self.stop("told by a signal"))
+
+    def stop(self, reason: str = "") -> None:
+        """Take no more publishers, let those who are sending finish, end."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.process.world.note(self.process.name, f"stops ({reason})")
+        self.exchange.handle(Stop())
+        self._manager.report_now()
+        self._monitor.report_now()
+        self.process.call_later(DRAIN_SECONDS, self.process.stop)
+
+    def report(self) -> ExchangeReport:
+        """The present report."""
+        core = self.exchange.core
+        return ExchangeReport(
+            queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
+            top=busiest_publishers(core), stopping=self._stopping,
+        )  # fmt: skip
+
+    def passed(self, event: Passed) -> None:
+        """A publisher has gone elsewhere."""
+        self.exchange.handle(event)
+
+    def acknowledged(self) -> None:
+        """The monitor counts on this exchange."""
+        self._locator.reset()
+        self._manager.confirmed()
+
+    def unheard(self) -> None:
+        """The monitor says nothing."""
+        self._locator.look()
+
+    def superseded(self) -> None:
+        """A newer process has this number."""
+        self.process.stop()
+
+    def _child(self) -> ChildInfo:
+        spec = self.spec
+        return ChildInfo(
+            child=spec.child, role="exchange", queue=spec.queue, queue_id=spec.queue_id,
+            number=spec.number, epoch=spec.epoch, pid=self._pid,
+            data=self.info.data, live=self.info.live,
+            state="stopping" if self._stopping else "running",
+        )  # fmt: skip

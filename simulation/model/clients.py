@@ -1,0 +1,239 @@
+"""Publishers and subscribers as processes: sessions with the monitor, and the actors of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from roq.client.receipt import Receipt, SendStatus
+from roq.client.session import MonitorSession
+from roq.client.session_machine import PUBLISHER, SUBSCRIBER
+from roq.model import PublisherId
+from roq.protocol.control import Assigned, Relocate, Relocated, Topology
+from roq.testing.history import History
+from simulation.actors.publisher import Publisher
+from simulation.actors.subscriber import Subscriber
+from simulation.load import Profile, User
+from simulation.model.process import LocalWorld, Process
+from simulation.model.sockets import Context, context
+
+if TYPE_CHECKING:
+    from roq.client.engine import Engine
+
+
+class _Engine:
+    """What a session needs of a client's I/O thread."""
+
+    def __init__(self, process: Process) -> None:
+        self.reactor = process
+        self.context: Context = context(process)
+        self.jitter = process.world.random.random
+        self.inside = True
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run it in a turn of its own."""
+        self.reactor.call_soon(function)
+
+
+def _engine(process: Process) -> Engine:
+    return cast("Engine", _Engine(process))
+
+
+class _Sent(Receipt):
+    """A receipt that tells its publisher how it was settled."""
+
+    def __init__(self, on_status: Callable[[SendStatus], None]) -> None:
+        super().__init__(_NobodyWaits())
+        self._on_status = on_status
+
+    def settle(self, status: SendStatus) -> None:
+        """See `Receipt`."""
+        super().settle(status)
+        self._on_status(status)
+
+
+class _NobodyWaits:
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ARG002
+        raise AssertionError("a simulated publisher does not wait")
+
+
+class PublisherShell:
+    """One process that publishes.
+
+    Attributes:
+        id: of the publisher.
+        unsettled: batches that were neither acknowledged nor given up: (topic, first sequence,
+            end) → when they were published.
+        acked: (topic, first, end, when published) of the latest acknowledged ones.
+        failures: batches that were given up, and why.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        managers: Sequence[str],
+        queue: str,
+        profile: Profile,
+        history: History,
+    ) -> None:
+        self.process = process
+        self.id = PublisherId(process.world.random.randbytes(16))
+        self.unsettled: dict[tuple[str, int, int], float] = {}
+        self.acked: list[tuple[str, int, int, float]] = []
+        self.failures: list[tuple[str, int, int, str]] = []
+        self.publisher: Publisher | None = None
+        self.calls = 0
+        self._time = LocalWorld(process)
+        self._reason = "new"
+        self._sequences: dict[str, int] = {}
+        self._session = MonitorSession(
+            _engine(process), managers, queue,
+            client_id=self.id, role=PUBLISHER,
+            on_assigned=self._assigned, on_relocate=self._relocate, on_topology=self._topology,
+            alive=self._alive, on_state=self._state,
+        )  # fmt: skip
+        self._session.start()
+        self.user = User(self._time, self, profile, history)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything was acknowledged."""
+        return self.publisher is not None and self.publisher.settled
+
+    @property
+    def attached(self) -> bool:
+        """Whether it may publish."""
+        return self.publisher is not None and self.publisher.link.ready
+
+    @property
+    def why(self) -> str:
+        """How it is, in words."""
+        link = self.publisher.link if self.publisher is not None else None
+        at = "" if link is None else f"at {link.at}, {link.phase}, {link.reason!r}, "
+        return f"{at}session {self._reason}"
+
+    def publish(self, topic: str, payloads: list[bytes]) -> bool:
+        """Publish one batch; False if there is no room for it now."""
+        if self.publisher is None:
+            return False
+        first = self._sequences.get(topic, 0)
+        key = (topic, first, first + len(payloads))
+        at = self.process.world.now
+
+        def settled(status: SendStatus) -> None:
+            self.unsettled.pop(key, None)
+            if status.ok:
+                self.acked.append((*key, at))
+            else:
+                self.failures.append((*key, f"{status}"))
+
+        self.unsettled[key] = at
+        if not self.publisher.publish(topic, payloads, _Sent(settled)):
+            del self.unsettled[key]
+            return False
+        self._sequences[topic] = key[2]
+        return True
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def _assigned(self, assigned: Assigned) -> None:
+        if self.publisher is None:
+            self.publisher = Publisher(
+                self._time, self.process, self._session.queue_id, self.id, self, assigned.limits
+            )
+        self.publisher.told(assigned)
+
+    def _relocate(self, relocate: Relocate) -> None:
+        if self.publisher is not None:
+            self.publisher.told(relocate)
+
+    def _state(self, state: str, reason: str) -> None:
+        self._reason = f"{state}: {reason}"
+        self.process.world.note(self.process.name, f"session {self._reason}")
+
+    def _topology(self, topology: Topology) -> None:
+        if self.publisher is not None:
+            self.publisher.told(topology)
+
+    def _alive(self) -> Mapping[str, object]:
+        publisher = self.publisher
+        if publisher is None:
+            return {}
+        return {"at": publisher.link.at, "epoch": publisher.link.epoch}
+
+    def attach(self, publisher: PublisherId, failed: tuple[tuple[int, int], ...]) -> None:  # noqa: ARG002
+        """See `Desk`."""
+        self.process.call_soon(lambda: self._session.attach(failed))
+
+    def relocated(self, message: Relocated) -> None:
+        """See `Desk`."""
+        self.process.call_soon(lambda: self._session.tell(message))
+
+
+class SubscriberShell:
+    """One process that receives everything."""
+
+    def __init__(
+        self,
+        process: Process,
+        managers: Sequence[str],
+        queue: str,
+        name: str,
+        history: History,
+        *,
+        from_first: bool,
+        check_duplicates: bool = True,
+    ) -> None:
+        self.process = process
+        self.name = name
+        self.subscriber: Subscriber | None = None
+        self._time = LocalWorld(process, active=True)
+        self._reason = "new"
+        self._history = history
+        self._check_duplicates = check_duplicates
+        history.subscribed(name, from_first=from_first)
+        self._session = MonitorSession(
+            _engine(process), managers, queue,
+            client_id=process.world.random.randbytes(16), role=SUBSCRIBER,
+            on_topology=self._topology, alive=self._alive, on_state=self._state,
+        )  # fmt: skip
+        self._session.start()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether it is in force."""
+        return self.subscriber is not None and self.subscriber.reception.confirmed
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits for its turn."""
+        return self.subscriber is None or bool(self.subscriber.reception.merge.waiting)
+
+    @property
+    def why(self) -> str:
+        """How it is, in words."""
+        trouble = self.subscriber.reception.trouble() if self.subscriber is not None else ""
+        return f"{trouble}; session {self._reason}"
+
+    def _state(self, state: str, reason: str) -> None:
+        self._reason = f"{state}: {reason}"
+        self.process.world.note(self.process.name, f"session {self._reason}")
+
+    def _topology(self, topology: Topology) -> None:
+        if self.subscriber is None:
+            self.subscriber = Subscriber(
+                self._time, self.process, topology.queue_id, self.name,
+                on_batch=lambda batch: self._history.received(self.name, batch),
+                on_gap=lambda gap: self._history.gap(self.name, gap),
+                on_read=lambda _read: self.process.call_soon(self._session.tell_alive),
+                on_doubt=lambda: self.process.call_soon(self._session.ask_topology),
+                check_duplicates=self._check_duplicates,
+            )  # fmt: skip
+        self.subscriber.told(topology)
+
+    def _alive(self) -> Mapping[str, object]:
+        if self.subscriber is None:
+            return {}
+        reception = self.subscriber.reception
+        counts = reception.merge.counts
+        return {"received": counts.delivered, "lost": counts.lost, "read": reception.read()}
