@@ -10,7 +10,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Final
+
+from roq.runtime.lines import Lines
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -31,7 +33,7 @@ def configure(level: str, format: str, *, process: str) -> None:  # noqa: A002 -
         format: one of `FORMATS`.
         process: who speaks, such as `gcm` or `exchange orders.x1`.
     """
-    handler = _Lines(sys.stderr)
+    handler = Lines(sys.stderr)
     handler.setFormatter(_Json(process) if format == "json" else _Text(process))
     root = logging.getLogger()
     held = [record for each in root.handlers if isinstance(each, _Held) for record in each.records]
@@ -73,37 +75,6 @@ class RateLimited:
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _PLAIN}
-
-
-class _Lines(logging.StreamHandler[TextIO]):
-    """Writes lines; a full disk costs lines and nothing else. The next one says how many."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._lost = 0
-        self._reason = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record)
-            if self._lost:
-                told = f"{self._lost} lines before this could not be written: {self._reason}"
-                line = f"{self.format(_told(told))}\n{line}"
-            self.stream.write(line + self.terminator)
-            self.flush()
-        except OSError as error:
-            self._lost += 1
-            self._reason = error.strerror or type(error).__name__
-        except Exception:  # noqa: BLE001 - a record that cannot be formatted is a bug to show
-            self.handleError(record)
-        else:
-            self._lost = 0
-
-
-def _told(text: str) -> logging.LogRecord:
-    record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (), None)
-    record.event = "log_lost"
-    return record
 
 
 class _Held(logging.Handler):

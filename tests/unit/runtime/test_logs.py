@@ -1,8 +1,5 @@
-import errno
-import io
 import json
 import logging
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -74,37 +71,3 @@ def test_one_line_per_key_and_interval_and_the_rest_is_counted(
             limited.warning("a", now, "bad %s", "frame")
         limited.warning("b", 2.0, "other")
     assert caplog.messages == ["bad frame", "bad frame (2 more like this)", "other"]
-
-
-class Full(io.StringIO):
-    """A file on a disk that is full, or not."""
-
-    full = False
-
-    def write(self, text: str) -> int:
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().write(text)
-
-
-def test_a_full_disk_costs_lines_and_the_next_one_tells_how_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stream = Full()
-    monkeypatch.setattr("sys.stderr", stream)
-    logs.configure("info", "text", process="exchange orders.x1")
-    log = logging.getLogger("roq.x")
-    log.info("one")
-    stream.full = True
-    for _ in range(3):
-        log.info("lost")
-    stream.full = False
-    log.info("two")
-    log.info("three")
-    lines = [line.split(": ", 1)[1] for line in stream.getvalue().splitlines()]
-    assert lines == [
-        "one",
-        "3 lines before this could not be written: No space left on device",
-        "two",
-        "three",
-    ]
