@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from enum import StrEnum
 from queue import Empty, SimpleQueue
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Self
 
 import zmq
 
+from roq.client.backoff import Backoff
 from roq.client.engine import Engine
 from roq.client.management import Management
 from roq.client.views import QueueDescription
@@ -23,8 +24,6 @@ from roq.runtime.reactor import Timer, drain
 
 SILENCE_SECONDS: Final = 3.0
 """After so long without a document the monitor is looked for again; it speaks every second."""
-AGAIN_SECONDS: Final = 1.0
-"""Between two looks at a queue that does not run."""
 LOCATE_SECONDS: Final = 5.0
 SAMPLES_MAX: Final = 10_000
 """Documents that wait for a slow reader; the oldest are dropped and counted."""
@@ -77,7 +76,9 @@ class Statistics:
         self._socket: zmq.Socket[bytes] | None = None
         self._endpoint = ""
         self._timer: Timer | None = None
+        self._backoff = Backoff(engine.jitter)
         self._closed = False
+        self._on_ready: Callable[[], None] | None = None
         engine.at_end(self._ended)
         engine.call_soon(self._locate)
 
@@ -125,7 +126,7 @@ class Statistics:
         try:
             self._engine.run_sync(self._release)
         except Closed:
-            self._samples.put(None)
+            self._put(None)
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +168,7 @@ class Statistics:
         if state is not StreamState.SEARCHING:
             self._drop()  # while nobody knows, the old monitor may still be heard
         self.state, self.reason = state, reason
-        self._look_again_in(AGAIN_SECONDS)
+        self._look_again_in(self._backoff.wait())
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
@@ -203,11 +204,17 @@ class Statistics:
         if document.queue != self.queue:
             return  # the port of a monitor that is gone belongs to another queue now
         self.state, self.reason = StreamState.LIVE, ""
+        self._backoff.reset()
         self._look_again_in(SILENCE_SECONDS)
         while self._samples.qsize() >= SAMPLES_MAX:
             self._samples.get_nowait()
             self.dropped += 1
-        self._samples.put(Sample(self._engine.reactor.now(), document))
+        self._put(Sample(self._engine.reactor.now(), document))
+
+    def _put(self, sample: Sample | None) -> None:
+        self._samples.put(sample)
+        if self._on_ready is not None:
+            self._on_ready()
 
     def _drop(self) -> None:
         if self._socket is not None:
@@ -220,7 +227,7 @@ class Statistics:
         if self._timer is not None:
             self._timer.cancel()
         self._drop()
-        self._samples.put(None)
+        self._put(None)
 
     def _ended(self) -> None:
         if not self._closed:

@@ -1,0 +1,25 @@
+"""RoQ for asyncio: the names of `roq`, with `await` where something may take time.
+
+    import roq.aio
+
+    async with roq.aio.connect("127.0.0.1:5000") as cluster:
+        await cluster.create_queue("orders", exists_ok=True)
+        async with await cluster.publisher("orders") as pub:
+            receipt = pub.publish(b"payload", topic="eu.be")    # a plain call
+            await receipt                                       # -> SendStatus
+            await pub.flush()
+        async with await cluster.subscriber("orders", topic="eu.") as sub:
+            async for message in sub: ...
+
+It runs on the same I/O thread and the same machines as the synchronous client; the event loop only
+hands over and is woken. What is done once (connecting, managing, closing) waits in a worker thread.
+"""
+
+from __future__ import annotations
+
+from roq.aio.cluster import Cluster, connect
+from roq.aio.listening import Statistics, Watch
+from roq.aio.publisher import Publisher, Receipt
+from roq.aio.subscriber import Subscriber
+
+__all__ = ["connect", "Cluster", "Publisher", "Receipt", "Statistics", "Subscriber", "Watch"]

@@ -1,0 +1,258 @@
+"""The asyncio cluster: manages queues, and makes publishers and subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from roq.aio.listening import Statistics, Watch
+from roq.aio.publisher import Publisher, Receipt
+from roq.aio.subscriber import Subscriber
+from roq.client import cluster as sync
+from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
+from roq.client.lookout import OnState
+from roq.client.message import Gap
+from roq.client.subscriber import StartOption
+from roq.client.views import (
+    ExchangeSummary,
+    HostSummary,
+    QueueDescription,
+    QueueSummary,
+    ScalingRules,
+)
+from roq.model import Limits
+from roq.protocol.control import ClusterInfo
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """One RoQ cluster, seen from an event loop; see `roq.Cluster` for what the methods do."""
+
+    def __init__(self, cluster: sync.Cluster) -> None:
+        self._sync = cluster
+
+    @property
+    def info(self) -> ClusterInfo:
+        """The interfaces of the cluster, as they were found when this was opened."""
+        return self._sync.info
+
+    @property
+    def addresses(self) -> list[str]:
+        """Client endpoints of the configuration managers that are known by now."""
+        return self._sync.addresses
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        host: str | None = None,
+        exists_ok: bool = False,
+        durability: str = "none",
+        limits: Limits | Mapping[str, int] | None = None,
+        timeout: float = COMMAND_SECONDS,
+    ) -> None:
+        """Create a queue and start it; see `roq.Cluster.create_queue`."""
+        await asyncio.to_thread(
+            self._sync.create_queue, name, host=host, exists_ok=exists_ok, durability=durability,
+            limits=limits, timeout=timeout,
+        )  # fmt: skip
+
+    async def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Remove a queue, running or stopped; what it held is gone."""
+        await asyncio.to_thread(self._sync.remove_queue, name, timeout=timeout)
+
+    async def stop_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Stop the monitor and exchanges of a queue; publishers wait until it starts again."""
+        await asyncio.to_thread(self._sync.stop_queue, name, timeout=timeout)
+
+    async def start_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Start a stopped queue."""
+        await asyncio.to_thread(self._sync.start_queue, name, timeout=timeout)
+
+    async def queue_exists(self, name: str) -> bool:
+        """Whether there is a queue of this name, running or not."""
+        return await asyncio.to_thread(self._sync.queue_exists, name)
+
+    async def queues(self) -> list[QueueSummary]:
+        """All queues."""
+        return await asyncio.to_thread(self._sync.queues)
+
+    async def describe(self, queue: str) -> QueueDescription:
+        """Everything about one queue."""
+        return await asyncio.to_thread(self._sync.describe, queue)
+
+    async def hosts(self) -> list[HostSummary]:
+        """All hosts and what runs on them."""
+        return await asyncio.to_thread(self._sync.hosts)
+
+    async def exchanges(self, queue: str) -> list[ExchangeSummary]:
+        """The exchanges of a queue."""
+        return await asyncio.to_thread(self._sync.exchanges, queue)
+
+    async def add_exchange(
+        self,
+        queue: str,
+        host: str | None = None,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = COMMAND_SECONDS,
+    ) -> str:
+        """Start one more exchange for a queue; gives its name."""
+        return await asyncio.to_thread(
+            self._sync.add_exchange, queue, host, transaction_id, timeout=timeout
+        )
+
+    async def remove_exchange(
+        self,
+        queue: str,
+        exchange: str,
+        *,
+        timeout: float = REMOVAL_SECONDS,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        """Take an exchange out of a queue without loss; see `roq.Cluster.remove_exchange`.
+
+        `on_wait` is called in the event loop.
+        """
+        await asyncio.to_thread(
+            self._sync.remove_exchange, queue, exchange, timeout=timeout, on_wait=_in_loop(on_wait)
+        )
+
+    async def set_rules(self, queue: str, rules: ScalingRules) -> None:
+        """Set the scaling rules of a queue; they replace the ones before."""
+        await asyncio.to_thread(self._sync.set_rules, queue, rules)
+
+    async def get_rules(self, queue: str) -> ScalingRules:
+        """The scaling rules of a queue."""
+        return await asyncio.to_thread(self._sync.get_rules, queue)
+
+    async def publisher(
+        self,
+        queue: str,
+        *,
+        timeout: float = 30.0,
+        linger: float = 0.001,
+        delivery_timeout: float = 60.0,
+        on_state: OnState | None = None,
+        publisher_id: bytes | None = None,
+    ) -> Publisher:
+        """A publisher to a queue, connected to one of its exchanges; see `roq.Publisher`.
+
+        `on_state` is called in the event loop.
+        """
+        publisher = await asyncio.to_thread(
+            self._sync.publisher,
+            queue,
+            timeout=timeout,
+            linger=linger,
+            delivery_timeout=delivery_timeout,
+            block=False,
+            receipt=Receipt,
+            on_state=_in_loop(on_state),
+            publisher_id=publisher_id,
+        )
+        return Publisher(publisher, timeout)
+
+    async def subscriber(
+        self,
+        queue: str,
+        topic: str | Sequence[str] = "",
+        start: StartOption = "latest",
+        *,
+        on_gap: Callable[[Gap], None] | None = None,
+        on_state: OnState | None = None,
+    ) -> Subscriber:
+        """A subscriber to a queue, in force when this returns; see `roq.Subscriber`.
+
+        `on_gap` and `on_state` are called in the event loop.
+        """
+        subscriber = await asyncio.to_thread(
+            self._sync.subscriber, queue, topic, start, on_gap=on_gap, on_state=_in_loop(on_state)
+        )
+        return Subscriber(subscriber)
+
+    def watch(self) -> Watch:
+        """The configuration broadcast: the present state, then each change."""
+        return Watch(self._sync.watch())
+
+    def statistics(self, queue: str) -> Statistics:
+        """The statistics stream of a queue: one document per exchange each KPI period, and more."""
+        return Statistics(self._sync.statistics(queue))
+
+    async def close(self) -> None:
+        """Close everything that was made here, publishers with a flush; idempotent."""
+        await asyncio.to_thread(self._sync.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._sync.__exit__, kind, error, traceback)
+
+
+class Connecting:
+    """What `connect` gives: `await` it, or use it in `async with`."""
+
+    def __init__(self, connect: Callable[[], sync.Cluster]) -> None:
+        self._connect = connect
+        self._cluster: Cluster | None = None
+
+    def __await__(self) -> Generator[Any, None, Cluster]:
+        return self._open().__await__()
+
+    async def _open(self) -> Cluster:
+        self._cluster = Cluster(await asyncio.to_thread(self._connect))
+        return self._cluster
+
+    async def __aenter__(self) -> Cluster:
+        return await self._open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._cluster is not None:
+            await self._cluster.__aexit__(kind, error, traceback)
+
+
+def connect(
+    *addresses: str | Iterable[str],
+    timeout: float = 10.0,
+    translate: Translate | None = None,
+) -> Connecting:
+    """Connect to a cluster: `await connect(…)` or `async with connect(…) as cluster`.
+
+    Args:
+        addresses: client addresses of one or more configuration managers, `host:port`.
+        timeout: seconds for the cluster to answer, now and later.
+        translate: applied to each address before it is connected to (for relays and tunnels).
+
+    Raises:
+        Unavailable: no configuration manager has answered in time.
+        InvalidRequest: no valid address.
+    """
+    return Connecting(lambda: sync.connect(*addresses, timeout=timeout, translate=translate))
+
+
+def _in_loop(callback: Callable[[T], None] | None) -> Callable[[T], None] | None:
+    """The same, called in the event loop that runs now, from any thread."""
+    if callback is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def call(value: T) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(callback, value)
+
+    return call

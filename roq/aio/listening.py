@@ -1,0 +1,132 @@
+"""What the cluster broadcasts, for event loops: its configuration, and the figures of a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from roq.client import statistics as sync_statistics
+from roq.client import watch as sync_watch
+from roq.client.bell import Bell, deadline_in
+from roq.client.statistics import Sample, StreamState
+from roq.client.watch import ClusterState
+from roq.errors import Closed
+from roq.model import Limits
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Stream(Protocol[T_co]):
+    """What both streams of the synchronous client have."""
+
+    _on_ready: Callable[[], None] | None
+
+    def receive(self, timeout: float | None = None) -> T_co | None: ...
+    def close(self) -> None: ...
+
+
+class _Listener(Generic[T]):
+    """Waits for what a stream brings."""
+
+    def __init__(self, stream: _Stream[T]) -> None:
+        self._stream = stream
+        self._bell = Bell()
+        stream._on_ready = self._bell.ring  # noqa: SLF001 - made for this
+
+    async def receive(self, timeout: float | None = None) -> T | None:
+        """The next one; None if none has come for `timeout` seconds (None: wait for ever).
+
+        Raises:
+            Closed: this stream, or the connection to the cluster, is closed.
+        """
+        deadline = deadline_in(timeout)
+        while True:
+            self._bell.arm()
+            value = self._stream.receive(0)
+            if value is not None or monotonic() >= deadline:
+                self._bell.disarm()
+                return value
+            await self._bell.wait(deadline)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        """All from now on; ends when the stream is closed."""
+        with suppress(Closed):
+            while True:
+                value = await self.receive()
+                if value is not None:
+                    yield value
+
+    async def close(self) -> None:
+        """Stop listening; idempotent."""
+        await asyncio.to_thread(self._stream.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Watch(_Listener[ClusterState]):
+    """The configuration broadcast: the present state, then each change. Made by `Cluster.watch`."""
+
+    def __init__(self, watch: sync_watch.Watch) -> None:
+        super().__init__(watch)
+        self._sync = watch
+
+    @property
+    def malformed(self) -> int:
+        """Messages that could not be read."""
+        return self._sync.malformed
+
+
+class Statistics(_Listener[Sample]):
+    """The statistics stream of a queue. Made by `Cluster.statistics`."""
+
+    def __init__(self, statistics: sync_statistics.Statistics) -> None:
+        super().__init__(statistics)
+        self._sync = statistics
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def state(self) -> StreamState:
+        """Whether documents come."""
+        return self._sync.state
+
+    @property
+    def reason(self) -> str:
+        """Why none come, in a sentence; empty if they do."""
+        return self._sync.reason
+
+    @property
+    def limits(self) -> Limits | None:
+        """Of the queue; None before it was found."""
+        return self._sync.limits
+
+    @property
+    def malformed(self) -> int:
+        """Messages that could not be read."""
+        return self._sync.malformed
+
+    @property
+    def dropped(self) -> int:
+        """Samples that nobody has read in time."""
+        return self._sync.dropped
+
+    def waiting(self) -> list[Sample]:
+        """Everything that has come and was not read; does not wait."""
+        return self._sync.waiting()

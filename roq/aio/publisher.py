@@ -1,0 +1,151 @@
+"""The asyncio publisher and its receipts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, cast
+
+from roq.client import publisher as sync_publisher
+from roq.client import receipt as sync_receipt
+from roq.client.bell import Bell, deadline_in
+from roq.client.publisher import PublisherStats
+from roq.client.receipt import SendStatus
+from roq.client.state import ClientState
+from roq.client.writer import Payload
+
+
+class Receipt(sync_receipt.Receipt):
+    """As `roq.Receipt`; `await` it to get its `SendStatus`."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, SendStatus]:
+        return self._settled().__await__()
+
+    async def _settled(self) -> SendStatus:
+        if self.status is None:
+            bell = Bell()
+            bell.arm()
+            self.on_settled(bell.ring)
+            await bell.wait()
+        return self.status or sync_receipt.PENDING
+
+
+class Publisher:
+    """Publishes to one queue from one event loop. Made by `Cluster.publisher`."""
+
+    def __init__(self, publisher: sync_publisher.Publisher, timeout: float) -> None:
+        self._sync = publisher
+        self._timeout = timeout
+        # One call less for each message.
+        self.publish = publisher.publish  # type: ignore[method-assign, assignment]
+
+    @property
+    def id(self) -> bytes:
+        """16 bytes; subscribers see it as `message.publisher`."""
+        return self._sync.id
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def state(self) -> ClientState:
+        """How this publisher stands at this moment; never waits."""
+        return self._sync.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing flows though it should; empty: all is well. Never waits."""
+        return self._sync.trouble
+
+    def publish(self, payload: Payload, topic: str = "") -> Receipt:
+        """Publish one message; a plain call that never waits.
+
+        Returns:
+            The receipt of the batch; it can be awaited.
+
+        Raises:
+            WouldBlock: the window is full: `await drain()` and try again.
+            RoQError: as `roq.Publisher.publish`.
+        """
+        return cast("Receipt", self._sync.publish(payload, topic))
+
+    async def publish_many(self, payloads: Iterable[Payload], topic: str = "") -> list[Receipt]:
+        """Publish many messages of one topic, the fastest way; waits for room as often as needed.
+
+        Raises:
+            Unavailable: there was no room for the publisher's `timeout`.
+        """
+        every: list[Payload] = payloads if isinstance(payloads, list) else list(payloads)
+        receipts: list[sync_receipt.Receipt] = []
+        position = self._sync.publish_from(every, 0, topic, receipts)
+        while position < len(every):
+            await self.drain()
+            position = self._sync.publish_from(every, position, topic, receipts)
+        return cast("list[Receipt]", receipts)
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Wait until `publish` has room again.
+
+        Args:
+            timeout: seconds; None: the publisher's own.
+
+        Raises:
+            Unavailable: there was none in time; the text says why.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        if not await self._until(self._sync.has_room, seconds):
+            self._sync.raise_no_room(seconds)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything published so far has been acknowledged; see `roq.Publisher.flush`.
+
+        Raises:
+            DeliveryError: messages were given up since the last flush.
+            Unavailable: `timeout` passed; what is open stays open.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        self._sync.flushed(seconds, done=await self._until(self._sync.is_flushed, seconds))
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, say goodbye and release everything; idempotent.
+
+        Raises:
+            DeliveryError: messages could not be delivered.
+        """
+        await asyncio.to_thread(self._sync.close, timeout)
+
+    def abort(self, reason: str = "the publisher was aborted") -> None:
+        """Close without waiting; what is not acknowledged is given up."""
+        self._sync.abort(reason)
+
+    def stats(self) -> PublisherStats:
+        """Counters and state at this moment."""
+        return self._sync.stats()
+
+    async def _until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        deadline = deadline_in(timeout)
+        bell = Bell()
+        while True:
+            bell.arm()
+            if self._sync.attempt(condition, bell.ring):
+                return True
+            if self._sync.failed or monotonic() >= deadline:
+                return False
+            await bell.wait(deadline)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._sync.__exit__, kind, error, traceback)

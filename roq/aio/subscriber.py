@@ -1,0 +1,126 @@
+"""The asyncio subscriber."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from roq.client import subscriber as sync_subscriber
+from roq.client.bell import Bell, deadline_in
+from roq.client.message import Batch, Message
+from roq.client.reception import ReceptionStats
+from roq.client.state import ClientState
+from roq.client.subscriber import remaining
+from roq.errors import Closed
+
+TAKE_BATCHES: Final = 64
+"""Batches that one turn of the event loop gets."""
+
+
+class Subscriber:
+    """Receives from all exchanges of a queue, in one event loop. Made by `Cluster.subscriber`."""
+
+    def __init__(self, subscriber: sync_subscriber.Subscriber) -> None:
+        self._sync = subscriber
+        self._bell = Bell()
+        self._batches: deque[Batch] = deque()
+        self._rest: Iterator[Message] = iter(())
+        subscriber._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
+
+    @property
+    def id(self) -> bytes:
+        """16 bytes, random."""
+        return self._sync.id
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def state(self) -> ClientState:
+        """How this subscriber stands at this moment."""
+        return self._sync.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing flows though it should; empty: all is well."""
+        return self._sync.trouble
+
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message; None if none has come within `timeout` seconds.
+
+        Raises:
+            Closed: this subscriber is closed.
+            QueueNotFound: the queue was removed, and everything that had come is read.
+        """
+        deadline = deadline_in(timeout)
+        while True:
+            message = next(self._rest, None)
+            if message is not None:
+                return message
+            batch = await self._next(deadline)
+            if batch is None:
+                return None
+            self._rest = batch.messages()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """All messages from now on; ends when the subscriber is closed."""
+        with suppress(Closed):
+            while True:
+                for message in self._rest:  # kept here, so that a `break` loses nothing
+                    yield message
+                batch = await self._next(math.inf)
+                if batch is not None:
+                    self._rest = batch.messages()
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """All messages from now on, by batches; ends when the subscriber is closed."""
+        batch = remaining(self._rest)
+        with suppress(Closed):
+            while True:
+                if batch is not None:
+                    yield batch
+                batch = await self._next(math.inf)
+
+    async def stats(self) -> ReceptionStats:
+        """What has happened so far."""
+        return await asyncio.to_thread(self._sync.stats)
+
+    async def close(self) -> None:
+        """Stop receiving; idempotent."""
+        await asyncio.to_thread(self._sync.close)
+
+    async def _next(self, deadline: float) -> Batch | None:
+        """The next batch; None when the deadline has passed."""
+        if not self._batches:
+            await self._fill(deadline)
+        return self._batches.popleft() if self._batches else None
+
+    async def _fill(self, deadline: float) -> None:
+        bell, take = self._bell, self._sync._take  # noqa: SLF001 - made for this
+        while True:
+            bell.arm()
+            self._batches.extend(take(TAKE_BATCHES))
+            if self._batches or monotonic() >= deadline:
+                bell.disarm()
+                await asyncio.sleep(0)  # others want to run, however much arrives
+                return
+            await bell.wait(deadline)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,96 @@
+"""Both clients have the same names, and the same arguments under them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+
+import pytest
+
+import roq.aio
+from roq.client import cluster, publisher, receipt, statistics, subscriber, watch
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A class of both clients, and in what they may differ."""
+
+    sync: type
+    asyncio: type
+    shells: frozenset[str] = frozenset()
+    """Names of the synchronous one that the other one is made of."""
+    only_asyncio: frozenset[str] = frozenset()
+    arguments: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By method: arguments of the synchronous one that make no sense in an event loop."""
+
+    @property
+    def name(self) -> str:
+        return self.sync.__name__
+
+
+PAIRS = [
+    Pair(
+        cluster.Cluster,
+        roq.aio.Cluster,
+        arguments={"publisher": frozenset({"block", "receipt"})},
+    ),
+    Pair(
+        publisher.Publisher,
+        roq.aio.Publisher,
+        shells=frozenset(
+            {"attempt", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
+            | {"raise_no_room", "wait_for"}
+        ),
+        only_asyncio=frozenset({"drain"}),  # there publish() never waits
+    ),
+    Pair(subscriber.Subscriber, roq.aio.Subscriber),
+    Pair(watch.Watch, roq.aio.Watch),
+    Pair(statistics.Statistics, roq.aio.Statistics),
+    Pair(receipt.Receipt, roq.aio.Receipt),
+]
+each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+
+
+def public(kind: type) -> set[str]:
+    """Methods and properties, and what the constructor sets."""
+    constructor = inspect.getsource(kind.__init__) if "__init__" in vars(kind) else ""
+    names = {*dir(kind), *re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", constructor)}
+    return {name for name in names if not name.startswith("_")}
+
+
+@each_pair
+def test_the_names_are_the_same(pair: Pair) -> None:
+    assert public(pair.sync) - pair.shells == public(pair.asyncio) - pair.only_asyncio
+
+
+@each_pair
+def test_the_arguments_are_the_same(pair: Pair) -> None:
+    for name in public(pair.sync) - pair.shells:
+        sync, asyncio = getattr(pair.sync, name, None), getattr(pair.asyncio, name)
+        if not inspect.isfunction(sync):
+            continue
+        wanted = dict(inspect.signature(sync).parameters)
+        for argument in pair.arguments.get(name, ()):
+            del wanted[argument]
+        given = inspect.signature(asyncio).parameters
+        assert {key: value.default for key, value in wanted.items()} == {
+            key: value.default for key, value in given.items()
+        }, name
+
+
+@each_pair
+def test_both_can_be_iterated_and_left_in_the_same_places(pair: Pair) -> None:
+    for sync, asyncio in (
+        ("__iter__", "__aiter__"),
+        ("__enter__", "__aenter__"),
+        ("__exit__", "__aexit__"),
+    ):
+        assert hasattr(pair.sync, sync) is hasattr(pair.asyncio, asyncio)
+
+
+def test_connecting_takes_the_same_arguments() -> None:
+    assert (
+        inspect.signature(roq.aio.connect).parameters
+        == inspect.signature(cluster.connect).parameters
+    )
