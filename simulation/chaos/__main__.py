@@ -27,7 +27,7 @@ NAME: Final = "chaos"
 SEEDS: Final = 1_000_000
 WISHES: Final = (
     Wish("solo", exchanges=1, publishers=2, subscribers=2),
-    Wish("trio", exchanges=3, publishers=3, subscribers=2),
+    Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1),
 )
 
 

@@ -34,6 +34,8 @@ class Wish:
     subscribers: int
     rate: float = 40.0
     """Messages a second of each publisher."""
+    host: int = 0
+    """Monitor and first exchange are on this host, the next exchange on the next one, …"""
 
 
 class Ground:
@@ -93,6 +95,11 @@ class Ground:
         except RoQError as error:
             return [f"the cluster does not tell how it is: {type(error).__name__}: {error}"]
 
+    @property
+    def hosts(self) -> list[Node]:
+        """The machines with a host manager."""
+        return [daemon.node for daemon in self.parts.hcms]
+
     def daemon(self, kind: str, node: Node) -> Daemon:
         """The daemon of this kind there."""
         return next(each for each in self.parts.on(node) if each.kind == kind)
@@ -100,7 +107,7 @@ class Ground:
     def _host_complaints(self) -> list[str]:
         hosts = {host.host: host for host in self.cluster.hosts()}
         found = []
-        for node in self.site.nodes:
+        for node in self.hosts:
             host = hosts.get(node.address)
             if host is None or host.state != "live":
                 found.append(f"host {node.address} is {host.state if host else 'not there'}")
@@ -135,15 +142,17 @@ def ground(
     networked: bool = True,
     managers: int = 2,
     zookeepers: int = 1,
+    apart: int = 0,
     kpi_ms: int = 1_000,
     calls: bool = False,
 ) -> Iterator[Ground]:
     """Start all of it; nothing is left after the block.
 
     Args:
-        nodes: machines with a host manager.
+        nodes: machines.
         networked: on network namespaces; else on loopback addresses.
         managers, zookeepers: how many, on the first machines.
+        apart: so many of the first machines have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
         calls: publishers write down how long each `publish()` takes.
 
@@ -152,7 +161,7 @@ def ground(
         ScenarioError: it does not start.
     """
     with site(nodes, networked=networked) as where, ExitStack() as stack:
-        parts = Parts(where, managers=managers, zookeepers=zookeepers, kpi_ms=kpi_ms)
+        parts = Parts(where, managers=managers, zookeepers=zookeepers, apart=apart, kpi_ms=kpi_ms)
         stack.callback(parts.stop)
         if missing := parts.start(START_SECONDS):
             words = "\n".join(f"{each} does not serve:\n{each.words()}" for each in missing)
@@ -161,17 +170,17 @@ def ground(
         crew = Crew(where.folder / "clients", parts.addresses)
         stack.callback(crew.close)
         made = Ground(where, parts, crew, cluster, wishes)
-        for number, wish in enumerate(wishes):
-            _furnish(made, wish, number, calls=calls)
+        for wish in wishes:
+            _furnish(made, wish, calls=calls)
         if complaints := made.whole(START_SECONDS):
             raise ScenarioError("the cluster does not become whole: " + "; ".join(complaints))
         yield made
 
 
-def _furnish(made: Ground, wish: Wish, number: int, *, calls: bool) -> None:
+def _furnish(made: Ground, wish: Wish, *, calls: bool) -> None:
     """Make a queue and its clients."""
-    nodes = made.site.nodes
-    hosts = [nodes[(number + each) % len(nodes)].address for each in range(wish.exchanges)]
+    nodes = made.hosts
+    hosts = [nodes[(wish.host + each) % len(nodes)].address for each in range(wish.exchanges)]
     made.cluster.create_queue(wish.name, host=hosts[0])
     for host in hosts[1:]:
         made.cluster.add_exchange(wish.name, host)

@@ -154,6 +154,7 @@ class Parts:
     Args:
         managers: configuration managers, on the first nodes.
         zookeepers: servers of the registry, on the first nodes.
+        apart: so many of the first nodes have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
 
     Attributes:
@@ -162,7 +163,13 @@ class Parts:
     """
 
     def __init__(
-        self, site: Site, *, managers: int = 2, zookeepers: int = 1, kpi_ms: int = 1_000
+        self,
+        site: Site,
+        *,
+        managers: int = 2,
+        zookeepers: int = 1,
+        apart: int = 0,
+        kpi_ms: int = 1_000,
     ) -> None:
         keepers = site.nodes[:zookeepers]
         servers = ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in keepers)
@@ -176,7 +183,7 @@ class Parts:
             "GCM_ADDRESS": ",".join(self.addresses),
             "MONITOR_STAT_PERIOD": str(kpi_ms),
         }
-        self.hcms = [_daemon("hcm", node, own) for node in site.nodes]
+        self.hcms = [_daemon("hcm", node, own) for node in site.nodes[apart:]]
 
     @property
     def daemons(self) -> list[Daemon]:
