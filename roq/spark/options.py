@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,10 +16,15 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MICROSECONDS: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 60.0
 PARTITIONS_MAX: Final = 1_000
 BATCHES_MAX: Final = 1_000_000_000
 
-_KNOWN: Final = (
+_WRITE_KNOWN: Final = (
+    "cluster", "queue", "topic", "stagingLocation", "writerId", "checkpointLocation",
+    "timeoutSeconds", "flushSeconds",
+)  # fmt: skip
+_READ_KNOWN: Final = (
     "cluster", "queue", "topic", "topics", "startingOffsets", "startingTime", "endingOffsets",
     "endingTime", "failOnDataLoss", "maxBatchesPerTrigger", "partitionsPerExchange",
     "timeoutSeconds",
@@ -68,6 +74,60 @@ class Options:
     timeout: float
 
 
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one sink, checked.
+
+    Attributes:
+        cluster: addresses of configuration managers.
+        queue: name of the queue.
+        topic: of rows that have none.
+        staging: folder where tasks leave their rows for the driver.
+        writer: names a streaming query over its restarts.
+        timeout: seconds to wait for a word from the cluster.
+        flush: seconds to wait until everything of a micro-batch is acknowledged.
+    """
+
+    cluster: tuple[str, ...]
+    queue: str
+    topic: str
+    staging: str
+    writer: str
+    timeout: float
+    flush: float
+
+
+def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Check the options of a sink.
+
+    Raises:
+        ConfigError: one is missing, unknown or makes no sense; the text says which and what to do.
+    """
+    told = {key.lower(): value for key, value in given.items()}
+    _check_known(told, _WRITE_KNOWN)
+    checkpoint = told.get("checkpointlocation", "")
+    staging = told.get("staginglocation") or (f"{checkpoint}/roq" if checkpoint else "")
+    if not staging:
+        raise ConfigError(
+            "stagingLocation is missing: a folder that driver and executors share, where rows wait "
+            "until all tasks have written theirs"
+        )
+    topic = told.get("topic", "")
+    try:
+        encode_topic(topic)
+    except InvalidName as error:
+        raise ConfigError(f"topic: {error}") from None
+    return WriteOptions(
+        cluster=_addresses(told),
+        queue=_queue(told),
+        topic=topic,
+        staging=staging if streaming else f"{staging.rstrip('/')}/{uuid.uuid4().hex}",
+        writer=told.get("writerid") or staging,
+        timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
+        flush=_seconds(told, "flushSeconds", FLUSH_SECONDS),
+    )
+
+
 def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options:
     """Check the options of a query; names are taken in any case, as Spark does.
 
@@ -75,9 +135,7 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         ConfigError: one is missing, unknown or makes no sense; the text says which and what to do.
     """
     told = {key.lower(): value for key, value in given.items()}
-    unknown = sorted(set(told) - {name.lower() for name in _KNOWN} - {"path"})
-    if unknown:
-        raise ConfigError(f"unknown option {unknown[0]!r}; there are {', '.join(_KNOWN)}")
+    _check_known(told, _READ_KNOWN)
     start = _place(told, "startingOffsets", "startingTime", LATEST if streaming else EARLIEST)
     end = _place(told, "endingOffsets", "endingTime", LATEST)
     if not streaming and start.word == LATEST:
@@ -97,6 +155,12 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         partitions=_number(told, "partitionsPerExchange", 1, PARTITIONS_MAX),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
     )
+
+
+def _check_known(told: Mapping[str, str], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(told) - {name.lower() for name in known} - {"path"})
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
 
 
 def _addresses(told: Mapping[str, str]) -> tuple[str, ...]:

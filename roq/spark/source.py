@@ -11,6 +11,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 
@@ -19,8 +21,9 @@ from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs
 from roq.spark.offsets import LogKey, Offsets, Part, Span, advance, parts, read_offsets
-from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options
+from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
 from roq.spark.rows import SPARK_SCHEMA, record_batches
+from roq.spark.sink import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +62,20 @@ class RoqDataSource(DataSource):
         """For `spark.readStream`."""
         _check_schema(schema)
         return StreamReader(read_options(self._given, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        if overwrite:
+            raise ConfigError("a queue cannot be overwritten: use mode append")
+        return BatchWriter(write_options(self._given, streaming=False), schema)
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        if overwrite:
+            raise ConfigError("a queue cannot be overwritten: use output mode append")
+        return StreamWriter(write_options(self._given, streaming=True), schema)
 
 
 @dataclass(frozen=True)

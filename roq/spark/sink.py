@@ -1,0 +1,189 @@
+"""The sink that Spark calls: tasks stage their rows, the driver publishes them in one go.
+
+Each micro-batch is one publisher, whose id follows from the writer and the number of the
+micro-batch; what it publishes is decided once (`roq.spark.staging`). A driver that dies in the
+middle and is started again publishes the same messages under the same id with the same sequences,
+and subscribers drop what they have already.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyarrow import compute
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+import roq
+from roq.errors import ConfigError, RoQError
+from roq.model import PUBLISHER_ID_BYTES
+from roq.spark.options import WriteOptions
+from roq.spark.staging import SCHEMA, Attempt, Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+TEXT: Final = frozenset({"string", "binary"})
+COLUMNS: Final = frozenset({"payload", "topic"})
+ONCE: Final = 0
+"""The number of the only micro-batch of a batch query."""
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    attempt: Attempt
+
+
+class NotPublished(RoQError):
+    """A micro-batch could not be published as a whole; repeating it publishes what is left."""
+
+
+class _Sink:
+    """What batch and streaming queries share."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        _check_columns(options, schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        rows = (_staged(batch, self._options.topic) for batch in iterator)
+        return Staged(Staging(self._options.staging).write(rows))
+
+    def _publish(self, number: int, writer: str, attempts: Sequence[Attempt]) -> None:
+        staging = Staging(self._options.staging)
+        if staging.done(number):
+            staging.remove(attempts)
+            return
+        decided = staging.decide(number, attempts)
+        publish(staging, decided, self._options, publisher_id(writer, number))
+        staging.finish(number, {*decided, *attempts})
+        staging.sweep()
+
+    def _forget(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        Staging(self._options.staging).remove(_attempts(messages))
+
+
+class BatchWriter(_Sink, DataSourceArrowWriter):
+    """For `df.write`."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks have staged.
+
+        Raises:
+            NotPublished: not everything was acknowledged.
+        """
+        # Spark does not repeat a batch query by itself, so each one is a writer of its own.
+        self._publish(ONCE, uuid.uuid4().hex, _attempts(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good: nothing is published."""
+        self._forget(messages)
+
+
+class StreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """For `df.writeStream`."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish a micro-batch, unless that was done before.
+
+        Raises:
+            NotPublished: not everything was acknowledged.
+        """
+        self._publish(batchId, self._options.writer, _attempts(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """A task has failed for good: nothing is published."""
+        self._forget(messages)
+
+
+def publisher_id(writer: str, number: int) -> bytes:
+    """The id under which a micro-batch is published, the same each time it is tried.
+
+    Args:
+        writer: names the query over its restarts.
+        number: of the micro-batch.
+    """
+    return blake2b(f"{writer}\n{number}".encode(), digest_size=PUBLISHER_ID_BYTES).digest()
+
+
+def publish(
+    staging: Staging, attempts: Sequence[Attempt], options: WriteOptions, identity: bytes
+) -> None:
+    """Publish the rows of these attempts in order, and wait until all are acknowledged.
+
+    Raises:
+        NotPublished: not all of them were; the text says why.
+    """
+    try:
+        with (
+            roq.connect(list(options.cluster), timeout=options.timeout) as cluster,
+            cluster.publisher(options.queue, publisher_id=identity) as publisher,
+        ):
+            for attempt in attempts:
+                for batch in staging.read(attempt):
+                    for topic, payloads in runs(batch):
+                        publisher.publish_many(payloads, topic=topic)
+            publisher.flush(timeout=options.flush)
+    except RoQError as error:
+        raise NotPublished(f"queue {options.queue!r}: {error}") from error
+
+
+def runs(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
+    """Stretches of one topic, in order."""
+    topics = batch.column("topic")
+    payloads = batch.column("payload")
+    first, rows = 0, batch.num_rows
+    if rows > 1:
+        changes = compute.not_equal(topics.slice(1), topics.slice(0, rows - 1))
+        for index in compute.indices_nonzero(changes).to_pylist():
+            yield topics[first].as_py(), payloads.slice(first, index + 1 - first).to_pylist()
+            first = index + 1
+    if rows:
+        yield topics[first].as_py(), payloads.slice(first).to_pylist()
+
+
+def _attempts(messages: Iterable[WriterCommitMessage | None]) -> list[Attempt]:
+    """In the order of tasks; Spark tells None for a task that has told nothing."""
+    return [message.attempt for message in messages if isinstance(message, Staged)]
+
+
+def _staged(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+    payload = batch.column("payload").cast(pa.binary())
+    if payload.null_count:
+        raise ConfigError("column payload: null is no message; filter or replace it before")
+    if "topic" in batch.schema.names:
+        topics = batch.column("topic").cast(pa.string())
+        topics = topics.fill_null(topic)
+    else:
+        topics = pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([topics, payload], schema=SCHEMA)
+
+
+def _check_columns(options: WriteOptions, schema: StructType) -> None:
+    told = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "payload" not in told or any(told[name] not in TEXT for name in COLUMNS & told.keys()):
+        raise ConfigError(
+            "a message needs a column `payload` (binary or string) and may have a column `topic` "
+            f"(string); there are {', '.join(f'{name} {kind}' for name, kind in told.items())}"
+        )
+    if told.keys() - COLUMNS:
+        raise ConfigError(
+            f"columns that a message does not have: {', '.join(sorted(told.keys() - COLUMNS))}; "
+            "select payload and topic"
+        )
+    if options.queue == "":
+        raise ConfigError('option "queue" is missing: the name of a queue')

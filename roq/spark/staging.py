@@ -1,0 +1,162 @@
+"""Rows that tasks have written and no driver has published yet: files in a folder that all share.
+
+    attempts/<random>.arrow     what one attempt of one task has written
+    batches/<number>.json       which attempts make up a micro-batch: decided once, by the driver
+    batches/<number>.done       it was published, every message acknowledged
+
+A task that is repeated writes another attempt; only what the driver names counts. A driver that
+dies between deciding and publishing finds its decision again and publishes the same, in the same
+order.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs, ipc
+
+from roq.errors import ConfigError, RoQError
+
+SCHEMA: Final = pa.schema([pa.field("topic", pa.string()), pa.field("payload", pa.binary())])
+KEEP_BATCHES: Final = 100
+"""Spark repeats the newest micro-batch at most; older decisions are kept for people."""
+KEEP_ATTEMPTS: Final = timedelta(days=1)
+"""What an attempt has left behind that nobody named is removed after so long."""
+
+
+class StagingBroken(RoQError):
+    """The staging folder does not hold what it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one attempt of one task has written.
+
+    Attributes:
+        name: of its file; empty if there were no rows.
+        rows: how many.
+    """
+
+    name: str
+    rows: int
+
+
+class Staging:
+    """The staging folder of one writer.
+
+    Args:
+        location: a path or URI that driver and tasks reach alike (file, HDFS, S3, …).
+
+    Raises:
+        ConfigError: it cannot be used; the text says why.
+    """
+
+    def __init__(self, location: str) -> None:
+        try:
+            if "://" in location or location.startswith("file:"):
+                self._files, self._root = fs.FileSystem.from_uri(location)
+            else:
+                self._files, self._root = fs.LocalFileSystem(), location
+            for folder in ("attempts", "batches"):
+                self._files.create_dir(f"{self._root}/{folder}", recursive=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ConfigError(f"stagingLocation: {location!r} cannot be used: {error}") from None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Attempt:
+        """Write one attempt of one task."""
+        some = (batch for batch in batches if batch.num_rows)
+        first = next(some, None)
+        if first is None:
+            return Attempt("", 0)
+        name, rows = uuid.uuid4().hex, 0
+        with (
+            self._files.open_output_stream(self._attempt(name)) as out,
+            ipc.new_stream(out, SCHEMA) as writer,
+        ):
+            for batch in chain([first], some):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return Attempt(name, rows)
+
+    def read(self, attempt: Attempt) -> Iterator[pa.RecordBatch]:
+        """What an attempt has written.
+
+        Raises:
+            StagingBroken: its file is missing, or not whole.
+        """
+        rows = 0
+        try:
+            with self._files.open_input_stream(self._attempt(attempt.name)) as source:
+                for batch in ipc.open_stream(source):
+                    rows += batch.num_rows
+                    yield batch
+        except (OSError, pa.ArrowException) as error:
+            raise StagingBroken(f"{self._attempt(attempt.name)} cannot be read: {error}") from None
+        if rows != attempt.rows:
+            raise StagingBroken(
+                f"{self._attempt(attempt.name)} has {rows} rows instead of {attempt.rows}"
+            )
+
+    def remove(self, attempts: Iterable[Attempt]) -> None:
+        """These count no more."""
+        for attempt in attempts:
+            self._delete(self._attempt(attempt.name) if attempt.name else "")
+
+    def decide(self, number: int, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Say once which attempts make up a micro-batch; gives what was said first.
+
+        Raises:
+            StagingBroken: what was said before cannot be read.
+        """
+        path = f"{self._root}/batches/{number}.json"
+        if not self._exists(path):
+            said = [[attempt.name, attempt.rows] for attempt in attempts if attempt.name]
+            partial = f"{path}.{uuid.uuid4().hex}"
+            with self._files.open_output_stream(partial) as out:
+                out.write(json.dumps(said).encode())
+            self._files.move(partial, path)
+        try:
+            with self._files.open_input_stream(path) as source:
+                found = json.loads(source.read())
+            return [Attempt(str(name), int(rows)) for name, rows in found]
+        except (OSError, ValueError, TypeError) as error:
+            raise StagingBroken(f"{path} cannot be read: {error}") from None
+
+    def done(self, number: int) -> bool:
+        """Whether this micro-batch was published."""
+        return self._exists(f"{self._root}/batches/{number}.done")
+
+    def finish(self, number: int, attempts: Iterable[Attempt]) -> None:
+        """This micro-batch was published, every message acknowledged."""
+        with self._files.open_output_stream(f"{self._root}/batches/{number}.done") as out:
+            out.write(b"")
+        self.remove(attempts)
+        old = number - KEEP_BATCHES
+        if old >= 0:
+            self._delete(f"{self._root}/batches/{old}.json")
+            self._delete(f"{self._root}/batches/{old}.done")
+
+    def sweep(self) -> None:
+        """Remove what attempts have left behind that came to nothing."""
+        before = datetime.now(UTC) - KEEP_ATTEMPTS
+        selector = fs.FileSelector(f"{self._root}/attempts")
+        for info in self._files.get_file_info(selector):
+            if info.mtime is not None and info.mtime < before:
+                self._delete(info.path)
+
+    def _attempt(self, name: str) -> str:
+        return f"{self._root}/attempts/{name}.arrow"
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._files.get_file_info(path).type == fs.FileType.File)
+
+    def _delete(self, path: str) -> None:
+        if path and self._exists(path):
+            self._files.delete_file(path)

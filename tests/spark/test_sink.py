@@ -1,0 +1,139 @@
+"""The format `roq` as a sink: what Spark writes, subscribers get once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import roq
+from roq.spark.options import write_options
+from roq.spark.sink import publish, publisher_id
+from roq.spark.staging import SCHEMA, Staging
+from roq.testing.running import RunningCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+ROWS = 2_000
+
+
+@pytest.fixture
+def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
+    with roq.connect(roq_cluster.address) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def queue(cluster: roq.Cluster) -> Iterator[str]:
+    name = f"sink-{uuid.uuid4().hex[:8]}"
+    cluster.create_queue(name, limits={"exchanges_max": 1})
+    yield name
+    cluster.remove_queue(name)
+
+
+def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(rows).selectExpr(
+        "cast(id as string) as payload", "if(id % 2 = 0, 'even', 'odd') as topic"
+    )
+
+
+def take(subscriber: roq.Subscriber, count: int) -> list[str]:
+    found: list[str] = []
+    while len(found) < count:
+        message = subscriber.receive(timeout=30)
+        assert message is not None, f"only {len(found)} of {count} messages came"
+        found.append(message.payload.decode())
+    return found
+
+
+def test_a_batch_query_publishes_all_rows_once(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    with cluster.subscriber(queue, topic="even") as subscriber:
+        (
+            numbers(spark).write.format("roq").mode("append")
+            .options(cluster=roq_cluster.address, queue=queue, stagingLocation=str(tmp_path))
+            .save()
+        )  # fmt: skip
+        assert take(subscriber, ROWS // 2) == [str(number) for number in range(0, ROWS, 2)]
+        assert subscriber.receive(timeout=0.3) is None
+
+
+def test_a_micro_batch_that_is_repeated_comes_once(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    source, checkpoint = str(tmp_path / "source"), tmp_path / "checkpoint"
+    numbers(spark).write.parquet(source)
+
+    def run() -> None:
+        query = (
+            spark.readStream.schema("payload STRING, topic STRING").parquet(source)
+            .writeStream.format("roq").trigger(availableNow=True)
+            .options(
+                cluster=roq_cluster.address, queue=queue, checkpointLocation=str(checkpoint)
+            )
+            .start()
+        )  # fmt: skip
+        assert query.awaitTermination(60)
+
+    with cluster.subscriber(queue) as subscriber:
+        run()
+        assert sorted(take(subscriber, ROWS)) == sorted(str(number) for number in range(ROWS))
+        # The driver dies after it has published, before Spark has noted it: the commit is repeated.
+        newest = max(
+            int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()
+        )
+        (checkpoint / "commits" / str(newest)).unlink()
+        (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+        done = checkpoint / "roq" / "batches" / f"{newest}.done"
+        assert done.exists()
+        run()
+        assert subscriber.receive(timeout=0.3) is None
+        assert subscriber.stats().counts.duplicates == 0
+
+
+def test_what_a_driver_had_published_in_part_is_completed_by_the_next_one(
+    roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str, tmp_path: Path
+) -> None:
+    staging = Staging(str(tmp_path))
+    payloads = [f"{number}".encode() for number in range(ROWS)]
+    halves = [
+        staging.write([pa.RecordBatch.from_arrays([["t"] * len(part), part], schema=SCHEMA)])
+        for part in (payloads[: ROWS // 2], payloads[ROWS // 2 :])
+    ]
+    decided = staging.decide(7, halves)
+    options = write_options(
+        {"cluster": roq_cluster.address, "queue": queue, "stagingLocation": str(tmp_path)},
+        streaming=True,
+    )
+    identity = publisher_id("writer", 7)
+    with cluster.subscriber(queue) as subscriber:
+        publish(staging, decided[:1], options, identity)  # and then it dies
+        publish(staging, decided, options, identity)
+        assert [text.encode() for text in take(subscriber, ROWS)] == payloads
+        assert subscriber.receive(timeout=0.3) is None
+        assert subscriber.stats().counts.duplicates == ROWS // 2
+
+
+def test_a_queue_that_does_not_exist_fails_the_query(
+    spark: SparkSession, roq_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with pytest.raises(PySparkException, match="does not exist"):
+        (
+            numbers(spark, 5).write.format("roq").mode("append")
+            .options(cluster=roq_cluster.address, queue="none", stagingLocation=str(tmp_path))
+            .save()
+        )  # fmt: skip

@@ -1,0 +1,138 @@
+"""What tasks stage is decided once, and published under an id that can be repeated."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType  # noqa: E402 - after the check that Spark is there
+
+from roq.errors import ConfigError  # noqa: E402
+from roq.spark import sink, staging  # noqa: E402
+from roq.spark.options import write_options  # noqa: E402
+from roq.spark.staging import SCHEMA, Attempt, Staging, StagingBroken  # noqa: E402
+
+GIVEN = {"cluster": "a:1", "queue": "q", "checkpointLocation": "/never-made"}
+
+
+def rows(*pairs: tuple[str, bytes]) -> object:
+    topics, payloads = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(topics, pa.string()), pa.array(payloads, pa.binary())], schema=SCHEMA
+    )
+
+
+def test_what_was_staged_is_read_back(tmp_path: Path) -> None:
+    folder = Staging(str(tmp_path))
+    attempt = folder.write([rows(("t", b"1")), rows(), rows(("u", b"2"), ("u", b"3"))])
+    assert attempt.rows == 3
+    found = [pair for batch in folder.read(attempt) for pair in batch.to_pylist()]
+    assert [row["payload"] for row in found] == [b"1", b"2", b"3"]
+
+
+def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
+    folder = Staging(str(tmp_path))
+    assert folder.write([rows()]) == Attempt("", 0)
+    assert list((tmp_path / "attempts").iterdir()) == []
+
+
+def test_what_was_decided_first_stands(tmp_path: Path) -> None:
+    folder = Staging(str(tmp_path))
+    first, later = folder.write([rows(("t", b"1"))]), folder.write([rows(("t", b"2"))])
+    assert folder.decide(4, [first]) == [first]
+    assert Staging(str(tmp_path)).decide(4, [later]) == [first]
+    assert not folder.done(4)
+    folder.finish(4, [first, later])
+    assert folder.done(4)
+    assert list((tmp_path / "attempts").iterdir()) == []
+
+
+def test_a_file_that_is_not_whole_is_noticed(tmp_path: Path) -> None:
+    folder = Staging(str(tmp_path))
+    attempt = folder.write([rows(("t", b"1" * 1_000))])
+    path = tmp_path / "attempts" / f"{attempt.name}.arrow"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(StagingBroken, match=attempt.name):
+        list(folder.read(attempt))
+    path.unlink()
+    with pytest.raises(StagingBroken, match=attempt.name):
+        list(folder.read(attempt))
+
+
+def test_a_decision_that_cannot_be_read_is_no_decision(tmp_path: Path) -> None:
+    folder = Staging(str(tmp_path))
+    (tmp_path / "batches" / "4.json").write_text("[[1")
+    with pytest.raises(StagingBroken, match=r"4\.json"):
+        folder.decide(4, [])
+
+
+def test_old_remains_are_swept_and_new_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Staging(str(tmp_path))
+    old, new = folder.write([rows(("t", b"1"))]), folder.write([rows(("t", b"2"))])
+    os.utime(tmp_path / "attempts" / f"{old.name}.arrow", (1, 1))
+    monkeypatch.setattr(staging, "KEEP_ATTEMPTS", timedelta(hours=1))
+    folder.sweep()
+    assert [path.stem for path in (tmp_path / "attempts").iterdir()] == [new.name]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="stagingLocation"):
+        Staging(str(tmp_path / "file" / "below"))
+    with pytest.raises(ConfigError, match="stagingLocation"):
+        Staging("nothing://there")
+
+
+def test_the_id_of_a_micro_batch_is_the_same_each_time_and_no_others() -> None:
+    assert sink.publisher_id("w", 7) == sink.publisher_id("w", 7)
+    ids = {sink.publisher_id(writer, number) for writer in ("w", "v", "w\n1") for number in (1, 2)}
+    assert len(ids) == 6
+    assert all(len(each) == 16 for each in ids)
+
+
+def test_runs_of_one_topic_keep_their_order() -> None:
+    batch = rows(("a", b"1"), ("a", b"2"), ("b", b"3"), ("a", b"4"))
+    assert list(sink.runs(batch)) == [("a", [b"1", b"2"]), ("b", [b"3"]), ("a", [b"4"])]
+    assert list(sink.runs(rows(("a", b"1")))) == [("a", [b"1"])]
+    assert list(sink.runs(rows())) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("topic STRING", "payload"),
+        ("payload INTEGER", "payload int"),
+        ("payload BINARY, topic INTEGER", "topic"),
+        ("payload BINARY, colour STRING", "colour"),
+    ],
+)
+def test_columns_that_make_no_message_are_named(columns: str, text: str) -> None:
+    schema = StructType()
+    for column in columns.split(", "):
+        name, kind = column.split()
+        schema = schema.add(name, kind.lower())
+    with pytest.raises(ConfigError, match=f"(?i){text}"):
+        sink.StreamWriter(write_options(GIVEN, streaming=True), schema)
+
+
+def test_a_stream_stages_beside_its_checkpoint_and_is_named_by_it() -> None:
+    options = write_options(GIVEN, streaming=True)
+    assert options.staging == "/never-made/roq"
+    assert options.writer == options.staging
+    named = write_options({**GIVEN, "writerId": "w", "stagingLocation": "/s"}, streaming=True)
+    assert (named.writer, named.staging) == ("w", "/s")
+
+
+def test_a_sink_without_a_place_for_staging_is_refused() -> None:
+    with pytest.raises(ConfigError, match="stagingLocation"):
+        write_options({"cluster": "a:1", "queue": "q"}, streaming=True)
+    with pytest.raises(ConfigError, match="staginglocaton"):
+        write_options({**GIVEN, "stagingLocaton": "/s"}, streaming=True)
