@@ -2,6 +2,9 @@
 
     port.py       what managers may ask: the `Registry` protocol, made for one event loop
     registry.py   the one implementation of it, on top of a `Store`
+    campaign.py   who leads
+    counter.py    epochs, none of which is given twice
+    registration.py   a host's node, kept over lost sessions
     store.py      the few primitives an ensemble offers, as a protocol
     memory.py     a store in memory, for tests and simulation, with switches for faults
     zookeeper.py  the store of real clusters (the only module that knows kazoo)

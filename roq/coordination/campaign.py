@@ -2,8 +2,10 @@
 
 Each process keeps one ephemeral, numbered node; the lowest number leads. The one that finds itself
 lowest writes its data into the leader node, in one transaction with a check that its candidacy
-still stands; the version that this write gives is the epoch. Everybody watches the list, which a
-handful of managers can afford, and looks again whenever it changes.
+still stands and with the draw of its epoch. Everybody watches the list, which a handful of managers
+can afford, and looks again whenever it changes.
+
+A process that may not lead in this registry keeps no node there, and only follows.
 """
 
 from __future__ import annotations
@@ -13,13 +15,27 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
-from roq.coordination.port import CANDIDATES, LEADER, Committed, Fence, Leadership, Node, Set
-from roq.coordination.store import Check, CreateNext, MultiResult, Step, Store
+from roq.coordination.counter import Counter
+from roq.coordination.port import (
+    CANDIDATES,
+    CLUSTER,
+    LEADER,
+    Committed,
+    Delete,
+    Fence,
+    Leadership,
+    Node,
+    Set,
+    identity_of,
+)
+from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)
 
 _NUMBER_DIGITS = 10
+_REFUSALS_MAX = 8
+"""In a row; then what this process stands upon is gone, and the session is of no use."""
 
 
 class Campaign:
@@ -27,22 +43,33 @@ class Campaign:
 
     Args:
         store: where the election is held.
+        counter: gives the epochs.
         data: what the leader node says while this process leads.
         on_lead: called with the epoch when this process begins to lead.
         on_follow: called with the leader's data, or None while nobody leads.
+        may_lead: whether this process may lead the cluster of this identity.
+        above: the highest epoch that this process knows.
     """
 
     def __init__(
         self,
         store: Store,
+        counter: Counter,
         data: bytes,
         on_lead: Callable[[Leadership], None],
         on_follow: Callable[[bytes | None], None],
+        may_lead: Callable[[str | None], bool],
+        above: Callable[[], int],
     ) -> None:
         self._store = store
+        self._counter = counter
         self._data = data
         self._on_lead = on_lead
         self._on_follow = on_follow
+        self._may_lead = may_lead
+        self._above = above
+        self._may = False
+        self._refusals = 0
         # The connection may break after the node was made and before its name arrived: the random
         # part is how it is found again.
         self._prefix = f"c-{uuid.uuid4().hex}-"
@@ -62,6 +89,7 @@ class Campaign:
         self._leading = None
         self._told = False
         self._looking = False
+        self._refusals = 0
 
     def overtaken(self, fence: Fence) -> None:
         """A write with this fence was refused: the leader node was written by somebody else."""
@@ -77,7 +105,7 @@ class Campaign:
             return
         self._looking = True
         self._again = False
-        self._store.children(CANDIDATES, self._look, self._candidates)
+        self._store.read(CLUSTER, self._look, self._cluster_read)
 
     def _looked(self) -> None:
         self._looking = False
@@ -88,17 +116,44 @@ class Campaign:
         self._again = True
         self._looked()
 
-    def _candidates(self, names: tuple[str, ...] | RegistryAway | None) -> None:
-        if isinstance(names, RegistryAway):
+    def _refused(self) -> None:
+        """Something has changed, so a new look will help; but not for ever."""
+        self._refusals += 1
+        if self._refusals < _REFUSALS_MAX:
+            self._look_anew()
+        else:
+            self._looking = False
+            self._store.restart("what an election needs is gone from the registry")
+
+    def _cluster_read(self, found: Node | RegistryAway | None) -> None:
+        cluster = identity_of(found)
+        if isinstance(cluster, RegistryAway):
             self._looking = False  # the session event that follows makes it look again
             return
+        self._may = self._may_lead(cluster)
+        self._store.children(CANDIDATES, self._look, self._candidates)
+
+    def _candidates(self, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, RegistryAway):
+            self._looking = False
+            return
         order = sorted(names or (), key=lambda name: (name[-_NUMBER_DIGITS:], name))
-        if not any(name.startswith(self._prefix) for name in order):
+        own = next((name for name in order if name.startswith(self._prefix)), None)
+        if not self._may and own is not None:
+            self._withdraw(own)
+        elif self._may and own is None:
             self._stand()
-        elif order[0].startswith(self._prefix):
-            self._lead(order[0])
+        elif not order:
+            self._looked()
+            self._tell(None)
+        elif order[0] == own:
+            self._lead(own)
         else:
             self._follow(order[0])
+
+    def _withdraw(self, name: str) -> None:
+        self._tell(None)
+        self._store.multi([Delete(f"{CANDIDATES}/{name}")], self._stood)
 
     def _stand(self) -> None:
         if self._leading is not None:
@@ -108,30 +163,52 @@ class Campaign:
         self._store.multi([step], self._stood)
 
     def _stood(self, result: MultiResult) -> None:
-        if isinstance(result, RegistryAway):
-            self._looking = False
-        else:
-            self._look_anew()
+        match result:
+            case RegistryAway():
+                self._looking = False
+            case Refused():
+                self._refused()
+            case Committed():
+                self._refusals = 0
+                self._look_anew()
 
     def _lead(self, name: str) -> None:
         if self._leading is not None:
             self._looked()
             return
-        steps: list[Step] = [Check(f"{CANDIDATES}/{name}"), Set(LEADER, self._data)]
-        self._store.multi(steps, self._led)
+        own: list[Step] = [Check(f"{CANDIDATES}/{name}"), Set(LEADER, self._data)]
+        self._store.multi([*own, *self._counter.steps], self._led)
 
     def _led(self, result: MultiResult) -> None:
         match result:
             case Committed(versions=versions):
-                self._leading = Leadership(versions[1])
-                self._told = False
-                log.info("leading, epoch %d", versions[1], extra={"event": "leading"})
-                self._looked()
-                self._on_lead(self._leading)
+                self._refusals = 0
+                self._elected(Leadership(self._counter.number(versions[3]), versions[1]))
             case RegistryAway():
                 self._looking = False
-            case _:
-                self._look_anew()
+            case Refused(index=2):
+                self._counter.refresh(self._recount)
+            case Refused():
+                self._refused()
+
+    def _elected(self, leadership: Leadership) -> None:
+        above = self._above()
+        if leadership.epoch <= above:
+            # An earlier registry has given higher ones, which others remember.
+            self._counter.raise_above(above, leadership.epoch, self._recount)
+            return
+        self._leading = leadership
+        self._told = False
+        log.info("leading, epoch %d", leadership.epoch, extra={"event": "leading"})
+        self._looked()
+        self._on_lead(leadership)
+
+    def _recount(self, away: RegistryAway | None) -> None:
+        if away is None:
+            self._refused()
+        else:
+            self._looking = False
+            self._store.restart(f"no epoch can be drawn: {away}")
 
     def _follow(self, first: str) -> None:
         self._store.read(f"{CANDIDATES}/{first}", None, self._first_read)

@@ -17,6 +17,7 @@ from functools import partial
 
 from roq.coordination.port import (
     ANY_VERSION,
+    CLUSTER,
     Committed,
     Create,
     Delete,
@@ -45,14 +46,20 @@ def _parent(path: str) -> str:
 
 
 class MemoryEnsemble:
-    """The nodes and sessions that registries in memory share; safe to use from several threads."""
+    """The nodes and sessions that registries in memory share; safe to use from several threads.
 
-    def __init__(self) -> None:
+    Args:
+        cluster: its identity, for those that have no configuration manager to give it one.
+    """
+
+    def __init__(self, cluster: str = "") -> None:
         self.lock = threading.RLock()
         self._sessions = itertools.count(1)
         self._live: set[int] = set()
         self._stores: list[_MemoryStore] = []
         self._wipe()
+        if cluster:
+            self._nodes[CLUSTER] = Node(CLUSTER, cluster.encode(), 0)
 
     def _wipe(self) -> None:
         self._nodes: dict[str, Node] = {}

@@ -12,17 +12,22 @@ A result is a value, never raised: what worked, or `RegistryAway`, `StaleEpoch`,
 
 Paths begin with `/` and are relative to the root of the cluster (`/RoQ`):
 
-    /cluster          the identity of the cluster, text
-    /leader           data of the manager that leads; its version is the leader's epoch
+    /cluster          the identity of the cluster, text; made by the first leader
+    /leader           data of the manager that leads
     /candidates/…     one ephemeral node per configuration manager
-    /epoch            its version counts the epochs of host managers
+    /epoch            its version counts the epochs of leaders and host managers
+    /base             what they are counted from: above 0 if an earlier registry was lost
     /hosts/<host>     one ephemeral node per live host manager
     /queues/…         definitions, owned by the leader
 
 Leadership is an epoch. After SUSPENDED a leader writes nothing; if CONNECTED follows, it goes on
 with the epoch it had; if LOST follows, it leads no more. A writer that does not know this yet is
-stopped by the fence: every write of the leader checks, in one transaction, that the epoch is still
-its own.
+stopped by the fence: every write of the leader checks, in one transaction, that nobody has written
+the leader node since.
+
+A registry that has lost everything looks like one that never held anything. What tells them apart
+is what its users remember: whoever knows the name of its cluster neither leads where there is none
+unless it can write back what there was, nor where there is another one.
 """
 
 from __future__ import annotations
@@ -41,12 +46,15 @@ CLUSTER = "/cluster"
 LEADER = "/leader"
 CANDIDATES = "/candidates"
 EPOCH = "/epoch"
+BASE = "/base"
 HOSTS = "/hosts"
 QUEUES = "/queues"
 
 DATA_BYTES_MAX = 1_000_000
 """ZooKeeper ends the connection of a client that sends more than 1 MiB at once."""
 ANY_VERSION = -1
+EPOCH_MAX = (1 << 20) - 1
+"""The highest epoch of a leader or host manager: what fits beside a count of its children."""
 
 
 class SessionState(StrEnum):
@@ -115,9 +123,10 @@ Operation: TypeAlias = Create | Set | Delete
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Lets a commit through only while the leader's epoch is this one."""
+    """Lets a commit through only while the leader node has this version."""
 
     epoch: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +134,13 @@ class Leadership:
     """This process leads, with this epoch."""
 
     epoch: int
+    version: int
+    """Of the leader node, as this leader has written it."""
 
     @property
     def fence(self) -> Fence:
         """What each write of this leader carries."""
-        return Fence(self.epoch)
+        return Fence(self.epoch, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,21 @@ class Conflict:
 
 
 CommitResult: TypeAlias = Committed | StaleEpoch | Conflict | RegistryAway
+
+
+def identity_of(found: Node | RegistryAway | None) -> str | RegistryAway | None:
+    """The identity that stands at `CLUSTER`, if anything does."""
+    return found.data.decode("ascii", "replace") if isinstance(found, Node) else found
+
+
+def anywhere(_cluster: str | None) -> bool:
+    """Whoever has no past may lead any cluster."""
+    return True
+
+
+def nothing() -> int:
+    """Whoever has no past knows no epoch."""
+    return 0
 
 
 class Registry(Protocol):
@@ -201,6 +227,8 @@ class Registry(Protocol):
         data: bytes,
         on_lead: Callable[[Leadership], None],
         on_follow: Callable[[bytes | None], None],
+        may_lead: Callable[[str | None], bool] = anywhere,
+        above: Callable[[], int] = nothing,
     ) -> None:
         """Stand for election, again after each lost session, until closed.
 
@@ -209,6 +237,9 @@ class Registry(Protocol):
             on_lead: this process leads from now on, until LOST or `on_follow`.
             on_follow: this process does not lead; the data of the one that does, None if nobody
                 does at the moment. Called when it changes, and first after each lost session.
+            may_lead: asked, before it stands and whenever that changes, whether this process may
+                lead the cluster of this identity; None: the registry has none (yet).
+            above: the highest epoch that this process knows; it leads with a higher one.
         """
         ...
 
@@ -231,12 +262,20 @@ class Registry(Protocol):
         """
         ...
 
-    def next_host_epoch(self, done: Callable[[int | RegistryAway], None]) -> None:
-        """Draw the next number, from 1, of the cluster's counter; none is given twice."""
+    def next_host_epoch(self, done: Callable[[int | RegistryAway], None], above: int = 0) -> None:
+        """Draw the next number, from 1, of the cluster's counter; none is given twice.
+
+        Waits until a leader has given the cluster its identity: until then it is open where the
+        count begins.
+
+        Args:
+            done: gets the number.
+            above: the number will be higher than this one, which is known to have been given.
+        """
         ...
 
-    def cluster_id(self, done: Callable[[str | RegistryAway], None]) -> None:
-        """The identity of this cluster, made by whoever asks first."""
+    def cluster_id(self, done: Callable[[str | RegistryAway | None], None]) -> None:
+        """The identity of this cluster; None: no leader has given it one (yet)."""
         ...
 
     def watch_children(self, path: str, on_change: Callable[[tuple[str, ...]], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from roq.coordination.port import Committed, Conflict, Create, Delete, Node, Reason, Set
 from roq.coordination.store import MultiResult, Refused, Step, Store
@@ -54,6 +55,7 @@ class Registration:
     def forget(self) -> None:
         """The session is lost, and the node with it."""
         self._stands = False
+        self._attempts = 0
 
     def _look(self) -> None:
         if self._done is None:
@@ -90,14 +92,16 @@ class Registration:
         if self._attempts > _ATTEMPTS_MAX:
             self._taken()
             return
-        self._store.multi(steps, self._written)
+        self._store.multi(steps, partial(self._written, steps))
 
-    def _written(self, result: MultiResult) -> None:
+    def _written(self, steps: list[Step], result: MultiResult) -> None:
         self._looking = False
         match result:
             case Committed():
                 self._remember()
                 self._look()
+            case Refused(index=index, reason=Reason.MISSING) if isinstance(steps[index], Create):
+                self._store.restart(f"cannot make {self._path}: what it stands below is gone")
             case Refused():
                 self._look()
             case RegistryAway():

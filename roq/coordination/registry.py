@@ -8,14 +8,15 @@ called after LOST; in between it may be asked to look again as often as anybody 
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
 from roq.coordination.campaign import Campaign
+from roq.coordination.counter import Counter
 from roq.coordination.port import (
+    BASE,
     CANDIDATES,
     CLUSTER,
     EPOCH,
@@ -33,9 +34,11 @@ from roq.coordination.port import (
     Post,
     Reason,
     SessionState,
-    Set,
+    anywhere,
     check_data,
     check_path,
+    identity_of,
+    nothing,
 )
 from roq.coordination.registration import Registration
 from roq.coordination.store import Check, MultiResult, Refused, Step, Store
@@ -43,8 +46,8 @@ from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch
 
 log = logging.getLogger(__name__)
 
-LAYOUT = (QUEUES, HOSTS, CANDIDATES, EPOCH, LEADER)
-"""Nodes that stand before anything else happens; the last one tells that all of them do."""
+LAYOUT = (QUEUES, HOSTS, CANDIDATES, EPOCH, LEADER, BASE)
+"""Nodes that stand before anything else happens."""
 READS_UNDER_WAY = 64
 """Of one `read_tree`, so that a large tree does not fill the queue of the connection."""
 
@@ -68,6 +71,7 @@ class StoreRegistry:
         self._state = SessionState.LOST
         self._closed = False
         self._on_session: Callable[[SessionState], None] | None = None
+        self._counter = Counter(store)
         self._campaign: Campaign | None = None
         self._registrations: dict[str, Registration] = {}
         self._watches: list[_ChildrenWatch] = []
@@ -94,7 +98,7 @@ class StoreRegistry:
     def _session_changed(self, state: SessionState) -> None:
         match state:
             case SessionState.CONNECTED:
-                self._store.read(LEADER, None, self._prepared)
+                self._store.children("", None, self._listed)
             case SessionState.SUSPENDED:
                 if self._state is SessionState.CONNECTED:
                     self._turn(state)
@@ -103,32 +107,34 @@ class StoreRegistry:
                     lasting.forget()
                 self._turn(state)
 
-    def _prepared(self, found: Node | RegistryAway | None) -> None:
-        if isinstance(found, Node):
-            self._turn(SessionState.CONNECTED)
-        elif found is None:
-            for path in LAYOUT:
-                last = path == LAYOUT[-1]
-                self._store.multi([Create(path)], self._laid_out if last else self._laid)
-        else:
-            self._store.restart(f"cannot read {LEADER}: {found}")
+    def _listed(self, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, RegistryAway):
+            self._store.restart(f"cannot read the tree: {names}")
+            return
+        for path in LAYOUT:
+            if path.removeprefix("/") not in (names or ()):
+                self._store.multi([Create(path)], self._laid)
+        self._store.read(BASE, None, self._prepared)
 
     def _laid(self, result: MultiResult) -> None:
-        if isinstance(result, Refused) and result.reason is not Reason.EXISTS:
-            self._store.restart(f"cannot prepare the tree: {result.reason}")
+        made = isinstance(result, Committed)
+        if not made and not (isinstance(result, Refused) and result.reason is Reason.EXISTS):
+            why = result.reason if isinstance(result, Refused) else result
+            self._store.restart(f"cannot prepare the tree: {why}")
 
-    def _laid_out(self, result: MultiResult) -> None:
-        if isinstance(result, RegistryAway):
-            self._store.restart(f"cannot prepare the tree: {result}")
-        elif isinstance(result, Committed) or result.reason is Reason.EXISTS:
-            self._turn(SessionState.CONNECTED)
+    def _prepared(self, base: Node | RegistryAway | None) -> None:
+        problem = self._counter.learn(base) if isinstance(base, Node) else f"{base or 'it is gone'}"
+        if problem:
+            self._store.restart(f"cannot read {BASE}: {problem}")
         else:
-            self._store.restart(f"cannot prepare the tree: {result.reason}")
+            self._turn(SessionState.CONNECTED)
 
     def _turn(self, state: SessionState) -> None:
         if state is self._state:
             return
         self._state = state
+        if state is not SessionState.CONNECTED:
+            self._counter.away(RegistryAway(f"the registry is {state.value}"))
         log.info("registry %s", state.value, extra={"event": f"registry_{state.value}"})
         if self._on_session is not None:
             self._on_session(state)
@@ -161,7 +167,7 @@ class StoreRegistry:
         done: Callable[[CommitResult], None],
     ) -> None:
         """Do all operations or none of them, in order."""
-        steps: list[Step] = [] if fence is None else [Check(LEADER, fence.epoch)]
+        steps: list[Step] = [] if fence is None else [Check(LEADER, fence.version)]
         steps += operations
         if not self._ready(done):
             return
@@ -190,44 +196,14 @@ class StoreRegistry:
             case RegistryAway():
                 done(result)
 
-    def next_host_epoch(self, done: Callable[[int | RegistryAway], None]) -> None:
-        """Draw the next number, from 1, of the cluster's counter; none is given twice."""
+    def next_host_epoch(self, done: Callable[[int | RegistryAway], None], above: int = 0) -> None:
+        """Draw the next number of the cluster's counter, once there is a cluster."""
         if self._ready(done):
-            self._store.multi([Set(EPOCH, b"")], partial(self._counted, done))
+            self._counter.draw(above, done)
 
-    def _counted(self, done: Callable[[int | RegistryAway], None], result: MultiResult) -> None:
-        match result:
-            case Committed(versions=versions):
-                done(versions[0])
-            case Refused(reason=reason):
-                done(RegistryAway(f"the counter {EPOCH} is {reason} in the registry"))
-            case RegistryAway():
-                done(result)
-
-    def cluster_id(self, done: Callable[[str | RegistryAway], None]) -> None:
-        """The identity of this cluster, made by whoever asks first."""
-        self.read(CLUSTER, partial(self._identified, done))
-
-    def _identified(
-        self, done: Callable[[str | RegistryAway], None], found: Node | RegistryAway | None
-    ) -> None:
-        match found:
-            case Node(data=data):
-                done(data.decode("ascii", "replace"))
-            case RegistryAway():
-                done(found)
-            case None:
-                # Whether this or somebody else's is made: the next look finds the one that stands.
-                identity = uuid.uuid4().hex.encode()
-                self._store.multi([Create(CLUSTER, identity)], partial(self._identity_made, done))
-
-    def _identity_made(
-        self, done: Callable[[str | RegistryAway], None], result: MultiResult
-    ) -> None:
-        if isinstance(result, RegistryAway):
-            done(result)
-        else:
-            self.cluster_id(done)
+    def cluster_id(self, done: Callable[[str | RegistryAway | None], None]) -> None:
+        """The identity of this cluster; None: no leader has given it one (yet)."""
+        self.read(CLUSTER, lambda found: done(identity_of(found)))
 
     # --- what lasts -------------------------------------------------------------------------------
 
@@ -236,12 +212,16 @@ class StoreRegistry:
         data: bytes,
         on_lead: Callable[[Leadership], None],
         on_follow: Callable[[bytes | None], None],
+        may_lead: Callable[[str | None], bool] = anywhere,
+        above: Callable[[], int] = nothing,
     ) -> None:
         """Stand for election, again after each lost session, until closed."""
         if self._campaign is not None:
             raise LocalProtocolError("a process stands for election once")
         check_data(LEADER, data)
-        self._campaign = Campaign(self._store, data, on_lead, on_follow)
+        self._campaign = Campaign(
+            self._store, self._counter, data, on_lead, on_follow, may_lead, above
+        )
         if self._state is SessionState.CONNECTED:
             self._campaign.resume()
 

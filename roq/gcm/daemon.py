@@ -27,7 +27,7 @@ from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.provider_calls import ProviderCalls
 from roq.gcm.records import Manager
 from roq.machine import Tick
-from roq.model import endpoint_of
+from roq.model import endpoint_of, host_epoch
 from roq.protocol.control import Answer, Health
 from roq.protocol.figures import Sample
 from roq.provider.choice import open_provider
@@ -120,7 +120,9 @@ class Gcm:
             if provider is not None
             else None
         )
-        self._definitions = Definitions(registry, self.manager, self._feed, self._connected)
+        self._definitions = Definitions(
+            registry, self.manager, self._feed, self._connected, self._highest_epoch
+        )
 
     @property
     def reactor(self) -> Reactor:
@@ -210,6 +212,16 @@ class Gcm:
 
     def _connected(self) -> None:
         self._give_up.cancel()
+
+    def _highest_epoch(self) -> int:
+        """The highest host epoch that any report has told of."""
+        return max(
+            (
+                max([host.report.epoch, *(host_epoch(child.epoch) for child in host.children)])
+                for host in self.machine.hosts
+            ),
+            default=0,
+        )
 
     def _registry_unreachable(self) -> None:
         log.error(

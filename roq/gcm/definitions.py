@@ -3,16 +3,24 @@
 The machine says what shall stand under a path; this says whether that means create, set or delete,
 and adds the leader's fence. When the outcome of a commit is unknown, or the registry holds
 something else than it should, everything is read again and handed to the machine.
+
+Whoever leads remembers what stands in the registry. If that comes back empty, he writes it back; a
+manager that only knows that there was something does not lead there, and neither does anybody lead
+in the registry of another cluster.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from roq.coordination.port import (
     CANDIDATES,
+    CLUSTER,
+    EPOCH_MAX,
     HOSTS,
     QUEUES,
     CommitResult,
@@ -30,8 +38,14 @@ from roq.coordination.port import (
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import events, records
 from roq.gcm.events import Commit, Drop, Put
+from roq.gcm.restoration import Restoration
 
 log = logging.getLogger(__name__)
+
+LOST_EPOCHS: Final = 1_000
+"""So many more are left out after a registry was lost: what nobody has reported may have them."""
+EPOCHS_AHEAD_MAX: Final = 100_000
+"""A host that tells of an epoch so far above the leader's own did not get it from this cluster."""
 
 
 class Definitions:
@@ -42,6 +56,7 @@ class Definitions:
         me: what the other managers learn of this one.
         feed: takes an event to the machine.
         on_connected: called once, when the registry was reached for the first time.
+        highest: the highest host epoch that is known here.
     """
 
     def __init__(
@@ -50,22 +65,36 @@ class Definitions:
         me: records.Manager,
         feed: Callable[[events.Event], None],
         on_connected: Callable[[], None],
+        highest: Callable[[], int] = int,
     ) -> None:
         self._registry = registry
         self._me = me
         self._feed = feed
         self._on_connected = on_connected
+        self._highest = highest
         self._leadership: Leadership | None = None
+        self._epoch = 0
+        """The latest one under which this manager has led."""
         self._serving = False
         """Whether the machine has been told that it leads, under `_leadership`."""
-        self._known: set[str] = set()
+        self._known: dict[str, bytes] = {}
+        """What stands in the registry, as far as this manager has read or written it."""
+        self._remembers = False
+        """Whether `_known` is what the cluster's last leader knew: this manager was that one."""
+        self._cluster = ""
+        self._astray = ""
+        """Why this manager cannot belong to this registry; empty if it can."""
+        self._empty = False
+        self._leader: bytes | None = None
         self._reached = False
         self._reading = 0
 
     def start(self) -> None:
         """Connect, and stand for election."""
         self._registry.start(self._session_changed)
-        self._registry.campaign(records.encode(self._me), self._lead, self._follow)
+        self._registry.campaign(
+            records.encode(self._me), self._lead, self._follow, self._may_lead, self._above
+        )
         self._registry.watch_children(HOSTS, self._hosts_changed)
         self._registry.watch_children(CANDIDATES, self._candidates_changed)
 
@@ -77,7 +106,7 @@ class Definitions:
         """Carry a commit out; the machine gets its outcome as an event."""
         leadership = self._leadership
         if leadership is None:
-            error = RegistryAway("registry away")
+            error = RegistryAway(f"registry away: {self._astray}".removesuffix(": "))
             self._feed(events.CommitFailed(commit.token, error))
             return
         operations: list[Operation] = []
@@ -99,9 +128,9 @@ class Definitions:
             case Committed():
                 for change in commit.changes:
                     if isinstance(change, Put):
-                        self._known.add(change.path)
+                        self._known[change.path] = change.data
                     else:
-                        self._known.discard(change.path)
+                        self._known.pop(change.path, None)
                 self._feed(events.Committed(commit.token))
                 return
             case RegistryAway():
@@ -131,29 +160,117 @@ class Definitions:
                 self._feed(events.RegistryLost(session_ended=True))
 
     def _connected(self) -> None:
-        self._registry.cluster_id(self._cluster_named)
         if self._leadership is not None:
-            self._read_definitions()
+            self._take_office()
         else:
             self._feed(events.RegistryBack(None))
         if not self._reached:
             self._reached = True
             self._on_connected()
 
-    def _cluster_named(self, cluster: str | RegistryAway) -> None:
-        if isinstance(cluster, str):
-            self._feed(events.ClusterNamed(cluster))
-
     def _lead(self, leadership: Leadership) -> None:
         self._leadership, self._serving = leadership, False
-        self._read_definitions()
+        self._epoch = leadership.epoch
+        self._take_office()
 
     def _follow(self, data: bytes | None) -> None:
+        self._leader = data
+        self._leadership, self._serving = None, False
+        if self._astray:
+            return  # whoever leads there leads something else
         leader = records.decode_manager(data) if data is not None else None
+        if data is not None:
+            self._remembers = False  # it is his to change from now on
         if leader is not None:
             log.info("following %s", leader.client, extra={"event": "following"})
-        self._leadership, self._serving = None, False
-        self._feed(events.Following(leader))
+        if data is not None or not self._empty:
+            self._feed(events.Following(leader))
+
+    # --- which cluster this is --------------------------------------------------------------------
+
+    def _may_lead(self, cluster: str | None) -> bool:
+        """Whether this manager may lead in a registry with this identity."""
+        self._empty = cluster is None
+        if cluster and not self._cluster:
+            self._name(cluster)
+        problem = self._problem(cluster)
+        if problem and not self._astray:
+            log.error("%s", problem, extra={"event": "registry_astray"})
+            self._feed(events.RegistryLost(session_ended=True))
+        returned = bool(self._astray) and not problem
+        self._astray = problem
+        if returned:
+            self._feed(events.RegistryBack(None))
+            self._follow(self._leader)
+        return not problem
+
+    def _problem(self, cluster: str | None) -> str:
+        if not self._cluster or cluster == self._cluster:
+            return ""
+        if cluster is not None:
+            return (
+                f"ZooKeeper holds cluster {cluster} now, and this manager belongs to "
+                f"{self._cluster}: it changes nothing. Remove that cluster from ZooKeeper, bring "
+                "the data of this one back, or restart this manager to have it join the other"
+            )
+        if self._remembers:
+            return ""
+        return (
+            f"ZooKeeper is empty, and this manager remembers nothing of cluster {self._cluster}: "
+            "it does not lead until one that does has written it back. Bring ZooKeeper's data "
+            "back, or restart all configuration managers to begin a new cluster"
+        )
+
+    def _name(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._feed(events.ClusterNamed(cluster))
+
+    def _above(self) -> int:
+        """The highest epoch that may have been given to anybody, as far as this manager knows."""
+        if not self._remembers:
+            return self._epoch
+        heard = self._highest()
+        above = max(self._epoch, heard if heard < self._epoch + EPOCHS_AHEAD_MAX else 0)
+        return min(above + (LOST_EPOCHS if self._empty else 0), EPOCH_MAX - 1)
+
+    # --- taking office ----------------------------------------------------------------------------
+
+    def _take_office(self) -> None:
+        """Lead with what stands in the registry, or with what has to stand there."""
+        leadership = self._leadership
+        if leadership is not None:
+            self._registry.cluster_id(partial(self._identified, leadership))
+
+    def _identified(self, leadership: Leadership, cluster: str | RegistryAway | None) -> None:
+        if self._leadership is not leadership or isinstance(cluster, RegistryAway):
+            return  # a later leadership, or the next connection, tells
+        if cluster is not None and not self._cluster:
+            self._name(cluster)
+        if cluster is not None and cluster == self._cluster:
+            self._read_definitions()
+        elif cluster is None and not self._cluster:
+            self._found(leadership)
+        elif cluster is None and self._remembers:
+            log.error(
+                "ZooKeeper came back empty; writing cluster %s back from memory",
+                self._cluster, extra={"event": "registry_empty"},
+            )  # fmt: skip
+            Restoration(
+                self._registry, leadership.fence, self._cluster, self._known, self._founded
+            ).start()
+
+    def _found(self, leadership: Leadership) -> None:
+        cluster = uuid.uuid4().hex
+        log.info("this is the new cluster %s", cluster, extra={"event": "cluster_founded"})
+        identity = Create(CLUSTER, cluster.encode())
+        self._registry.commit([identity], leadership.fence, self._founded)
+
+    def _founded(self, result: CommitResult) -> None:
+        match result:
+            case Committed() | Conflict():
+                self._take_office()
+            case StaleEpoch() | RegistryAway():
+                log.warning("not completed: %s", result, extra={"event": "cluster_not_founded"})
 
     def _read_definitions(self) -> None:
         self._reading += 1
@@ -163,8 +280,9 @@ class Definitions:
         leadership = self._leadership
         if leadership is None or reading != self._reading or isinstance(found, RegistryAway):
             return  # a later reading, or the next connection, tells
-        self._known = {node.path for node in found}
-        snapshot = records.decode_snapshot({node.path: node.data for node in found})
+        self._known = {node.path: node.data for node in found}
+        self._remembers = True
+        snapshot = records.decode_snapshot(self._known)
         if self._serving:
             self._feed(events.RegistryBack(snapshot))
         else:

@@ -98,7 +98,7 @@ def leader() -> Iterator[FakeLeader]:
 
 @pytest.fixture
 def ensemble() -> MemoryEnsemble:
-    return MemoryEnsemble()
+    return MemoryEnsemble("c1")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_leader import FakeLeader, eventually, is_gone, start_exchange, start_monitor
+from founding import found_cluster
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 
@@ -26,6 +27,7 @@ def leader() -> Iterator[FakeLeader]:
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        found_cluster(server.address)
         yield server.address
 
 

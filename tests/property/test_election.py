@@ -51,7 +51,7 @@ class Manager:
         leader = self.ensemble.node(LEADER)
         if self.ensemble.node(path) is not None:
             assert leader is not None
-            assert leader.version == self.leadership.epoch, "a leader of the past has written"
+            assert leader.version == self.leadership.version, "a leader of the past has written"
 
 
 def settle(managers: list[Manager]) -> None:

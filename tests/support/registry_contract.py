@@ -9,6 +9,7 @@ import pytest
 from posting import Loop
 
 from roq.coordination.port import (
+    EPOCH_MAX,
     CommitResult,
     Committed,
     Conflict,
@@ -51,11 +52,19 @@ class Ensemble(Protocol):
 class Candidate:
     """A process that stands for election, and what it was told."""
 
-    def __init__(self, registry: Registry, data: bytes) -> None:
+    def __init__(self, registry: Registry, data: bytes, *, home: str = "", above: int = 0) -> None:
         self.led: list[Leadership] = []
         self.followed: list[bytes | None] = []
+        self.asked: list[str | None] = []
+        self.home = home
         self.registry = registry
-        registry.campaign(data, self.led.append, self.followed.append)
+        registry.campaign(
+            data, self.led.append, self.followed.append, self._may_lead, lambda: above
+        )
+
+    def _may_lead(self, cluster: str | None) -> bool:
+        self.asked.append(cluster)
+        return not self.home or cluster == self.home
 
 
 class RegistryContract:
@@ -183,22 +192,89 @@ class RegistryContract:
         with pytest.raises(LocalProtocolError):
             Set("/queues/a", bytes(1_000_001))
 
+    # --- epochs and identity ----------------------------------------------------------------------
+
+    def name(self, ensemble: Ensemble, registry: Registry, cluster: str = "c1") -> None:
+        made = self.commit(ensemble, registry, Create("/cluster", cluster.encode()))
+        assert made == Committed((0,))
+
     def test_host_epochs_rise_over_all_registries(self, ensemble: Ensemble) -> None:
         one, _ = self.open(ensemble)
         two, _ = self.open(ensemble)
+        self.name(ensemble, one)
         epochs = [ensemble.loop.ask(r.next_host_epoch) for r in (one, two, two, one)]
         assert epochs == [1, 2, 3, 4]
+
+    def test_an_epoch_is_above_what_is_known_to_have_been_given(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        self.name(ensemble, one)
+        assert ensemble.loop.ask(one.next_host_epoch) == 1
+        assert ensemble.loop.ask(partial(two.next_host_epoch, above=57)) == 58
+        assert ensemble.loop.ask(one.next_host_epoch) == 59, "the base was raised behind its back"
+        assert ensemble.loop.ask(partial(two.next_host_epoch, above=58)) == 60
+
+    def test_two_that_raise_the_count_at_once_do_not_undo_each_other(
+        self, ensemble: Ensemble
+    ) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        self.name(ensemble, one)
+        drawn: list[int | RegistryAway] = []
+        one.next_host_epoch(drawn.append, above=100)
+        two.next_host_epoch(drawn.append, above=200)
+        one.next_host_epoch(drawn.append, above=50)
+        ensemble.loop.until(lambda: len(drawn) == 3, "three epochs")
+        assert len(set(drawn)) == 3
+        assert max(drawn) > 200
+        last = ensemble.loop.ask(one.next_host_epoch)
+        assert last > max(drawn)
+
+    def test_an_epoch_that_none_can_follow_is_refused(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        for epoch in (-1, EPOCH_MAX, 1 << 60):
+            with pytest.raises(LocalProtocolError):
+                registry.next_host_epoch(lambda _: None, above=epoch)
+
+    def test_no_host_draws_before_the_cluster_has_an_identity(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, _ = self.open(ensemble)
+        drawn: list[int | RegistryAway] = []
+        one.next_host_epoch(drawn.append)
+        one.next_host_epoch(drawn.append)
+        assert self.read(ensemble, one, "/cluster") is None
+        assert drawn == []
+        self.name(ensemble, two)
+        ensemble.loop.until(lambda: len(drawn) == 2, "the epochs")
+        assert sorted(drawn) == [1, 2]
+
+    def test_who_waits_for_an_identity_hears_when_the_connection_breaks(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        drawn: list[int | RegistryAway] = []
+        registry.next_host_epoch(drawn.append)
+        assert self.read(ensemble, registry, "/cluster") is None
+        ensemble.cut(registry)
+        ensemble.loop.until(lambda: bool(drawn), "an answer")
+        assert isinstance(drawn[0], RegistryAway)
 
     def test_all_registries_give_one_cluster_id(self, ensemble: Ensemble) -> None:
         one, _ = self.open(ensemble)
         two, _ = self.open(ensemble)
-        identities: list[str | RegistryAway] = []
-        one.cluster_id(identities.append)
-        two.cluster_id(identities.append)
-        ensemble.loop.until(lambda: len(identities) == 2, "two answers")
-        assert isinstance(identities[0], str)
-        assert len(identities[0]) == 32
-        assert identities[0] == identities[1]
+        assert ensemble.loop.ask(one.cluster_id) is None
+        self.name(ensemble, one, "c7")
+        assert ensemble.loop.ask(one.cluster_id) == ensemble.loop.ask(two.cluster_id) == "c7"
+
+    def test_a_base_that_is_no_number_is_not_counted_from(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        two, states = self.open(ensemble)
+        self.name(ensemble, one)
+        self.commit(ensemble, one, Set("/base", b"many"))
+        drawn = ensemble.loop.ask(two.next_host_epoch)
+        assert isinstance(drawn, RegistryAway)
+        assert "'many'" in str(drawn)
+        assert states == [SessionState.CONNECTED]
 
     # --- watching ---------------------------------------------------------------------------------
 
@@ -352,7 +428,7 @@ class RegistryContract:
         one = Candidate(self.open(ensemble)[0], b"one")
         ensemble.loop.until(lambda: bool(one.led), "a leader")
         two, _ = self.open(ensemble)
-        stale = Fence(one.led[0].epoch - 1)
+        stale = Fence(one.led[0].epoch - 1, one.led[0].version - 1)
         result = self.commit(ensemble, two, Create("/queues/a"), fence=stale)
         assert isinstance(result, StaleEpoch)
         assert self.read(ensemble, two, "/queues/a") is None
@@ -425,6 +501,55 @@ class RegistryContract:
         self.commit(ensemble, two.registry, Delete(path))
         ensemble.loop.until(lambda: bool(two.led), "the next leader")
         ensemble.loop.until(lambda: one.followed[-1:] == [b"two"], "the old one following")
+
+    def test_who_may_not_lead_follows_and_leads_once_it_may(self, ensemble: Ensemble) -> None:
+        one, _ = self.open(ensemble)
+        waiting = Candidate(one, b"one", home="c1")
+        ensemble.loop.until(lambda: waiting.followed == [None], "that nobody leads")
+        assert ensemble.loop.ask(partial(one.read_tree, "/candidates")) == []
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: waiting.followed == [None, b"two"], "a follower")
+        self.name(ensemble, two.registry, "c1")
+        ensemble.loop.until(lambda: "c1" in waiting.asked, "the identity")
+        two.registry.close()
+        ensemble.loop.until(lambda: bool(waiting.led), "the next leader")
+
+    def test_a_leader_steps_back_when_the_registry_becomes_that_of_another_cluster(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        self.name(ensemble, registry, "c1")
+        one = Candidate(registry, b"one", home="c1")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        self.commit(ensemble, registry, Set("/cluster", b"c2"))
+        ensemble.loop.until(lambda: one.followed == [None], "nobody leading")
+
+    def test_a_leader_has_a_higher_epoch_than_any_that_it_knows(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one", above=41)
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        assert one.led[0].epoch == 42
+        result = self.commit(ensemble, one.registry, Create("/queues/a"), fence=one.led[0].fence)
+        assert result == Committed((0,))
+        self.name(ensemble, one.registry)
+        other, _ = self.open(ensemble)
+        assert ensemble.loop.ask(other.next_host_epoch) == 43
+
+    def test_a_tree_that_was_deleted_is_made_anew(self, ensemble: Ensemble) -> None:
+        registry, states = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        done: list[Committed | Conflict] = []
+        registry.register_host("h1", b"1", done.append)
+        ensemble.loop.until(lambda: bool(one.led) and bool(done), "a leader and a host")
+        other, _ = self.open(ensemble)
+        for path in ("/candidates", "/hosts"):
+            for node in ensemble.loop.ask(partial(other.read_tree, path)):
+                self.commit(ensemble, other, Delete(node.path), Delete(path))
+        ensemble.loop.until(lambda: states[1:] != [], "the session given up")
+        assert not any(isinstance(each, Conflict) for each in done)
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
+        ensemble.loop.until(lambda: len(done) == 2, "the host again")
+        assert done[1] == Committed((0,))
 
     def test_a_process_stands_for_election_once(self, ensemble: Ensemble) -> None:
         one = Candidate(self.open(ensemble)[0], b"one")

@@ -76,12 +76,13 @@ class TestMemoryRegistry(RegistryContract):
         assert self.read(ensemble, registry, "/queues/a") is None
         assert self.read(ensemble, registry, "/queues") is not None
 
-    def test_registries_in_several_threads_draw_distinct_epochs(self, ensemble: InMemory) -> None:
+    def test_registries_in_several_threads_draw_distinct_epochs(self) -> None:
+        shared = MemoryEnsemble("c1")
         drawn: list[object] = []
 
         def draw() -> None:
             loop = Loop()
-            registry = MemoryRegistry(ensemble.shared, loop.post)
+            registry = MemoryRegistry(shared, loop.post)
             registry.start(lambda _: None)
             loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
             drawn.extend(loop.ask(registry.next_host_epoch) for _ in range(50))

@@ -17,6 +17,7 @@ class ScriptedStore:
         self.session = 1
         self.tell: Callable[[SessionState], None] = lambda _: None
         self.found: Node | RegistryAway | None = None
+        self.names: tuple[str, ...] | RegistryAway = ()
         self.outcome: MultiResult = Committed((0,))
         self.restarts: list[str] = []
         self.transactions: list[Sequence[Step]] = []
@@ -27,7 +28,8 @@ class ScriptedStore:
     def read(
         self, path: str, watch: Watch | None, done: Callable[[Node | RegistryAway | None], None]
     ) -> None:
-        done(self.found)
+        laid = Node(path, b"", 0) if path == "/base" and self.transactions else None
+        done(self.found or laid)
 
     def children(
         self,
@@ -35,7 +37,7 @@ class ScriptedStore:
         watch: Watch | None,
         done: Callable[[tuple[str, ...] | RegistryAway | None], None],
     ) -> None:
-        done(())
+        done(self.names)
 
     def multi(self, steps: Sequence[Step], done: Callable[[MultiResult], None]) -> None:
         self.transactions.append(steps)
@@ -64,7 +66,8 @@ def test_the_tree_is_laid_out_before_anybody_hears_of_the_connection() -> None:
 
 def test_a_tree_that_stands_is_not_laid_out_again() -> None:
     store = ScriptedStore()
-    store.found = Node("/leader", b"", 3)
+    store.names = tuple(path[1:] for path in LAYOUT)
+    store.found = Node("/base", b"", 3)
     _, states = started(store)
     assert store.transactions == []
     assert states == [SessionState.CONNECTED]
@@ -78,14 +81,22 @@ def test_two_registries_that_lay_the_tree_out_at_once_do_not_mind() -> None:
     assert store.restarts == []
 
 
+def test_what_is_missing_of_a_tree_is_made() -> None:
+    store = ScriptedStore()
+    store.names = tuple(path[1:] for path in LAYOUT if path != "/hosts")
+    started(store)
+    assert [steps[0].path for steps in store.transactions] == ["/hosts"]
+
+
 def test_an_ensemble_that_cannot_be_used_is_never_called_connected() -> None:
-    for found, outcome in (
-        (RegistryAway("no access"), Committed((0,))),
-        (None, RegistryAway("no access")),
-        (None, Refused(0, Reason.MISSING)),
+    for names, found, outcome in (
+        (RegistryAway("no access"), None, Committed((0,))),
+        ((), RegistryAway("no access"), RegistryAway("no access")),
+        (tuple(path[1:] for path in LAYOUT), None, Committed((0,))),
+        (tuple(path[1:] for path in LAYOUT), Node("/base", b"one", 0), Committed((0,))),
     ):
         store = ScriptedStore()
-        store.found, store.outcome = found, outcome
+        store.names, store.found, store.outcome = names, found, outcome
         registry, states = started(store)
         assert states == []
         assert registry.state is SessionState.LOST
@@ -94,7 +105,7 @@ def test_an_ensemble_that_cannot_be_used_is_never_called_connected() -> None:
 
 def test_an_interruption_before_the_first_connection_is_not_told() -> None:
     store = ScriptedStore()
-    store.found = RegistryAway("gone again")
+    store.names = RegistryAway("gone again")
     _, states = started(store)
     store.tell(SessionState.SUSPENDED)
     store.tell(SessionState.LOST)

@@ -1,0 +1,103 @@
+"""Writes back what a registry has lost, out of the memory of the leader that wrote it before.
+
+It writes under the leader's fence and makes documents only: what stands there already stays as it
+is. The identity of the cluster comes last, so a restoration that was interrupted is not mistaken
+for a registry that is complete.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from roq.coordination.port import (
+    CLUSTER,
+    CommitResult,
+    Committed,
+    Conflict,
+    Create,
+    Fence,
+    Reason,
+    Registry,
+)
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 256 * 1024
+CHUNK_DOCUMENTS: Final = 200
+"""Of one transaction; ZooKeeper takes no more than 1 MiB at once."""
+
+
+class Restoration:
+    """One restoration; `start`, then `done` is called once.
+
+    Args:
+        registry: which came back empty.
+        fence: of the leader.
+        cluster: the identity that the registry had.
+        documents: what stood there, by path.
+        done: gets `Committed`, or why it could not be completed.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        fence: Fence,
+        cluster: str,
+        documents: Mapping[str, bytes],
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        self._registry = registry
+        self._fence = fence
+        self._cluster = cluster
+        self._chunks = _chunks(documents)
+        self._chunk: list[Create] = []
+        self._done = done
+        self._written = 0
+
+    def start(self) -> None:
+        """Write the first part; the others follow."""
+        self._next(Committed())
+
+    def _next(self, result: CommitResult) -> None:
+        match result:
+            case Committed():
+                self._written += len(self._chunk)
+                self._chunk = next(self._chunks, [])
+            case Conflict(path=path, reason=Reason.EXISTS):
+                log.warning(
+                    "%s stands in the registry already and is kept", path,
+                    extra={"event": "document_kept"},
+                )  # fmt: skip
+                self._chunk = [step for step in self._chunk if step.path != path]
+            case _:
+                self._done(result)
+                return
+        if self._chunk or isinstance(result, Conflict):
+            self._registry.commit(self._chunk, self._fence, self._next)
+        else:
+            identity = Create(CLUSTER, self._cluster.encode())
+            self._registry.commit([identity], self._fence, self._named)
+
+    def _named(self, result: CommitResult) -> None:
+        if isinstance(result, Committed):
+            log.error(
+                "the registry had lost cluster %s: %d documents were written back from memory",
+                self._cluster, self._written, extra={"event": "registry_restored"},
+            )  # fmt: skip
+        self._done(result)
+
+
+def _chunks(documents: Mapping[str, bytes]) -> Iterator[list[Create]]:
+    """The documents, parents first, in parts that fit one transaction each."""
+    chunk: list[Create] = []
+    size = 0
+    for path, data in sorted(documents.items()):
+        if chunk and (size + len(data) > CHUNK_BYTES or len(chunk) >= CHUNK_DOCUMENTS):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(Create(path, data))
+        size += len(data)
+    if chunk:
+        yield chunk
