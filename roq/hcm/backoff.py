@@ -26,10 +26,12 @@ class CrashLimits:
 class CrashHistory:
     """The crashes of one child that still count."""
 
-    __slots__ = ("_limits", "_times", "total")
+    __slots__ = ("_limits", "_refusals", "_refused_since", "_times", "total")
 
     def __init__(self, limits: CrashLimits) -> None:
         self._limits = limits
+        self._refused_since: float | None = None
+        self._refusals = 0
         self._times: deque[float] = deque(maxlen=limits.most)
         self.total = 0
 
@@ -44,4 +46,25 @@ class CrashHistory:
             return None
         if count == 1:
             return 0.0
-        return min(self._limits.longest_seconds, self._limits.first_seconds * 2.0 ** (count - 2))
+        return self._delay(count - 2)
+
+    def refused(self, now: float) -> float | None:
+        """The system could not start it, which is not its fault: seconds to wait, None: give up.
+
+        It is tried again for as long as a crash counts.
+        """
+        if self._refused_since is None:
+            self._refused_since, self._refusals = now, 0
+        elif now - self._refused_since > self._limits.window_seconds:
+            return None
+        self._refusals += 1
+        return self._delay(self._refusals - 1)
+
+    def started(self) -> None:
+        """The system has started it."""
+        self._refused_since = None
+
+    def _delay(self, doublings: int) -> float:
+        # Bounded before it is raised: two to the power of a thousand is no float.
+        factor = 2.0 ** min(doublings, 30)
+        return min(self._limits.longest_seconds, self._limits.first_seconds * factor)

@@ -1,7 +1,7 @@
 """The monitors and exchanges of this host, one `Child` per role and number of a queue.
 
-starting --first report--> running --exit--> restarting --first report--> running
-    \\--exit, too late--> gone      restarting --too many crashes--> failed
+starting --first report--> running --exit, hung--> restarting --first report--> running
+    \\--exit, too late--> gone            restarting --too many crashes--> failed
 any state --stop--> stopping --exit--> gone
 """
 
@@ -16,7 +16,7 @@ from roq.errors import InvalidRequest
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.ports import port_of
-from roq.model import Limits, check_name, exchange_name
+from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name
 from roq.protocol.control import (
     StartExchange,
     StartMonitor,
@@ -61,7 +61,8 @@ class Child:
         alive: its process exists, or is just being made.
         restarted: of a monitor: exchanges of its queue may run already.
         ran: it has run once, so it is started again after a crash.
-        killed: it was sent SIGKILL.
+        base: lowest upper part that the epochs of its processes may have.
+        killed: why it was sent SIGKILL; empty: it was not.
         deadline: when something is due: the first report, the next start, or SIGKILL.
         peer: where its reports come from.
         metrics: what it has told last about its work, by name; see `roq.hcm.figures`.
@@ -82,7 +83,8 @@ class Child:
     epoch: int = 0
     alive: bool = False
     ran: bool = False
-    killed: bool = False
+    base: int = 0
+    killed: str = ""
     pid: int = 0
     deadline: float | None = None
     peer: Peer | None = None
@@ -236,6 +238,8 @@ def check_start(message: Start) -> None:
         raise InvalidRequest(f"a queue id has 1 to {QUEUE_ID_BYTES_MAX} bytes")
     if isinstance(message, StartExchange) and not 0 < message.number < 1 << 31:
         raise InvalidRequest(f"no exchange has number {message.number}")
+    if not 0 <= message.base <= HOST_EPOCH_MAX:
+        raise InvalidRequest(f"{message.base} is no base of epochs")
 
 
 def number_of(message: Start) -> int:

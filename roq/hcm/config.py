@@ -22,6 +22,8 @@ from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.metrics import MetricsSettings
 
 PORT_TOO_HIGH = 65_536
+HUNG_SECONDS_MIN = 0.5
+"""Children report four times a second."""
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
 
 
@@ -77,6 +79,7 @@ class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     start_seconds: float = 10.0
     stop_seconds: float = 5.0
+    hung_seconds: float = 1.0
     orphan_seconds: float = 60.0
     crashes_most: int = 5
     crash_window_seconds: float = 60.0
@@ -195,6 +198,7 @@ def settings_of(config: HcmConfig, port: int) -> Settings:
         exchange_max=config.exchange.max_perhost,
         start_seconds=children.start_seconds,
         stop_seconds=children.stop_seconds,
+        hung_seconds=children.hung_seconds,
         orphan_seconds=children.orphan_seconds,
         kpi_seconds=config.monitor.stat_period / 1_000,
         log_level=config.log.level,
@@ -247,6 +251,8 @@ def _number_problems(config: HcmConfig) -> list[str]:
     if config.monitor.stat_period > 2_000:
         # Monitors take an exchange for lost after 3 s without a report.
         problems.append(f"monitor.stat_period: {config.monitor.stat_period} ms is above 2000 ms")
+    if children.hung_seconds != 0 and not children.hung_seconds >= HUNG_SECONDS_MIN:
+        problems.append(f"children.hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
     if config.exchange.max_perhost < 0:
         problems.append("exchange.max_perhost: must be 0 (no limit) or more")
     return problems

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
 import psutil
+import zmq
 
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
@@ -26,9 +26,9 @@ from roq.hcm.events import (
     Finished,
     Forget,
     Kill,
-    LeaderAnswered,
     Measured,
     Note,
+    Probe,
     Registered,
     Reply,
     ReportToLeader,
@@ -38,10 +38,12 @@ from roq.hcm.events import (
     Terminate,
 )
 from roq.hcm.machine import HostMachine
+from roq.hcm.ports import port_of
 from roq.hcm.processes import Processes
+from roq.hcm.reporter import Reporter, with_load
 from roq.machine import Tick
 from roq.protocol import documents
-from roq.protocol.control import Answer, Failure, HcmRequest, Health, HostReport
+from roq.protocol.control import Failure, HcmRequest, Health, HostReport
 from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
@@ -50,9 +52,8 @@ from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, Timer
 from roq.runtime.resources import Resources, measure
-from roq.runtime.rpc import Peer, RpcClient, RpcServer
+from roq.runtime.rpc import Peer, RpcServer
 
-REPORT_TIMEOUT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
 
 log = logging.getLogger(__name__)
@@ -83,12 +84,15 @@ class HostManager:
         self._on_ready = on_ready
         self._host = advertised_address(config.network)
         bind = bind_address(config.network)
-        self._lock = _take_folder(Path(config.data.dir))
+        folder = Path(config.data.dir).absolute()
+        self._lock = _take_folder(folder)
         self._reactor = Reactor()
         self._context = sockets.new_context()
+        self._processes = Processes(self._reactor, folder, self._handle)
+        self._adopted = self._processes.adopt()
         socket = sockets.router(self._context)
         try:
-            port = sockets.bind_port(socket, bind, config.network.port)
+            port = self._bind(socket, bind)
             self._telemetry = Telemetry(
                 self._reactor,
                 config.metrics,
@@ -98,6 +102,7 @@ class HostManager:
             )
         except (ConfigError, Unavailable):
             socket.close(0)
+            self._processes.close(kill=False)
             self._context.term()
             self._reactor.close()
             self._lock.close()
@@ -105,9 +110,8 @@ class HostManager:
         self._settings = settings_of(config, port)
         self._machine = HostMachine(self._settings)
         self._server = RpcServer(self._reactor, socket, self._request)
-        self._processes = Processes(self._reactor, Path(config.data.dir), self._handle)
         self._registry = make_registry(self._reactor.call_soon)
-        self._leader: RpcClient | None = None
+        self._reporter = Reporter(self._reactor, self._context, self._handle)
         self._limited = RateLimited(log)
         self._events: deque[Event] = deque()
         self._busy = False
@@ -131,6 +135,8 @@ class HostManager:
         """Serve until told to stop; gives the exit code."""
         log.info("host manager of %s at %s", self._host, self.control, extra={"event": "started"})
         psutil.cpu_percent()  # the first call only begins the measurement
+        for adopted in self._adopted:
+            self._handle(adopted)
         self._registry.start(self._session_changed)
         self._telemetry.start()
         self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
@@ -147,12 +153,28 @@ class HostManager:
         self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
-        if self._leader is not None:
-            self._leader.close()
+        self._reporter.close()
         self._server.close()
         self._context.term()
         self._reactor.close()
         self._lock.close()
+
+    def _bind(self, socket: zmq.Socket[bytes], address: str) -> int:
+        """Listen where our children look for us: those of an earlier life know only its port."""
+        port = self._config.network.port
+        known = {port_of(each.spec.manager) for each in self._adopted} - {None}
+        for former in sorted(each for each in known if each is not None and not port):
+            try:
+                return sockets.bind_port(socket, address, former)
+            except ConfigError as error:
+                log.warning("%s", error, extra={"event": "port_lost"})
+        port = sockets.bind_port(socket, address, port)
+        if known - {port}:
+            log.warning(
+                "children of an earlier life report to port %s and not to %d: they are started "
+                "again", ", ".join(map(str, known)), port, extra={"event": "port_changed"},
+            )  # fmt: skip
+        return port
 
     # --- the registry -----------------------------------------------------------------------------
 
@@ -193,7 +215,15 @@ class HostManager:
         self._handle(Registered(epoch))
 
     def _start_too_late(self) -> None:
-        if not self._machine.registered and not self._machine.stopping:
+        if self._machine.registered or self._machine.stopping:
+            return
+        if self._machine.children:
+            log.warning(
+                "cannot reach ZooKeeper at %s; %d children of an earlier life go on, trying again",
+                self._config.zk.servers, self._machine.children, extra={"event": "registry_away"},
+            )  # fmt: skip
+            self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
+        else:
             log.error(
                 "cannot reach ZooKeeper at %s within %g s: start it, or set zk.servers",
                 self._config.zk.servers, self._config.zk.connect_seconds,
@@ -265,36 +295,18 @@ class HostManager:
         match effect:
             case Reply(peer, message):
                 if isinstance(message, HostReport):
-                    message = _with_load(message)
+                    message = with_load(message)
                 self._server.send(Peer(*peer), documents.encode(message))
-            case Spawn(spec):
-                self._events.append(self._processes.spawn(spec))
-            case Terminate(child):
-                self._processes.terminate(child)
-            case Kill(child):
-                self._processes.kill(child)
-            case Discard(child, with_log):
-                self._processes.discard(child, with_log=with_log)
-            case Forget(queue):
-                self._processes.forget(queue)
+            case Spawn() | Probe() | Terminate() | Kill() | Discard() | Forget():
+                self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
-                self._report(endpoint, _with_load(report))
+                self._reporter.report(endpoint, report)
             case Announce(cluster):
                 self._announce(cluster)
             case Note(name, text, warning):
                 log.log(logging.WARNING if warning else logging.INFO, text, extra={"event": name})
             case Finished():
                 self._reactor.stop()
-
-    def _report(self, endpoint: str, report: HostReport) -> None:
-        if self._leader is None or self._leader.endpoint != endpoint:
-            if self._leader is not None:
-                self._leader.close()
-            self._leader = RpcClient(self._reactor, self._context, endpoint)
-        self._leader.request(report, REPORT_TIMEOUT_SECONDS, self._leader_answered)
-
-    def _leader_answered(self, answer: Answer | Unavailable) -> None:
-        self._handle(LeaderAnswered(answer))
 
     def _announce(self, cluster: str) -> None:
         log.info("ready in cluster %s", cluster, extra={"event": "ready"})
@@ -305,18 +317,8 @@ class HostManager:
             )  # fmt: skip
 
 
-def _with_load(report: HostReport) -> HostReport:
-    memory = psutil.virtual_memory()
-    return msgspec.structs.replace(
-        report,
-        cpu_percent=psutil.cpu_percent(),
-        memory_bytes=memory.total - memory.available,
-        memory_free_bytes=memory.available,
-    )
-
-
 def _take_folder(folder: Path) -> IO[bytes]:
-    """Make the data folder ours alone, and clean of what an earlier life has left there."""
+    """Make the data folder ours alone."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("wb")
@@ -329,8 +331,6 @@ def _take_folder(folder: Path) -> IO[bytes]:
         raise ConfigError(
             f"data.dir: another host manager uses {folder}; set another one"
         ) from None
-    for left in folder.glob("*.json"):
-        left.unlink(missing_ok=True)
     return lock
 
 

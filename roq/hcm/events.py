@@ -1,8 +1,9 @@
 """What a host manager's machine is told, and what it wants done.
 
-Spawn           <->  Spawned | SpawnFailed
-Spawned          ->  Exited, once
-ReportToLeader  <->  LeaderAnswered
+Spawn               <->  Spawned | SpawnFailed
+Spawned or Adopted   ->  Exited, once
+Probe               <->  Probed
+ReportToLeader      <->  LeaderAnswered | LeaderLost
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
 from roq.protocol.facts import Check
-from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.protocol.spec import Spec
 
 Peer = tuple[bytes, bool]
 """Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
@@ -26,6 +27,14 @@ class Registered:
     """The host stands in the registry, under this epoch."""
 
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A child that an earlier life of this host manager has started still runs; comes first."""
+
+    spec: Spec
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class SpawnFailed:
-    """The process could not even be started."""
+    """The system has refused to start the process."""
 
     child: str
     epoch: int
@@ -70,10 +79,33 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Probed:
+    """How the process of a child is.
+
+    Attributes:
+        state: a letter as in /proc/PID/stat; empty: it is not known.
+        ran_ns: how long its main thread has run so far.
+    """
+
+    child: str
+    epoch: int
+    state: str
+    ran_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAnswered:
     """The answer to `ReportToLeader`, or that none came in time."""
 
     answer: Answer | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLost:
+    """The connection to where reports go has ended; what was under way is not answered."""
+
+    endpoint: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +121,8 @@ class StopWanted:
 
 
 Event = (
-    Registered | Requested | Spawned | SpawnFailed | Exited | LeaderAnswered | Measured | StopWanted
-    | Tick
+    Registered | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed | LeaderAnswered
+    | LeaderLost | Measured | StopWanted | Tick
 )  # fmt: skip
 
 # --- effects --------------------------------------------------------------------------------------
@@ -108,7 +140,15 @@ class Reply:
 class Spawn:
     """Write the spec down and start the process that reads it."""
 
-    spec: MonitorSpec | ExchangeSpec
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Look how the process of a child is."""
+
+    child: str
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +210,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Terminate | Kill | Discard | Forget | ReportToLeader | Announce | Note
+    Reply | Spawn | Probe | Terminate | Kill | Discard | Forget | ReportToLeader | Announce | Note
     | Finished
 )  # fmt: skip

@@ -1,17 +1,28 @@
-"""Whom to report to: the leading configuration manager, found among the configured ones."""
+"""Whom to report to: the leading configuration manager, found among the configured ones.
+
+As long as nobody takes the reports, rounds are made: every manager is asked once, and those that
+they name; whoever did not answer a moment ago is left out. Within a round nothing waits but for
+answers, between two of them is a pause. So a new leader is found within a second, and no manager
+gets more than a few reports a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from roq.errors import LocalProtocolError, Unavailable
 from roq.protocol.control import NOT_LEADER, Answer, Failure, HostReportAck
 
 REPORT_SECONDS: Final = 1.0
-RETRY_SECONDS: Final = 0.3
-REDIRECTS_MAX: Final = 3
-"""Redirections followed without a pause: two managers may name each other for a moment."""
+ANSWER_SECONDS: Final = 0.5
+"""A manager that has not answered within this does not lead, or not well."""
+ROUND_SECONDS: Final = 0.25
+"""Between two rounds."""
+SHUNNED_SECONDS: Final = 1.0
+"""Whoever did not answer is not asked for so long, even if others name him."""
+NAMED_MAX: Final = 3
+"""Asked in one round beside those that are configured."""
 
 
 class LeaderLink:
@@ -28,9 +39,11 @@ class LeaderLink:
     def __init__(self, managers: Sequence[str]) -> None:
         if not managers:
             raise LocalProtocolError("a host manager needs the address of a configuration manager")
-        self._managers = list(managers)
-        self._index = 0
-        self._redirects = 0
+        self._managers = list(dict.fromkeys(managers))
+        self._asked: set[str] = set()
+        """In this round."""
+        self._shunned: dict[str, float] = {}
+        """Until when."""
         self._due: float | None = None
         self._in_flight = False
         self._changed = False
@@ -46,8 +59,8 @@ class LeaderLink:
 
     def changed(self, now: float) -> None:
         """Something that the leader wants to know has changed."""
-        if self._due is None:
-            return
+        if self._due is None or self.trouble:
+            return  # it will be in the next report, and a search has its own pace
         if self._in_flight:
             self._changed = True
         else:
@@ -69,14 +82,20 @@ class LeaderLink:
         match answer:
             case HostReportAck():
                 self._accepted(answer, now)
-            case Failure() if answer.RESULT == NOT_LEADER and _usable(answer.ENDPOINT):
-                self._redirected(answer.ENDPOINT, now)
+            case Failure() if answer.RESULT == NOT_LEADER:
+                self._refused(answer.COMMENT, now, named=answer.ENDPOINT)
             case Failure():
                 self._refused(answer.COMMENT, now)
             case Unavailable():
-                self._refused(str(answer), now)
+                self._silent(str(answer), now)
             case _:
                 self._refused(f"{type(answer).__name__} is no answer to a report", now)
+
+    def lost(self, endpoint: str, reason: str, now: float) -> None:
+        """The connection to where reports go has ended: look for who leads now."""
+        if self._due is not None and endpoint == self.endpoint:
+            self._in_flight = False
+            self._silent(reason, now)
 
     @property
     def leading(self) -> str:
@@ -88,28 +107,37 @@ class LeaderLink:
         return None if self._in_flight else self._due
 
     def _accepted(self, ack: HostReportAck, now: float) -> None:
-        self._redirects = 0
+        self._asked.clear()
+        self._shunned.clear()
         self.trouble = ""
         self.known = True
         self.cluster = ack.cluster or self.cluster
         self.monitors = dict(ack.monitors)
         self._due = now if self._changed else now + REPORT_SECONDS
 
-    def _redirected(self, endpoint: str, now: float) -> None:
-        self.endpoint = endpoint
-        self._redirects += 1
-        if self._redirects <= REDIRECTS_MAX:
-            self._due = now
-        else:
-            self._redirects = 0
-            self._due = now + RETRY_SECONDS
+    def _silent(self, trouble: str, now: float) -> None:
+        self._shunned[self.endpoint] = now + SHUNNED_SECONDS
+        self._refused(trouble, now)
 
-    def _refused(self, trouble: str, now: float) -> None:
+    def _refused(self, trouble: str, now: float, named: str = "") -> None:
         self.trouble = trouble
-        self._redirects = 0
-        self._index = (self._index + 1) % len(self._managers)
-        self.endpoint = self._managers[self._index]
-        self._due = now + RETRY_SECONDS
+        self._asked.add(self.endpoint)
+        self._shunned = {each: until for each, until in self._shunned.items() if now < until}
+        following = next(self._candidates(named), "")
+        if following and len(self._asked) < len(self._managers) + NAMED_MAX:
+            self.endpoint, self._due = following, now
+            return
+        self._asked.clear()
+        # If all are shunned, whoever is so for the longest time.
+        fallback = min(self._managers, key=lambda each: self._shunned.get(each, now))
+        self.endpoint = next(self._candidates(""), fallback)
+        self._due = now + ROUND_SECONDS
+
+    def _candidates(self, named: str) -> Iterator[str]:
+        """Whom to ask in this round: who was named by the last one, then all others."""
+        for each in [named, *self._managers]:
+            if each not in self._asked and each not in self._shunned and _usable(each):
+                yield each
 
 
 def _usable(endpoint: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from roq.errors import NoCapacity, RegistryAway, RequestError
-from roq.hcm.answers import failure, failures, keep
+from roq.hcm.answers import ending, failure, failures, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EXCHANGE,
@@ -22,19 +22,34 @@ from roq.hcm.children import (
     check_start,
     number_of,
 )
-from roq.hcm.events import Discard, Effect, Kill, Note, Reply, Spawn, Terminate
+from roq.hcm.epochs import Epochs
+from roq.hcm.events import (
+    Adopted,
+    Discard,
+    Effect,
+    Exited,
+    Kill,
+    Note,
+    Probed,
+    Reply,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    Terminate,
+)
+from roq.hcm.hangs import Hangs
 from roq.hcm.leader import LeaderLink
 from roq.hcm.ports import PortBook
 from roq.hcm.settings import Settings
-from roq.hcm.specs import make_spec
+from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.stops import Stops
-from roq.model import child_epoch
 from roq.protocol.control import Done, Started, StartExchange, StartMonitor
+from roq.protocol.spec import Spec
 
 CHILDREN_MAX: Final = 2_000
-EPOCHS_MAX: Final = (1 << 16) - 1
-"""Children that one host epoch can number."""
 UNAVAILABLE: Final = "unavailable"
+
+ProcessEvent = Adopted | Spawned | SpawnFailed | Exited | Probed
 
 
 class Lives:
@@ -52,19 +67,32 @@ class Lives:
         self.stops = Stops()
         self._settings = settings
         self._leader = leader
-        self._host_epoch = 0
-        self._counter = 0
+        self._epochs = Epochs()
+        self._hangs = Hangs(settings.hung_seconds)
         self._ending = False
+
+    def handle(self, event: ProcessEvent, now: float) -> list[Effect]:
+        """Something has happened to a process."""
+        match event:
+            case Adopted(spec, pid):
+                return self._adopt(spec, pid, now)
+            case Spawned(name, epoch, pid):
+                return self._spawned(name, epoch, pid)
+            case SpawnFailed(name, epoch, reason):
+                return self._refused(name, epoch, reason, now)
+            case Exited(name, epoch, status, last_line):
+                return self._ended(name, epoch, ending(status, last_line), now)
+            case Probed():
+                return self._probed(event, now)
 
     @property
     def host_epoch(self) -> int:
         """The epoch of this host; 0 until it is registered."""
-        return self._host_epoch
+        return self._epochs.host
 
     def registered(self, epoch: int) -> None:
         """This host has an epoch."""
-        if epoch > self._host_epoch:
-            self._host_epoch, self._counter = epoch, 0
+        self._epochs.registered(epoch)
 
     # --- starting ---------------------------------------------------------------------------------
 
@@ -77,7 +105,7 @@ class Lives:
         check_start(message)
         if self._ending:
             raise RequestError(f"the host manager of {self._settings.host} is stopping")
-        if not self._host_epoch:
+        if not self._epochs.host:
             raise RegistryAway(f"host {self._settings.host} is not registered yet; try again")
 
     def start_new(self, message: Start, waiter: Waiter, now: float) -> list[Effect]:
@@ -96,6 +124,7 @@ class Lives:
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
             restarted=isinstance(message, StartMonitor) and message.restarted,
+            base=message.base,
         )
         self.children.add(child)
         child.waiters.append(waiter)
@@ -127,27 +156,39 @@ class Lives:
         """Its next process, under an epoch of its own."""
         child.state = state
         self._leader.changed(now)
-        if self._counter >= EPOCHS_MAX:
-            text = f"this host manager has started {EPOCHS_MAX} processes: restart it"
-            return self._give_up(child, text, now)
-        self._counter += 1
-        child.epoch = child_epoch(self._host_epoch, self._counter)
-        child.alive, child.killed = True, False
+        try:
+            child.epoch = self._epochs.next(child.base)
+        except RequestError as error:
+            return self._give_up(child, str(error), now)
+        child.alive, child.killed = True, ""
         child.info = child.peer = None
         child.deadline = now + self._settings.start_seconds
         return [Spawn(make_spec(child, self._settings, self.ports.avoid(now)))]
 
-    def spawned(self, name: str, epoch: int, pid: int) -> list[Effect]:
-        """Its process is there."""
+    def _spawned(self, name: str, epoch: int, pid: int) -> list[Effect]:
         child = self.children.get(name)
         if child is not None and child.alive and child.epoch == epoch:
             child.pid = pid
+            child.history.started()
         return []
+
+    def _adopt(self, spec: Spec, pid: int, now: float) -> list[Effect]:
+        child = adopted_child(spec, pid, CrashHistory(self._settings.crashes))
+        if self.children.get(child.name) is not None or len(self.children) >= CHILDREN_MAX:
+            return []
+        child.base = self._epochs.adopted(spec.epoch)
+        child.deadline = now + self._settings.start_seconds
+        self.children.add(child)
+        # What others rested from then rests now, a little longer than it would have to.
+        self.ports.rest(spec.avoid_ports, now)
+        text = f"{child.name} goes on, epoch {child.epoch}, pid {pid}"
+        return [Note("child_adopted", text)]
 
     def now_running(self, child: Child, now: float) -> list[Effect]:
         """It has reported for the first time."""
         child.state = State.RUNNING
         child.ran = True
+        self._hangs.heard(child, now)
         child.deadline = None
         child.reason = ""
         self._leader.changed(now)
@@ -160,28 +201,46 @@ class Lives:
 
     # --- ending -----------------------------------------------------------------------------------
 
-    def ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
+    def _ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
         """Its process is gone; `how` in words."""
         child = self.children.get(name)
         if child is None or not child.alive or child.epoch != epoch:
             return []
         self.ports.left(name, now)
-        child.alive, child.pid, child.deadline = False, 0, None
-        self._leader.changed(now)
         if child.state is State.STOPPING:
-            return self._gone(child, now)
-        if child.killed:
-            how = f"did not report within {self._settings.start_seconds:g} s; {how}"
+            return self._gone(self._dead(child, now), now)
+        how = f"{child.killed}; {how}" if child.killed else how
+        self._dead(child, now)
         if not child.ran:
             return self._give_up(child, how, now)
-        return self._crashed(child, how, now)
-
-    def _crashed(self, child: Child, how: str, now: float) -> list[Effect]:
         delay = child.history.crashed(now)
         if delay is None:
             limits = self._settings.crashes
             how = f"ended {limits.most} times within {limits.window_seconds:g} s, last: {how}"
             return self._give_up(child, how, now)
+        return self._again(child, how, delay, now)
+
+    def _refused(self, name: str, epoch: int, reason: str, now: float) -> list[Effect]:
+        """The system could not start its process."""
+        child = self.children.get(name)
+        if child is None or not child.alive or child.epoch != epoch:
+            return []
+        how = f"could not be started: {reason}"
+        self._dead(child, now)
+        if child.state is State.STOPPING:
+            return self._gone(child, now)
+        delay = child.history.refused(now) if child.ran else None
+        if delay is None:
+            return self._give_up(child, how, now)
+        return self._again(child, how, delay, now)
+
+    def _dead(self, child: Child, now: float) -> Child:
+        child.alive, child.pid, child.deadline = False, 0, None
+        self._hangs.forget(child)
+        self._leader.changed(now)
+        return child
+
+    def _again(self, child: Child, how: str, delay: float, now: float) -> list[Effect]:
         child.reason = how
         effects: list[Effect] = [
             Note("child_crashed", f"{child.name}: {how}; starting again in {delay:g} s", True)
@@ -238,6 +297,13 @@ class Lives:
                 effects += failures([waiter], str(error), error.code)
         return effects
 
+    def leaves(self, child: Child, now: float) -> list[Effect]:
+        """An adopted child ends: an earlier life has asked it to."""
+        child.state = State.STOPPING
+        child.deadline = now + self._settings.stop_seconds
+        self._leader.changed(now)
+        return failures(child.take_waiters(), f"{child.name} is being stopped", UNAVAILABLE)
+
     def stop_all(self, now: float) -> list[Effect]:
         """The host manager ends: stop everything, and start nothing any more."""
         self._ending = True
@@ -252,6 +318,7 @@ class Lives:
             effects += self._waiters_late(child, now)
             if child.deadline is not None and now >= child.deadline:
                 effects += self._due(child, now)
+        effects += self._hangs.look(self.children, now)
         for stop in self.stops.expire(now):
             text = f"{', '.join(sorted(stop.left))} did not end, not even when killed"
             effects.append(Reply(stop.peer, failure(stop.request_id, text, RequestError.code)))
@@ -261,9 +328,9 @@ class Lives:
         """The times at which something is due."""
         for child in self.children:
             yield from child.deadlines()
-        stop = self.stops.next_deadline()
-        if stop is not None:
-            yield stop
+        for due in (self.stops.next_deadline(), self._hangs.next_deadline()):
+            if due is not None:
+                yield due
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -283,11 +350,36 @@ class Lives:
         child.deadline = None
         if not child.alive:
             return self.spawn(child, State.RESTARTING, now)
-        child.killed = True
-        return [
-            Note("child_killed", f"{child.name} is killed: it took too long", True),
-            Kill(child.name),
-        ]
+        if child.state is State.STOPPING:
+            why = f"did not end within {self._settings.stop_seconds:g} s"
+        else:
+            why = f"did not report within {self._settings.start_seconds:g} s"
+        return self._kill(child, why)
+
+    def _kill(self, child: Child, why: str) -> list[Effect]:
+        child.killed = why
+        return [Note("child_killed", f"{child.name} is killed: it {why}", True), Kill(child.name)]
+
+    # --- being alive ------------------------------------------------------------------------------
+
+    def heard(self, child: Child, now: float) -> None:
+        """A child that runs has reported."""
+        self._hangs.heard(child, now)
+
+    def _probed(self, probed: Probed, now: float) -> list[Effect]:
+        """The system says how a silent child is."""
+        child = self.children.get(probed.child)
+        if child is None or child.epoch != probed.epoch or child.state is not State.RUNNING:
+            return []
+        why = self._hangs.verdict(child, probed, now)
+        if not why:
+            return []
+        self._hangs.forget(child)
+        child.state = State.RESTARTING
+        child.info = None
+        child.reason = f"has hung: it {why}"
+        self._leader.changed(now)
+        return self._kill(child, why)
 
     def pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""

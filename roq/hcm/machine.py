@@ -18,7 +18,7 @@ from roq.errors import (
     RequestError,
     StaleEpoch,
 )  # fmt: skip
-from roq.hcm.answers import ending, failure, keep
+from roq.hcm.answers import failure, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EVERYTHING,
@@ -30,6 +30,7 @@ from roq.hcm.children import (
     number_of,
 )  # fmt: skip
 from roq.hcm.events import (
+    Adopted,
     Announce,
     Effect,
     Event,
@@ -37,9 +38,11 @@ from roq.hcm.events import (
     Finished,
     Forget,
     LeaderAnswered,
+    LeaderLost,
     Measured,
     Note,
     Peer,
+    Probed,
     Registered,
     Reply,
     ReportToLeader,
@@ -98,6 +101,11 @@ class HostMachine:
         return self._finish_by is not None
 
     @property
+    def children(self) -> int:
+        """How many there are, whether they run or not."""
+        return len(self._lives.children)
+
+    @property
     def registered(self) -> bool:
         """Whether this host has an epoch."""
         return self._lives.host_epoch > 0
@@ -105,7 +113,7 @@ class HostMachine:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and give the effects, in order."""
         if isinstance(event, Requested) and now < self._due_at:
-            routine = self._routine(event)
+            routine = self._routine(event, now)
             if routine is not None:
                 return [routine]
         effects = self._handle(event, now) + self._lives.time_passed(now) + self._finish(now)
@@ -146,16 +154,10 @@ class HostMachine:
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
-            case Spawned(name, epoch, pid):
-                return self._lives.spawned(name, epoch, pid)
-            case SpawnFailed(name, epoch, reason):
-                return self._lives.ended(name, epoch, f"could not be started: {reason}", now)
-            case Exited(name, epoch, status, last_line):
-                return self._lives.ended(name, epoch, ending(status, last_line), now)
-            case LeaderAnswered(answer):
-                known = self._leader.known
-                self._leader.answered(answer, now)
-                return self._leader_said(known)
+            case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
+                return self._lives.handle(event, now)
+            case LeaderAnswered() | LeaderLost():
+                return self._leader_said(event, now)
             case Measured(checks):
                 self._measured = checks
                 return []
@@ -164,7 +166,7 @@ class HostMachine:
             case Tick():
                 return []
 
-    def _routine(self, event: Requested) -> Reply | None:
+    def _routine(self, event: Requested, now: float) -> Reply | None:
         """The answer to a report that tells nothing new: most events by far, and no work."""
         message = event.message
         if not isinstance(message, ChildReport):
@@ -176,6 +178,7 @@ class HostMachine:
             return None
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
+        self._lives.heard(child, now)
         return Reply(event.peer, keep(child, self._leader, message.id))
 
     # --- requests ---------------------------------------------------------------------------------
@@ -213,6 +216,7 @@ class HostMachine:
         child = self._lives.children.get(child_name(message.queue, number_of(message)))
         if child is None:
             return self._lives.start_new(message, waiter, now)
+        child.base = max(child.base, message.base)
         if child.state is State.STOPPING or child.queue_id != message.queue_id:
             return self._lives.start_after(child, message, waiter, now)
         if child.state is State.RUNNING:
@@ -256,9 +260,13 @@ class HostMachine:
             ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
             return [Reply(peer, ack)]
         effects: list[Effect] = []
-        if child.state is not State.RUNNING and not child.killed and told.state == State.RUNNING:
+        if child.state is State.RUNNING:
+            self._lives.heard(child, now)
+        elif told.state == State.RUNNING and not child.killed:
             child.info = told
             effects = self._lives.now_running(child, now)
+        elif told.state == State.STOPPING and child.state is State.STARTING:
+            effects = self._lives.leaves(child, now)
         return [Reply(peer, keep(child, self._leader, message.id)), *effects]
 
     # --- the leader -------------------------------------------------------------------------------
@@ -274,7 +282,13 @@ class HostMachine:
             children=[child.describe() for child in self._lives.children],
         )
 
-    def _leader_said(self, known: bool) -> list[Effect]:
+    def _leader_said(self, said: LeaderAnswered | LeaderLost, now: float) -> list[Effect]:
+        known = self._leader.known
+        match said:
+            case LeaderAnswered(answer):
+                self._leader.answered(answer, now)
+            case LeaderLost(endpoint, reason):
+                self._leader.lost(endpoint, reason, now)
         effects: list[Effect] = []
         trouble = self._leader.trouble
         if trouble and not self._trouble:

@@ -31,6 +31,10 @@ class PortBook:
         for port in sorted(self._used.pop(child, ())):
             self._left.append((now + QUARANTINE_SECONDS, port))
 
+    def rest(self, ports: list[int], now: float) -> None:
+        """These must not be used for a while, whoever had them."""
+        self._left.extend((now + QUARANTINE_SECONDS, port) for port in ports[:QUARANTINE_MAX])
+
     def avoid(self, now: float) -> list[int]:
         """Ports that a child that starts now must not take."""
         while self._left and self._left[0][0] <= now:

@@ -40,7 +40,7 @@ def test_a_named_leader_is_kept_until_it_fails() -> None:
     assert (link.endpoint, link.monitors) == ("tcp://l:1", {"q": "tcp://m:1"})
     assert link.take_due(1.1)
     link.answered(Unavailable("no answer"), 3.1)
-    assert link.endpoint == "tcp://b:1"
+    assert link.endpoint == "tcp://a:1"
     assert link.monitors == {"q": "tcp://m:1"}
 
 

@@ -1,0 +1,167 @@
+"""What a host manager keeps on disk of its children, so that its next life can find them.
+
+Beside the spec of each child, `<child>.json`, stands `<child>.process`: which process reads it. A
+process is named by its pid, the time when it was started and the start of the machine, so nobody
+who has the pid later is taken for it. What stands in these files is believed only after it was
+checked, and compared with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from roq.errors import InvalidName, InvalidRequest
+from roq.hcm.children import child_name
+from roq.model import HOST_EPOCH_MAX, check_name, host_epoch
+from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec, encode_spec
+from roq.runtime import procfs
+from roq.runtime.files import DRAFT, write_whole
+
+MODULES: Final = {MonitorSpec: "roq.monitor", ExchangeSpec: "roq.exchange"}
+RECORD_BYTES_MAX: Final = 4_096
+SPEC_BYTES_MAX: Final = 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process a child is."""
+
+    child: str
+    epoch: int
+    pid: int
+    start: int
+    """As in `procfs.Sample`."""
+    boot: str
+    """As `procfs.boot_id` was."""
+
+
+class Records:
+    """The specs and process records of one host manager.
+
+    Args:
+        folder: absolute; must exist, and belong to this host manager alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._boot = procfs.boot_id()
+
+    def write_spec(self, spec: Spec) -> Path:
+        """Write down what a child is told; gives the file.
+
+        Raises:
+            OSError: as it is, with the disk full or the folder gone.
+        """
+        path = self._spec(spec.child)
+        write_whole(path, encode_spec(spec))
+        return path
+
+    def write_process(self, spec: Spec, pid: int) -> None:
+        """Write down which process the child of `spec` is.
+
+        Raises:
+            OSError: the same.
+        """
+        found = procfs.sample(pid)
+        if found is None:
+            return  # it has ended already
+        record = ProcessRecord(
+            child=spec.child, epoch=spec.epoch, pid=pid, start=found.start, boot=self._boot
+        )
+        write_whole(self._record(spec.child), msgspec.json.encode(record))
+
+    def ended(self, child: str) -> None:
+        """The process of a child has ended; its spec is kept."""
+        remove(self._record(child))
+
+    def forget(self, child: str) -> None:
+        """A child is gone for good."""
+        remove(self._spec(child))
+        remove(self._record(child))
+
+    def left(self) -> list[tuple[Spec, ProcessRecord]]:
+        """The children that an earlier life has left behind and whose processes live.
+
+        Files of all others are removed: who still runs without a record is not known here, and is
+        told so when it reports.
+        """
+        found = {spec.child: (spec, record) for spec, record in self._living()}
+        for path in [*self._folder.glob("*.json"), *self._folder.glob("*.process")]:
+            if path.stem not in found:
+                remove(path)
+        for path in self._folder.glob(f"*{DRAFT}"):
+            remove(path)
+        return list(found.values())
+
+    def _living(self) -> Iterator[tuple[Spec, ProcessRecord]]:
+        for path in sorted(self._folder.glob("*.process")):
+            try:
+                record = self._read_record(path)
+                if not self._lives(record):
+                    continue
+                yield self._read_spec(record), record
+            except (OSError, msgspec.MsgspecError, InvalidName, InvalidRequest) as error:
+                log.warning(
+                    "%s is of no use: its process, if there is one, is not adopted: %s", path,
+                    error, extra={"event": "record_refused"},
+                )  # fmt: skip
+
+    def _read_record(self, path: Path) -> ProcessRecord:
+        record = msgspec.json.decode(_read(path, RECORD_BYTES_MAX), type=ProcessRecord)
+        if record.child != path.stem:
+            raise InvalidRequest(f"it names {record.child[:150]!r}")
+        if not 1 < record.pid < 1 << 31:
+            raise InvalidRequest(f"{record.pid} is no process of a child")
+        return record
+
+    def _lives(self, record: ProcessRecord) -> bool:
+        """Whether this very process still is what it was."""
+        if record.boot != self._boot:
+            return False
+        found = procfs.sample(record.pid)
+        if found is None or found.start != record.start or found.state in procfs.ENDED:
+            return False
+        arguments = procfs.arguments(record.pid)
+        return arguments is not None and arguments[-1:] == [str(self._spec(record.child))]
+
+    def _read_spec(self, record: ProcessRecord) -> Spec:
+        data = _read(self._spec(record.child), SPEC_BYTES_MAX)
+        spec: Spec = msgspec.json.decode(data, type=Spec)
+        number = spec.number if isinstance(spec, ExchangeSpec) else 0
+        check_name(spec.queue)
+        if spec.child != record.child or child_name(spec.queue, number) != record.child:
+            raise InvalidRequest(f"the spec is that of {spec.child[:150]!r}")
+        if spec.epoch != record.epoch or not 0 < host_epoch(spec.epoch) <= HOST_EPOCH_MAX:
+            raise InvalidRequest(f"the spec is of epoch {spec.epoch}, the process of another")
+        return spec
+
+    def _spec(self, child: str) -> Path:
+        return self._folder / f"{child}.json"
+
+    def _record(self, child: str) -> Path:
+        return self._folder / f"{child}.process"
+
+
+def remove(path: Path) -> None:
+    """Remove a file that may be gone already; what cannot be removed is in nobody's way."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s stays: %s", path, error.strerror, extra={"event": "file_stays"})
+
+
+def _read(path: Path, bytes_max: int) -> bytes:
+    # Not a link to anywhere, and no pipe that never ends.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
+        data = file.read(bytes_max + 1) or b""
+    if len(data) > bytes_max:
+        raise InvalidRequest(f"{path.name} has more than {bytes_max} bytes")
+    return data
