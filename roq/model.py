@@ -146,6 +146,7 @@ def endpoint_of(host: str, port: int) -> str:
 
 
 _HOST_EPOCH_BITS = 20
+HOST_EPOCH_MAX = (1 << _HOST_EPOCH_BITS) - 1
 _CHILD_BITS = 16
 _MOVE_BITS = 27
 
@@ -164,6 +165,11 @@ def child_epoch(host_epoch: int, counter: int) -> int:
 def host_epoch(child: int) -> int:
     """The epoch of the host manager that started a child of this epoch."""
     return child >> _CHILD_BITS
+
+
+def child_number(child: int) -> int:
+    """The host manager's own count in the epoch of a child."""
+    return child & ((1 << _CHILD_BITS) - 1)
 
 
 def publisher_epoch(monitor_epoch: int, counter: int) -> int:

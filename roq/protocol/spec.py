@@ -55,6 +55,9 @@ class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
     """Control address of the queue's monitor."""
 
 
+Spec = MonitorSpec | ExchangeSpec
+
+
 def encode_spec(spec: ChildSpec) -> bytes:
     """The JSON of a spec."""
     return msgspec.json.format(msgspec.json.encode(spec), indent=2)
