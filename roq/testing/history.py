@@ -9,7 +9,8 @@
 
 The unit is one stream, (publisher, topic), at one subscriber. Payloads are kept as 8-byte digests,
 so histories of millions of messages fit in memory. Several processes write one file each
-(`save`), and one of them merges what it loads.
+(`save`), and one of them merges what it loads; `in_force`, `gone` and `excuse` are for the process
+that judges.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class StreamVerdict:
     """Received after a later one."""
     foreign: int = 0
     """Never sent, or with another payload."""
+    excused: int = 0
+    """Not received, and nobody has promised it; see `History.excuse`."""
 
     @property
     def ok(self) -> bool:
@@ -118,12 +121,18 @@ class Verdict:
         return "\n".join(lines)
 
 
+Stream = tuple[bytes, str]
+
+
 @dataclass(slots=True)
 class _Wish:
     """What a subscriber should get."""
 
     prefixes: tuple[str, ...] = ("",)
     from_first: bool = False
+    in_force: dict[Stream, int] | None = None
+    """What was sent by the time when it was in force; None: it does not matter."""
+    gone: bool = False
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -131,9 +140,6 @@ class _File(msgspec.Struct, array_like=True):
     received: list[tuple[str, bytes, str, bytes, bytes]]
     gaps: list[tuple[str, bytes, str, int, int]]
     wishes: list[tuple[str, list[str], bool]]
-
-
-Stream = tuple[bytes, str]
 
 
 class History:
@@ -144,6 +150,7 @@ class History:
         self._received: dict[tuple[str, Stream], tuple[array[int], array[int]]] = {}
         self._gaps: list[tuple[str, Stream, int, int]] = []
         self._wishes: dict[str, _Wish] = {}
+        self._excused: dict[Stream, list[range]] = {}
 
     # --- recording --------------------------------------------------------------------------------
 
@@ -163,6 +170,20 @@ class History:
                 of a stream is not missing.
         """
         self._wishes[subscriber] = _Wish(tuple(prefixes), from_first)
+
+    def in_force(self, subscriber: str) -> None:
+        """From now on this one, which joined late, is to get everything that is sent."""
+        self._wishes[subscriber].in_force = {
+            stream: len(digests) for stream, digests in self._sent.items()
+        }
+
+    def gone(self, subscriber: str) -> None:
+        """This one has died: what it would have received after its last message is not missing."""
+        self._wishes[subscriber].gone = True
+
+    def excuse(self, publisher: bytes, topic: str, first: int, end: int) -> None:
+        """Nobody has promised these: their publisher has died, or was told that they failed."""
+        self._excused.setdefault((publisher, topic), []).append(range(first, end))
 
     def received(self, subscriber: str, *items: Message | Batch) -> None:
         """The subscriber has received these, in this order."""
@@ -271,13 +292,30 @@ class History:
         if not stream[1].startswith(wish.prefixes):
             return row
         first = min(seen, default=len(sent)) if wish.from_first else 0
-        row.sent = len(sent) - first
+        if wish.in_force is not None:
+            first = min(first, wish.in_force.get(stream, 0))
+        end = max(seen, default=first - 1) + 1 if wish.gone else len(sent)
+        row.sent = end - first
+        if len(seen) < row.sent:
+            self._account(row, name, set(range(first, end)) - seen)
+        return row
+
+    def _account(self, row: StreamVerdict, name: str, missing: set[int]) -> None:
+        """What became of messages that were not received."""
+        stream = (row.publisher, row.topic)
         reported = {
             sequence
-            for subscriber, of, begin, end in self._gaps
+            for subscriber, of, begin, until in self._gaps
             if subscriber == name and of == stream
-            for sequence in range(max(begin, first), min(end, len(sent)))
+            for sequence in range(begin, until)
+            if sequence in missing
         }
-        row.counted_lost = len(reported - seen)
-        row.lost = row.sent - len(seen) - row.counted_lost
-        return row
+        excused = {
+            sequence
+            for each in self._excused.get(stream, ())
+            for sequence in each
+            if sequence in missing
+        }
+        row.excused = len(excused)
+        row.counted_lost = len(reported - excused)
+        row.lost = len(missing - reported - excused)

@@ -45,6 +45,7 @@ class Subscriber:
         on_batch, on_gap: told of everything that the user gets, in order.
         on_read: told how far it has read, when the monitor would be told at once.
         on_doubt: called when the monitor would be asked which exchanges there are.
+        on_confirmed: called once, when it is in force.
         repair, check_duplicates: off only to show what they are good for.
 
     Attributes:
@@ -62,6 +63,7 @@ class Subscriber:
         on_gap: Callable[[Gap], None],
         on_read: Callable[[list[tuple[int, int, int]]], None],
         on_doubt: Callable[[], None] = lambda: None,
+        on_confirmed: Callable[[], None] = lambda: None,
         prefixes: tuple[bytes, ...] = (b"",),
         start: Starts = LATEST,
         held_bytes_max: int | None = None,
@@ -85,6 +87,8 @@ class Subscriber:
         self._on_gap = on_gap
         self._on_read = on_read
         self._on_doubt = on_doubt
+        self._on_confirmed = on_confirmed
+        self._confirmed = False
         self._lines: dict[Source, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
@@ -187,6 +191,9 @@ class Subscriber:
             line = self._lines.get(source)
             if line is not None:
                 self._perform(line, effect)
+        if reception.confirmed and not self._confirmed:
+            self._confirmed = True
+            self._on_confirmed()
         if reception.gaps:
             for gap in reception.gaps:
                 self._on_gap(gap)

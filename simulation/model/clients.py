@@ -1,4 +1,4 @@
-"""Publishers and subscribers as processes: sessions with the monitor, and the actors of the model."""
+"""Publishers and subscribers as processes: the actors of the model, in touch with monitors."""
 
 from __future__ import annotations
 
@@ -66,6 +66,8 @@ class PublisherShell:
             end) → when they were published.
         acked: (topic, first, end, when published) of the latest acknowledged ones.
         failures: batches that were given up, and why.
+        died_at: when it died; None while it lives.
+        epochs: under which it was told to publish and did, in order.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class PublisherShell:
         self.acked: list[tuple[str, int, int, float]] = []
         self.failures: list[tuple[str, int, int, str]] = []
         self.publisher: Publisher | None = None
-        self.calls = 0
+        self.profile = profile
+        self.died_at: float | None = None
+        self.epochs: list[int] = []
         self._time = LocalWorld(process)
         self._reason = "new"
         self._sequences: dict[str, int] = {}
@@ -94,6 +98,7 @@ class PublisherShell:
         )  # fmt: skip
         self._session.start()
         self.user = User(self._time, self, profile, history)
+        process.at_kill.append(self._died)
 
     @property
     def settled(self) -> bool:
@@ -136,16 +141,26 @@ class PublisherShell:
 
     # --- the session ------------------------------------------------------------------------------
 
+    def _died(self) -> None:
+        self.died_at = self.process.world.now
+
+    def _note_epoch(self) -> None:
+        epoch = self.publisher.link.epoch if self.publisher is not None else 0
+        if not self.epochs or self.epochs[-1] != epoch:
+            self.epochs.append(epoch)
+
     def _assigned(self, assigned: Assigned) -> None:
         if self.publisher is None:
             self.publisher = Publisher(
                 self._time, self.process, self._session.queue_id, self.id, self, assigned.limits
             )
         self.publisher.told(assigned)
+        self._note_epoch()
 
     def _relocate(self, relocate: Relocate) -> None:
         if self.publisher is not None:
             self.publisher.told(relocate)
+            self._note_epoch()
 
     def _state(self, state: str, reason: str) -> None:
         self._reason = f"{state}: {reason}"
@@ -192,6 +207,7 @@ class SubscriberShell:
         self._history = history
         self._check_duplicates = check_duplicates
         history.subscribed(name, from_first=from_first)
+        process.at_kill.append(lambda: history.gone(name))
         self._session = MonitorSession(
             _engine(process), managers, queue,
             client_id=process.world.random.randbytes(16), role=SUBSCRIBER,
@@ -226,6 +242,7 @@ class SubscriberShell:
                 on_batch=lambda batch: self._history.received(self.name, batch),
                 on_gap=lambda gap: self._history.gap(self.name, gap),
                 on_read=lambda _read: self.process.call_soon(self._session.tell_alive),
+                on_confirmed=lambda: self._history.in_force(self.name),
                 on_doubt=lambda: self.process.call_soon(self._session.ask_topology),
                 check_duplicates=self._check_duplicates,
             )  # fmt: skip

@@ -27,6 +27,7 @@ from simulation.model.hosts import Host
 from simulation.model.managers import ManagerShell
 from simulation.model.process import Clocks, Process
 from simulation.model.shells import Ports
+from simulation.model.watch import Watch
 from simulation.model.wires import Wires
 from simulation.world import World
 
@@ -80,7 +81,7 @@ class ManagerSlot:
             process = Process(world, wires, name, self.machine, self.clocks)
             world.note(name, "starts")
             self.shell = ManagerShell(
-                process, self._cluster.ensemble, self.client, self._management
+                process, self._cluster.ensemble, self.client, self._management, self._cluster.watch
             )
 
 
@@ -90,6 +91,7 @@ class Cluster:
     Attributes:
         managers, hosts, publishers, subscribers: those that there are or were.
         history: what was published and received.
+        watch: what is to be noticed while it happens.
     """
 
     def __init__(self, seed: int, shape: Shape) -> None:
@@ -98,6 +100,8 @@ class Cluster:
         self.wires = Wires(self.world)
         self.ensemble = Ensemble(self.world, self.wires, shape.session_seconds)
         self.history = History()
+        self.watch = Watch(self.world)
+        self.ensemble.on_write = self.watch.written
         self.ports = Ports()
         self.publishers: list[PublisherShell] = []
         self.subscribers: list[SubscriberShell] = []
@@ -135,7 +139,7 @@ class Cluster:
         )  # fmt: skip
         return Host(
             self.world, self.wires, self.ensemble, self.ports, self.new_clocks(), settings,
-            self.shape.start_seconds,
+            self.shape.start_seconds, self.watch,
         )  # fmt: skip
 
     def start(self, exchanges: int) -> None:
@@ -144,7 +148,7 @@ class Cluster:
         Raises:
             Unavailable: it does not come up in time.
         """
-        self.world.run_until(lambda: self._ready(), START_SECONDS)
+        self.world.run_until(self._ready, START_SECONDS)
         self.manage(CreateQueue(QName=QUEUE, Limits=dict(self.shape.limits)))
         for number in range(1, exchanges):
             host = self.hosts[number % len(self.hosts)]

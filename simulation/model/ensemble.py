@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from roq.coordination.memory import MemoryEnsemble
-from roq.coordination.port import LEADER, Node, SessionState
+from roq.coordination.port import LEADER, Committed, Node, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, MultiResult, Step, Watch
 from roq.errors import RegistryAway
@@ -40,8 +40,8 @@ class Ensemble(MemoryEnsemble):
 
     Attributes:
         slow: how long a request or an answer takes at most; a slow disk makes it long.
-        writes: the fences under which the leader node let writes through, in order: (epoch of the
-            fence, epoch that leads).
+        on_write: called with the machine of whoever has written under a fence, and with what the
+            leader node says then.
     """
 
     def __init__(self, world: World, wires: Wires, session_seconds: float) -> None:
@@ -51,8 +51,7 @@ class Ensemble(MemoryEnsemble):
         self.session_seconds = session_seconds
         self.slow = DELAY_SECONDS[1]
         self.away = False
-        self.fenced: list[tuple[int, int]] = []
-        self.led: list[int] = []
+        self.on_write: Callable[[str, str], None] = lambda _writer, _leader: None
         self._connected: list[Store] = []
 
     def registry(self, process: Process) -> StoreRegistry:
@@ -98,10 +97,12 @@ class Ensemble(MemoryEnsemble):
     def transact(self, session: int, steps: Sequence[Step]) -> MultiResult:
         """Do all steps or none; what was let through under a fence is remembered."""
         result = super().transact(session, steps)
-        first = steps[0]
-        if isinstance(first, Check) and first.path == LEADER and not hasattr(result, "reason"):
-            leader = self.node(LEADER)
-            self.fenced.append((first.version, leader.version if leader else -1))
+        first, leader = steps[0], self.node(LEADER)
+        fenced = isinstance(first, Check) and first.path == LEADER
+        if fenced and isinstance(result, Committed) and leader is not None:
+            for store in self._connected:
+                if store.session == session:
+                    self.on_write(store.process.machine, leader.data.decode("utf-8", "replace"))
         return result
 
     def joined(self, store: Store) -> None:

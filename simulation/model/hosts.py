@@ -18,7 +18,14 @@ from roq.hcm import events
 from roq.hcm.machine import HostMachine
 from roq.hcm.settings import Settings
 from roq.machine import Tick
-from roq.protocol.control import Answer, Failure, HcmRequest
+from roq.protocol.control import (
+    Answer,
+    Failure,
+    HcmRequest,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime.rpc import Peer, RpcClient
@@ -27,6 +34,7 @@ from simulation.model.ensemble import Ensemble
 from simulation.model.process import Clocks, Process
 from simulation.model.shells import Driver, Ports, Server
 from simulation.model.sockets import context
+from simulation.model.watch import Watch
 from simulation.model.wires import Wires
 from simulation.world import World
 
@@ -57,6 +65,7 @@ class Host:
         settings: of its manager.
         start_seconds: what a process takes to come up, between these two; change it for a slow
             disk.
+        watch: notices what managers obey and which processes begin.
 
     Attributes:
         running: its children, by name.
@@ -66,7 +75,7 @@ class Host:
 
     def __init__(
         self, world: World, wires: Wires, ensemble: Ensemble, ports: Ports, clocks: Clocks,
-        settings: Settings, start_seconds: tuple[float, float],
+        settings: Settings, start_seconds: tuple[float, float], watch: Watch,
     ) -> None:  # fmt: skip
         self.machine = settings.host
         self.running: dict[str, Running] = {}
@@ -80,6 +89,7 @@ class Host:
         self._ports = ports
         self._pids = 100
         self.manager: ManagerOfHost | None = None
+        self.watch = watch
         self.start_manager()
 
     def start_manager(self) -> None:
@@ -126,6 +136,7 @@ class Host:
             on_end=lambda reason: self._ended(name, spec.epoch, reason),
         )  # fmt: skip
         running = self.running[name] = Running(spec, pid, process)
+        self.watch.started(spec)
         self.world.note(process.name, f"starts, epoch {spec.epoch}")
         process.call_later(
             self.world.random.uniform(*self.start_seconds), partial(self._come_up, running)
@@ -187,6 +198,7 @@ class ManagerOfHost:
         self._context = context(process)
         self._leader: RpcClient | None = None
         self._registering = False
+        self._refused: set[int] = set()
         self._driver: Driver[events.Event, events.Effect] = Driver(
             process, self.machine, Tick(), self._perform
         )
@@ -228,11 +240,17 @@ class ManagerOfHost:
         if isinstance(request, Failure):
             self._server.send(peer, request)
         else:
+            self._refused.clear()
             self._driver.feed(events.Requested(peer, request))
+            if isinstance(request, StartMonitor | StartExchange | StopQueue):
+                obeyed = request.id not in self._refused
+                self._host.watch.commanded(self._host.machine, request.leader_epoch, obeyed=obeyed)
 
     def _perform(self, effect: events.Effect) -> None:
         match effect:
             case events.Reply(peer, message):
+                if isinstance(message, Failure):
+                    self._refused.add(message.id)
                 self._server.send(peer, message)
             case events.Spawn(spec):
                 self._driver.feed(self._host.spawn(spec))

@@ -17,6 +17,7 @@ from simulation.model.ensemble import Ensemble
 from simulation.model.process import Process
 from simulation.model.shells import Driver, Server
 from simulation.model.sockets import context
+from simulation.model.watch import Watch
 
 GIVE_UP_SECONDS = 20.0
 """See `zk.connect_seconds`: a manager that has never reached the registry ends."""
@@ -29,12 +30,20 @@ class ManagerShell:
 
     Args:
         client, management: its addresses, the same in each life.
+        watch: notices under which epochs managers lead.
 
     Attributes:
         machine: what decides.
     """
 
-    def __init__(self, process: Process, ensemble: Ensemble, client: str, management: str) -> None:
+    def __init__(
+        self,
+        process: Process,
+        ensemble: Ensemble,
+        client: str,
+        management: str,
+        watch: Watch,
+    ) -> None:
         random = process.world.random
         self.process = process
         self.manager = Manager(
@@ -50,9 +59,8 @@ class ManagerShell:
         self._client_server = Server(process, client, self._client_frame)
         self._management_server = Server(process, management, self._management_frame)
         self._registry = ensemble.registry(process)
-        self._definitions = Definitions(
-            self._registry, self.manager, self._driver.feed, lambda: None
-        )
+        self._watch = watch
+        self._definitions = Definitions(self._registry, self.manager, self._feed, lambda: None)
         self._definitions.start()
 
     @property
@@ -65,6 +73,11 @@ class ManagerShell:
         unique, wall = self.process.world.random.randbytes(16), self.process.clocks.wall_clock()
         event = events.ManagementFrame(answered, data, unique=unique, wall=wall)
         self.process.turn(lambda: self._driver.feed(event))
+
+    def _feed(self, event: events.Event) -> None:
+        if isinstance(event, events.Elected):
+            self._watch.elected(self.manager.client, event.epoch)
+        self._driver.feed(event)
 
     def _client_frame(self, peer: Peer, data: bytes) -> None:
         reply = partial(self._client_server.send_raw, peer)

@@ -1,0 +1,185 @@
+"""One trial: a cluster works, things go wrong, things are put right, and it is all looked at.
+
+    a cluster comes up -> troubles for some seconds -> all is mended -> it must heal, in time
+    -> newcomers must find their place -> everything that was accepted must arrive
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from roq.errors import Unavailable
+from simulation.load import Profile
+from simulation.model import promises, troubles
+from simulation.model.cluster import Cluster, Shape
+from simulation.model.troubles import Trouble, Troubles
+
+JOIN_SECONDS: Final = 20.0
+HEAL_SECONDS: Final = 120.0
+"""All that may take the longest comes together here: back-off, and a child that has failed."""
+NEWCOMER_SECONDS: Final = 20.0
+SETTLE_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 2.5
+GOES_ON_SECONDS: Final = 1.5
+PROFILE: Final = Profile(rate=15.0, messages=(1, 4), size=(0, 60), topics=("a", "b"))
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one trial.
+
+    Attributes:
+        broken: one sentence for each promise that was broken.
+        troubles: what happened, by kind.
+        checked: promises that were looked at, and how often.
+        heal_seconds: from the end of the troubles until all was well, virtual.
+        counted_lost: messages that subscribers have reported as lost.
+        trace: what has happened, if it was wanted.
+    """
+
+    seed: int
+    broken: list[str] = field(default_factory=list)
+    troubles: dict[str, int] = field(default_factory=dict)
+    checked: dict[str, int] = field(default_factory=dict)
+    sent: int = 0
+    received: int = 0
+    counted_lost: int = 0
+    heal_seconds: float = 0.0
+    seconds: float = 0.0
+    checksum: str = ""
+    trace: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is tried.
+
+    Attributes:
+        seconds: troubles begin within this time.
+        plan: the troubles.
+    """
+
+    seed: int
+    shape: Shape
+    exchanges: int
+    publishers: int
+    subscribers: int
+    seconds: float
+    plan: list[Trouble]
+
+    @classmethod
+    def draw(cls, seed: int, only: Collection[str] = (), without: Collection[str] = ()) -> Case:
+        """By chance, from a seed; see `troubles.draw`."""
+        random = Random(f"case of {seed}")
+        seconds = random.choice([3.0, 6.0, 10.0])
+        shape = Shape(
+            managers=random.choice([1, 2, 2, 3]),
+            hosts=random.choice([1, 2, 3, 3]),
+            session_seconds=random.choice([1.5, 3.0, 6.0]),
+            clock_rates=random.choice([0.0, 0.01]),
+            limits=random.choice([(), (("window_batches", 4),)]),
+        )
+        return cls(
+            seed=seed,
+            shape=shape,
+            exchanges=random.randint(1, 3),
+            publishers=random.randint(1, 3),
+            subscribers=random.randint(1, 2),
+            seconds=seconds,
+            plan=troubles.draw(seed, seconds, only, without),
+        )
+
+
+class Trial:
+    """Runs one case.
+
+    Args:
+        traced: remember what happens.
+    """
+
+    def __init__(self, case: Case, *, traced: bool = False) -> None:
+        self.case = case
+        self.cluster = Cluster(case.seed, case.shape)
+        if traced:
+            self.cluster.world.trace = []
+
+    def run(self) -> Result:
+        """Run it to its end, and judge."""
+        cluster, result = self.cluster, Result(self.case.seed)
+        began = cluster.world.now
+        try:
+            self._run(result)
+        except Unavailable as error:
+            result.broken.append(f"stuck: {error}")
+        result.broken += promises.broken(cluster, result.troubles)
+        verdict = cluster.history.check()
+        result.sent, result.received = verdict.sent, verdict.received
+        result.counted_lost = verdict.counted_lost
+        result.checked = dict(cluster.watch.checked)
+        result.seconds = cluster.world.now - began
+        result.checksum = cluster.world.checksum
+        result.trace = cluster.world.trace or []
+        return result
+
+    def _run(self, result: Result) -> None:
+        cluster, case = self.cluster, self.case
+        cluster.start(case.exchanges)
+        for _ in range(case.subscribers):
+            self._join()
+        for _ in range(case.publishers):
+            cluster.add_publisher(PROFILE)
+        cluster.world.run(0.5)
+        wrong = Troubles(cluster, case.plan)
+        cluster.world.run(case.seconds)
+        wrong.end()
+        result.troubles = dict(wrong.happened)
+        cluster.world.note("trial", "everything is mended")
+        mended_at = cluster.world.now
+        self._wait_until_healed()
+        result.heal_seconds = cluster.world.now - mended_at
+        self._newcomers()
+        self._settle()
+
+    def _join(self) -> None:
+        subscriber = self.cluster.add_subscriber()
+        if not self.cluster.until(lambda: subscriber.confirmed, JOIN_SECONDS):
+            raise Unavailable(f"{subscriber.process.name} did not come in force: {subscriber.why}")
+
+    def _wait_until_healed(self) -> None:
+        cluster = self.cluster
+        cluster.watch.checked["all heals when nothing goes wrong any more"] += 1
+        end = cluster.world.now + HEAL_SECONDS
+        while promises.healed(cluster):
+            if cluster.world.now >= end:
+                raise Unavailable(f"{HEAL_SECONDS:g} s later {promises.healed(cluster)}")
+            cluster.world.run(0.25)
+
+    def _newcomers(self) -> None:
+        cluster = self.cluster
+        cluster.watch.checked["newcomers find their place"] += 1
+        subscriber = cluster.add_subscriber(from_first=True)
+        publisher = cluster.add_publisher(PROFILE)
+        if not cluster.until(lambda: subscriber.confirmed, NEWCOMER_SECONDS):
+            raise Unavailable(f"a new subscriber is not in force: {subscriber.why}")
+        if not cluster.until(lambda: publisher.attached, NEWCOMER_SECONDS):
+            raise Unavailable(f"a new publisher is not attached: {publisher.why}")
+        cluster.world.run(GOES_ON_SECONDS)
+
+    def _settle(self) -> None:
+        """Everything that was accepted arrives; the last message of each stream shows it."""
+        cluster = self.cluster
+        cluster.watch.checked["everything that was accepted is acknowledged"] += 1
+        living = [each for each in cluster.publishers if each.process.alive]
+        for publisher in living:
+            publisher.user.stop()
+        if not cluster.until(lambda: all(each.settled for each in living), SETTLE_SECONDS):
+            stuck = next(each for each in living if not each.settled)
+            raise Unavailable(f"{stuck.process.name} is not done: {stuck.why}")
+        cluster.world.run(QUIET_SECONDS)
+        readers = [each for each in cluster.subscribers if each.process.alive]
+        if not cluster.until(lambda: not any(each.waits for each in readers), SETTLE_SECONDS):
+            stuck_reader = next(each for each in readers if each.waits)
+            raise Unavailable(f"{stuck_reader.process.name} waits for what does not come")

@@ -1,0 +1,342 @@
+"""What goes wrong, and when: drawn from the seed, one kind at a time or several at once.
+
+A plan is a list of troubles, each with chance of its own: leaving kinds out (`without`) changes
+nothing about the others. Each ends by itself after its time, at the latest when all are called off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from simulation.model.children import ExchangeShell, MonitorShell
+from simulation.model.cluster import Cluster
+from simulation.model.ensemble import DELAY_SECONDS, MACHINE
+from simulation.model.hosts import Host
+from simulation.model.process import Process
+from simulation.network import Connection
+
+KINDS: Final = (
+    "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
+    "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
+    "slow-disk", "clock", "expiry", "away", "empty",
+)  # fmt: skip
+CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
+                                "pause"})  # fmt: skip
+"""Kinds that keep readers from what there is: only they may make an exchange's end lose anything."""
+NEVER: Final = 1e9
+SECONDS: Final = {
+    "partition": (0.2, 8.0), "one-way": (0.2, 8.0), "isolate": (0.2, 8.0), "pause": (0.1, 7.0),
+    "drop": (0.2, 2.0), "lag": (0.2, 2.0), "stall": (0.05, 1.5), "slow-disk": (0.5, 5.0),
+    "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
+    "kill-host": (0.3, 8.0), "kill-publisher": (0.1, 1.0), "kill-subscriber": (0.1, 1.0),
+}  # fmt: skip
+"""What a trouble lasts, or what a process that was killed takes to be started again."""
+FOR_GOOD: Final = {"kill-hcm": 0.2, "kill-gcm": 0.2, "kill-host": 0.4}
+"""How often it does not come back, if the cluster can do without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that goes wrong.
+
+    Attributes:
+        at: seconds after the beginning.
+        seconds: how long.
+        chance: seed of what is left to chance when it happens.
+    """
+
+    at: float
+    kind: str
+    seconds: float
+    chance: int
+
+
+def draw(
+    seed: int, seconds: float, only: Collection[str] = (), without: Collection[str] = ()
+) -> list[Trouble]:
+    """The plan of a seed.
+
+    Args:
+        seconds: all begin within this time.
+        only: leave the other kinds out; empty: none is left out.
+        without: leave these kinds out.
+    """
+    random = Random(f"troubles of {seed}")
+    kinds = random.sample(KINDS, random.choice([1, 1, 2, 2, 3, 4, 6]))
+    plan = []
+    for _ in range(random.randint(1, 3) + len(kinds) * random.randint(1, 2)):
+        kind = random.choice(kinds)
+        low, high = SECONDS.get(kind, (0.0, 0.0))
+        # Short ones are as frequent as long ones.
+        lasts = low * (high / low) ** random.random() if low else 0.0
+        plan.append(Trouble(random.uniform(0.0, seconds), kind, lasts, random.getrandbits(32)))
+    plan.sort(key=lambda trouble: trouble.at)
+    return [
+        trouble
+        for trouble in plan
+        if (not only or trouble.kind in only) and trouble.kind not in without
+    ]
+
+
+class Troubles:
+    """Has the troubles of a plan happen in a cluster.
+
+    Attributes:
+        happened: how often, by kind.
+    """
+
+    def __init__(self, cluster: Cluster, plan: list[Trouble]) -> None:
+        self.happened: Counter[str] = Counter()
+        self._cluster = cluster
+        self._world = cluster.world
+        self._undo: list[Callable[[], None]] = []
+        self._over = False
+        self._acts: dict[str, Callable[[Random, float], str]] = {
+            "cut": self._cut, "stall": self._stall, "drop": self._drop, "lag": self._lag,
+            "partition": self._partition, "one-way": self._one_way, "isolate": self._isolate,
+            "pause": self._pause, "kill-exchange": self._kill_exchange,
+            "kill-monitor": self._kill_monitor, "kill-hcm": self._kill_hcm,
+            "kill-gcm": self._kill_gcm, "kill-host": self._kill_host,
+            "kill-publisher": self._kill_publisher, "kill-subscriber": self._kill_subscriber,
+            "slow-disk": self._slow_disk, "clock": self._clock, "expiry": self._expiry,
+            "away": self._away, "empty": self._empty,
+        }  # fmt: skip
+        for trouble in plan:
+            self._plan(trouble)
+
+    def end(self) -> None:
+        """Nothing goes wrong any more, and what was wrong is put right."""
+        self._over = True
+        while self._undo:
+            self._undo[0]()
+
+    def _plan(self, trouble: Trouble) -> None:
+        def happen() -> None:
+            if self._over:
+                return
+            what = self._acts[trouble.kind](Random(trouble.chance), trouble.seconds)
+            if what:
+                self.happened[trouble.kind] += 1
+                self._world.note("trouble", f"{trouble.kind}: {what}")
+
+        self._world.call_later(trouble.at, happen)
+
+    def _for(self, seconds: float, undo: Callable[[], None]) -> None:
+        """Have this done after so many seconds, or when all troubles end."""
+
+        def once() -> None:
+            if once in self._undo:
+                self._undo.remove(once)
+                self._world.note("trouble", "…over")
+                undo()
+
+        self._undo.append(once)
+        if seconds < NEVER:
+            self._world.call_later(seconds, once)
+
+    # --- the network ------------------------------------------------------------------------------
+
+    def _connections(self, random: Random) -> list[Connection]:
+        """Of one process, any one."""
+        processes = [each for each in self._processes() if each.alive and each.connections]
+        return random.choice(processes).connections if processes else []
+
+    def _cut(self, random: Random, _seconds: float) -> str:
+        connections = self._connections(random)
+        if not connections:
+            return ""
+        random.choice(connections).cut()
+        return "one connection"
+
+    def _stall(self, random: Random, seconds: float) -> str:
+        connections = self._connections(random)
+        if not connections:
+            return ""
+        up, down = random.choice([(True, True), (True, False), (False, True)])
+        for connection in random.sample(connections, random.randint(1, len(connections))):
+            connection.stall(seconds, up=up, down=down)
+        return f"connections for {seconds:.2f} s"
+
+    def _drop(self, random: Random, seconds: float) -> str:
+        weather = self._cluster.wires.weather
+        weather.drop = random.uniform(0.05, 0.5)
+        self._for(seconds, lambda: setattr(weather, "drop", 0.0))
+        return f"{weather.drop:.0%} of all fan-outs for {seconds:.2f} s"
+
+    def _lag(self, random: Random, seconds: float) -> str:
+        weather = self._cluster.wires.weather
+        calm = (0.0002, 0.002)
+        weather.delay_seconds = (0.001, random.uniform(0.01, 0.15))
+        self._for(seconds, lambda: setattr(weather, "delay_seconds", calm))
+        return f"up to {weather.delay_seconds[1]:.3f} s for {seconds:.2f} s"
+
+    def _machines(self) -> list[str]:
+        cluster = self._cluster
+        clients = [each.process.machine for each in (*cluster.publishers, *cluster.subscribers)]
+        machines = [slot.machine for slot in cluster.managers]
+        machines += [host.machine for host in cluster.hosts]
+        return list(dict.fromkeys([*machines, MACHINE, *clients]))
+
+    def _split(self, ones: list[str], others: list[str], seconds: float, *, both: bool) -> str:
+        wires = self._cluster.wires
+        wires.cut(ones, others, both=both)
+        self._for(seconds, wires.mend)
+        arrow = "|" if both else "-/->"
+        return f"{' '.join(ones)} {arrow} {' '.join(others)} for {seconds:.2f} s"
+
+    def _partition(self, random: Random, seconds: float) -> str:
+        machines = self._machines()
+        ones = random.sample(machines, random.randint(1, max(1, len(machines) // 2)))
+        others = [machine for machine in machines if machine not in ones]
+        return self._split(ones, others, seconds, both=True)
+
+    def _one_way(self, random: Random, seconds: float) -> str:
+        machines = self._machines()
+        ones = random.sample(machines, random.randint(1, len(machines) - 1))
+        others = [machine for machine in machines if machine not in ones]
+        others = random.sample(others, random.randint(1, len(others)))
+        return self._split(ones, others, seconds, both=False)
+
+    def _isolate(self, random: Random, seconds: float) -> str:
+        """Two machines do not hear each other; everybody else hears both."""
+        one, other = random.sample(self._machines(), 2)
+        return self._split([one], [other], seconds, both=random.random() < 0.7)
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def _processes(self) -> list[Process]:
+        cluster = self._cluster
+        found = [slot.shell.process for slot in cluster.managers if slot.shell is not None]
+        for host in cluster.hosts:
+            found += host.processes
+        found += [each.process for each in (*cluster.publishers, *cluster.subscribers)]
+        return [process for process in found if process.alive]
+
+    def _pause(self, random: Random, seconds: float) -> str:
+        process = random.choice(self._processes())
+        process.pause(seconds)
+        return f"{process} for {seconds:.2f} s"
+
+    def _kill_child(self, random: Random, kind: type[MonitorShell | ExchangeShell]) -> str:
+        found = [each.process for each in self._cluster.children if isinstance(each, kind)]
+        if not found:
+            return ""
+        process = random.choice(found)
+        process.end("killed by a trouble")
+        return f"{process}"
+
+    def _kill_exchange(self, random: Random, _seconds: float) -> str:
+        return self._kill_child(random, ExchangeShell)
+
+    def _kill_monitor(self, random: Random, _seconds: float) -> str:
+        return self._kill_child(random, MonitorShell)
+
+    def _kill_hcm(self, random: Random, seconds: float) -> str:
+        hosts = [host for host in self._cluster.hosts if self._managed(host)]
+        if not hosts:
+            return ""
+        host = random.choice(hosts)
+        manager = host.manager
+        assert manager is not None  # noqa: S101 - `_managed`
+        manager.process.end("killed by a trouble")
+        if len(hosts) > 1 and random.random() < FOR_GOOD["kill-hcm"]:
+            return f"{host.machine} for good"
+        self._for(seconds, host.start_manager)
+        return f"{host.machine} for {seconds:.2f} s"
+
+    def _managed(self, host: Host) -> bool:
+        return host.up and host.manager is not None and host.manager.process.alive
+
+    def _kill_gcm(self, random: Random, seconds: float) -> str:
+        cluster = self._cluster
+        living = [s for s in cluster.managers if s.shell is not None and s.shell.process.alive]
+        if not living:
+            return ""
+        leading = [slot for slot in living if slot.shell in cluster.leaders]
+        slot = random.choice(leading if leading and random.random() < 0.7 else living)
+        assert slot.shell is not None  # noqa: S101 - it lives
+        slot.shell.process.end("killed by a trouble")
+        if len(living) > 1 and random.random() < FOR_GOOD["kill-gcm"]:
+            return f"{slot.machine} for good"
+        self._for(seconds, slot.start)
+        return f"{slot.machine} for {seconds:.2f} s"
+
+    def _kill_host(self, random: Random, seconds: float) -> str:
+        hosts = [host for host in self._cluster.hosts if host.up]
+        host = random.choice(hosts) if hosts else None
+        if host is None:
+            return ""
+        host.go_down()
+        managed = [each for each in hosts if each is not host and self._managed(each)]
+        if managed and random.random() < FOR_GOOD["kill-host"]:
+            return f"{host.machine} for good"
+        self._for(seconds, host.come_up)
+        return f"{host.machine} for {seconds:.2f} s"
+
+    def _kill_publisher(self, random: Random, seconds: float) -> str:
+        cluster = self._cluster
+        living = [each for each in cluster.publishers if each.process.alive]
+        if not living:
+            return ""
+        publisher = random.choice(living)
+        publisher.process.end("killed by a trouble")
+        profile = publisher.profile
+        self._for(seconds, lambda: cluster.add_publisher(profile))
+        return f"{publisher.process}"
+
+    def _kill_subscriber(self, random: Random, seconds: float) -> str:
+        cluster = self._cluster
+        living = [each for each in cluster.subscribers if each.process.alive]
+        if not living:
+            return ""
+        subscriber = random.choice(living)
+        subscriber.process.end("killed by a trouble")
+        self._for(seconds, lambda: cluster.add_subscriber(from_first=True))
+        return f"{subscriber.process}"
+
+    # --- disks, clocks, ZooKeeper -----------------------------------------------------------------
+
+    def _slow_disk(self, random: Random, seconds: float) -> str:
+        cluster = self._cluster
+        if random.random() < 0.5:
+            cluster.ensemble.slow = random.uniform(0.05, 1.0)
+            self._for(seconds, lambda: setattr(cluster.ensemble, "slow", DELAY_SECONDS[1]))
+            return f"of ZooKeeper, {cluster.ensemble.slow:.2f} s, for {seconds:.2f} s"
+        host = random.choice(cluster.hosts)
+        usual = cluster.shape.start_seconds
+        host.start_seconds = (usual[0], random.uniform(0.5, 4.0))
+        self._for(seconds, lambda: setattr(host, "start_seconds", usual))
+        return f"of {host.machine}, {host.start_seconds[1]:.2f} s, for {seconds:.2f} s"
+
+    def _clock(self, random: Random, _seconds: float) -> str:
+        process = random.choice(self._processes())
+        process.clocks.wall += random.choice([-1, 1]) * random.choice([0.5, 60.0, 86_400.0])
+        return f"of {process.machine} is {process.clocks.wall:g} s ahead"
+
+    def _expiry(self, random: Random, _seconds: float) -> str:
+        ensemble = self._cluster.ensemble
+        if not ensemble.stores:
+            return ""
+        store = random.choice(ensemble.stores)
+        ensemble.expire(store)
+        return f"of {store.process}"
+
+    def _away(self, _random: Random, seconds: float) -> str:
+        ensemble = self._cluster.ensemble
+        if ensemble.away:
+            return ""
+        ensemble.go_away()
+        self._for(seconds, ensemble.come_back)
+        return f"ZooKeeper for {seconds:.2f} s"
+
+    def _empty(self, _random: Random, seconds: float) -> str:
+        ensemble = self._cluster.ensemble
+        if ensemble.away:
+            return ""
+        ensemble.go_away()
+        self._for(seconds, lambda: ensemble.come_back(empty=True))
+        return f"ZooKeeper for {seconds:.2f} s, and comes back with nothing"

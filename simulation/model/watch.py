@@ -1,0 +1,62 @@
+"""What is noticed while it happens: who leads, who is obeyed, which processes begin, who writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from simulation.world import World
+
+
+class Watch:
+    """Collects broken promises.
+
+    Attributes:
+        broken: one sentence for each.
+        checked: how often each promise was looked at.
+        spawned: monitors and exchanges that were started, by name.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.broken: list[str] = []
+        self.checked: Counter[str] = Counter()
+        self.spawned: Counter[str] = Counter()
+        self._world = world
+        self._leader_epoch = 0
+        self._obeyed: dict[str, int] = {}
+        self._children: dict[tuple[bytes, int], int] = {}
+
+    def elected(self, manager: str, epoch: int) -> None:
+        """A manager leads from now on, under this epoch."""
+        self.checked["a leader has a higher epoch than all before it"] += 1
+        if epoch <= self._leader_epoch:
+            self._break(f"{manager} leads with epoch {epoch}, after one with {self._leader_epoch}")
+        self._leader_epoch = max(epoch, self._leader_epoch)
+
+    def commanded(self, machine: str, epoch: int, *, obeyed: bool) -> None:
+        """A host manager was told to do something by a leader of this epoch."""
+        self.checked["no host manager obeys an earlier leader"] += 1
+        known = self._obeyed.get(machine, 0)
+        if obeyed and epoch < known:
+            self._break(f"the host manager of {machine} obeys epoch {epoch} after epoch {known}")
+        if obeyed:
+            self._obeyed[machine] = max(known, epoch)
+
+    def started(self, spec: MonitorSpec | ExchangeSpec) -> None:
+        """The process of a child begins."""
+        self.checked["of two processes of a child the later has the higher epoch"] += 1
+        self.spawned[spec.child] += 1
+        key = (spec.queue_id, spec.number if isinstance(spec, ExchangeSpec) else 0)
+        known = self._children.get(key, 0)
+        if spec.epoch <= known:
+            self._break(f"{spec.child} begins with epoch {spec.epoch}, after one with {known}")
+        self._children[key] = max(spec.epoch, known)
+
+    def written(self, machine: str, leader: str) -> None:
+        """A manager has written to the registry, where this stands about the leader."""
+        self.checked["only the leader writes definitions"] += 1
+        if f"//{machine}:" not in leader:
+            self._break(f"the manager on {machine} writes definitions, but this one leads: {leader}")
+
+    def _break(self, text: str) -> None:
+        self.broken.append(f"at {self._world.now:.3f}: {text}")
