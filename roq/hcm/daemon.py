@@ -8,6 +8,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
@@ -236,7 +237,7 @@ class HostManager:
 
     def _measure(self) -> None:
         folder = Path(self._config.data.dir)
-        self._resources = measure(folder)
+        self._resources = measure(folder, self._processes.open_files())
         state = self._registry.state
         connected = state is SessionState.CONNECTED
         detail = "connected" if connected else f"{state}; children go on, nothing is changed"
@@ -244,11 +245,9 @@ class HostManager:
         self._handle(Measured((registry, *self._resources.checks(folder))))
 
     def _look(self) -> tuple[Iterable[Sample], Health]:
-        disk = (
-            Sample(figures.DISK, self._resources.disk_bytes),
-            Sample(figures.DISK_FREE, self._resources.disk_free_bytes),
-        )
-        return (*disk, *self._machine.figures()), self._machine.health()
+        found = self._resources
+        used = figures.of_machine(found.disk_bytes, found.disk_free_bytes, found.others)
+        return chain(used, self._machine.figures()), self._machine.health()
 
     # --- events -----------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ UP: Final = gauge("roq_child_up", "1 if this child runs.", "queue", "child")
 RESTARTS: Final = counter(
     "roq_child_restarts_total", "How often this child has ended by itself.", "queue", "child"
 )
+FILES: Final = gauge(
+    "roq_child_open_fds", "Descriptors that this child has open.", "queue", "child"
+)
 RING_MAX: Final = gauge(
     "roq_exchange_ring_max_bytes", "What the log of this exchange may hold.", *_EXCHANGE
 )
@@ -37,14 +40,15 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("messages_in", 1, counter(
             "roq_exchange_messages_received_total", "Messages from publishers.", *_EXCHANGE)),
         ("bytes_in", 1, counter(
-            "roq_exchange_received_bytes_total", "Payload of these messages.", *_EXCHANGE)),
+            "roq_exchange_received_bytes_total", "Bytes of these messages.", *_EXCHANGE)),
         ("batches_in", 1, counter(
             "roq_exchange_batches_received_total", "Batches from publishers.", *_EXCHANGE)),
         ("messages_out", 1, counter(
             "roq_exchange_messages_sent_total",
             "Messages to subscribers, once for each of them.", *_EXCHANGE)),
         ("bytes_out", 1, counter(
-            "roq_exchange_sent_bytes_total", "Bytes of batches to subscribers.", *_EXCHANGE)),
+            "roq_exchange_sent_bytes_total",
+            "Bytes of batches to subscribers, once for each of them.", *_EXCHANGE)),
         ("publishers", 1, gauge("roq_exchange_publishers", "Publishers here.", *_EXCHANGE)),
         ("subscribers", 1, gauge("roq_exchange_subscribers", "Subscribers here.", *_EXCHANGE)),
         ("ring_bytes", 1, gauge(
@@ -90,7 +94,7 @@ OF_MONITOR: Final[Mapping[str, tuple[Metric, float]]] = {
 _TOLD: Final = {EXCHANGE: OF_EXCHANGE, MONITOR: OF_MONITOR}
 
 METRICS: Final = (
-    LEADER, CHILDREN, SLOTS, DISK, DISK_FREE, UP, RESTARTS, RING_MAX,
+    LEADER, CHILDREN, SLOTS, DISK, DISK_FREE, UP, RESTARTS, FILES, RING_MAX,
     *(metric for metric, _ in OF_EXCHANGE.values()),
     *(metric for metric, _ in OF_MONITOR.values()),
 )  # fmt: skip
@@ -102,7 +106,7 @@ def known(role: str, told: Mapping[str, float]) -> dict[str, float]:
 
 
 def figures(children: Children, leader: LeaderLink, exchange_max: int) -> Iterator[Sample]:
-    """How `METRICS` stand, but for the disk."""
+    """How `METRICS` stand, but for what the shell measures."""
     yield Sample(LEADER, bool(leader.leading))
     yield Sample(SLOTS, exchange_max)
     counts = Counter((child.role, child.state) for child in children)
@@ -111,6 +115,22 @@ def figures(children: Children, leader: LeaderLink, exchange_max: int) -> Iterat
             yield Sample(CHILDREN, counts[role, state], (role, state))
     for child in children:
         yield from _of_child(child)
+
+
+def of_machine(
+    disk_bytes: int, disk_free_bytes: int, open_files: Mapping[str, int]
+) -> Iterator[Sample]:
+    """The others, as the shell has measured them.
+
+    Args:
+        disk_bytes, disk_free_bytes: of the data folder.
+        open_files: child → its open descriptors.
+    """
+    yield Sample(DISK, disk_bytes)
+    yield Sample(DISK_FREE, disk_free_bytes)
+    for name, files in open_files.items():
+        queue, _, child = name.rpartition(".")
+        yield Sample(FILES, files, (queue, child))
 
 
 def _of_child(child: Child) -> Iterator[Sample]:

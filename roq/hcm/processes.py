@@ -115,6 +115,11 @@ class Processes:
         self._watch(spec, child)
         return Spawned(spec.child, spec.epoch, child.pid)
 
+    def open_files(self) -> dict[str, int]:
+        """Child → how many descriptors it has open, of those that run."""
+        counted = {name: procfs.open_files(each.pid) for name, (_, each) in self._running.items()}
+        return {name: files for name, files in counted.items() if files is not None}
+
     def probe(self, child: str, epoch: int) -> Probed:
         """How its process is at this moment."""
         running = self._running.get(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,6 +50,16 @@ def arguments(pid: int) -> list[str] | None:
     except OSError:
         return None
     return [part.decode(errors="surrogateescape") for part in data.split(b"\0")[:-1]]
+
+
+def open_files(pid: int) -> int | None:
+    """How many descriptors this pid has open."""
+    folder = _PROC / f"{pid}/fd"
+    try:
+        # Since Linux 6.2 the size tells; counting thousands takes milliseconds.
+        return folder.stat().st_size or sum(1 for _ in os.scandir(folder))
+    except OSError:
+        return None
 
 
 def boot_id() -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from roq.errors import ConfigError, Unavailable
-from roq.runtime import exits, logs
+from roq.runtime import descriptors, exits, logs
 from roq.runtime.service import Service
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class Program(Generic[ConfigT]):
         parser.add_argument("--ready-fd", type=int, help=f"descriptor that gets {self.ready}")
         options = parser.parse_args(arguments)
         logs.hold()
+        descriptors.raise_limit()
         try:
             config = self.load(options.config, os.environ)
         except ConfigError as error:

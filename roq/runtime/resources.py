@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from roq.protocol.facts import Check
+from roq.runtime import procfs
 
 FILES_SHARE_MAX: Final = 0.9
 """Above this share of its descriptors a process is warned of."""
@@ -17,7 +19,8 @@ DISK_SHARE_MIN: Final = 0.01
 DISK_BYTES_MIN: Final = 256 * 1024 * 1024
 DISK_SMALL_SHARE_MIN: Final = 0.1
 """A disk is nearly full below 1 % or 256 MiB; a small one below a tenth."""
-_DESCRIPTORS: Final = Path("/proc/self/fd")
+SHOWN_MAX: Final = 5
+"""Processes that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,14 @@ class Resources:
         disk_bytes: size of the disk of the data folder; 0: there is no such folder, or the system
             does not tell.
         disk_free_bytes: what may still be written there.
+        others: open descriptors of other processes with the same limit, by their name.
     """
 
     files: int
     files_max: int
     disk_bytes: int = 0
     disk_free_bytes: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def disk_low(self) -> bool:
@@ -52,12 +57,7 @@ class Resources:
         Args:
             folder: where the process keeps its files.
         """
-        limit = self.files_max or "no limit"
-        most = FILES_SHARE_MAX * (self.files_max or float("inf"))
-        text = f"{self.files} of {limit} descriptors are open"
-        if self.files > most:
-            text += "; raise LimitNOFILE (ulimit -n), or clients will be turned away"
-        found = [Check(name="files", ok=self.files <= most, detail=text, essential=False)]
+        found = [self._files()]
         if folder is not None and self.disk_bytes:
             text = f"{self.disk_free_bytes // 1_000_000:,} MB are free in {folder}"
             if self.disk_low:
@@ -65,29 +65,44 @@ class Resources:
             found.append(Check(name="disk", ok=not self.disk_low, detail=text, essential=False))
         return tuple(found)
 
+    def _files(self) -> Check:
+        most = FILES_SHARE_MAX * (self.files_max or float("inf"))
+        limit = self.files_max or "any number of"
+        open_here = f"{self.files} of {limit} descriptors are open"
+        many = [
+            f"{name} has {files} of {limit} descriptors open"
+            for name, files in self.others.items()
+            if files > most
+        ]
+        if self.files > most:
+            many.insert(0, open_here)
+        if not many:
+            return Check(name="files", ok=True, detail=open_here, essential=False)
+        advice = "raise LimitNOFILE (ulimit -n), or nobody new can connect"
+        return Check(
+            name="files",
+            ok=False,
+            detail="; ".join([*many[:SHOWN_MAX], advice]),
+            essential=False,
+        )
 
-def measure(folder: Path | None = None) -> Resources:
+
+def measure(folder: Path | None = None, others: Mapping[str, int] | None = None) -> Resources:
     """How it is now; what the system does not tell is 0.
 
     Args:
         folder: its disk is looked at.
+        others: open descriptors of processes that this one has started.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     total, free = _disk(folder) if folder is not None else (0, 0)
     return Resources(
-        files=_descriptors(),
+        files=procfs.open_files(os.getpid()) or 0,
         files_max=0 if soft == resource.RLIM_INFINITY else soft,
         disk_bytes=total,
         disk_free_bytes=free,
+        others=others or {},
     )
-
-
-def _descriptors() -> int:
-    try:
-        with os.scandir(_DESCRIPTORS) as found:
-            return sum(1 for _ in found) - 1  # the one that lists them counts as well
-    except OSError:
-        return 0
 
 
 def _disk(folder: Path) -> tuple[int, int]:

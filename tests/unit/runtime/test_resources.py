@@ -30,6 +30,12 @@ def test_descriptors_nearly_used_up_are_a_warning(files: int, most: int, ok: boo
     assert ok or "LimitNOFILE" in check.detail
 
 
+def test_a_child_that_comes_to_its_end_is_named() -> None:
+    (check,) = Resources(10, 100, others={"orders.x1": 95, "orders.x2": 5}).checks()
+    assert not check.ok
+    assert check.detail.startswith("orders.x1 has 95 of 100 descriptors open; raise")
+
+
 @pytest.mark.parametrize(
     ("total", "free", "low"),
     [

@@ -1,0 +1,126 @@
+"""How a host manager says it is, and what it tells of its children."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.hcm.backoff import CrashHistory, CrashLimits
+from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
+from roq.hcm.figures import METRICS, figures, known, of_machine
+from roq.hcm.health import SHOWN_MAX, of_host
+from roq.hcm.leader import LeaderLink
+from roq.model import Limits
+from roq.protocol.control import HostReportAck
+from roq.protocol.facts import Check
+from roq.protocol.figures import Sample
+
+LEADER = "tcp://a:5000"
+
+
+def leader(*, known: bool = True) -> LeaderLink:
+    link = LeaderLink([LEADER])
+    link.start(0.0)
+    if known:
+        assert link.take_due(0.0)
+        link.answered(HostReportAck(cluster="c"), 0.0)
+    return link
+
+
+def child(number: int, state: State = State.RUNNING, reason: str = "") -> Child:
+    return Child(
+        role=EXCHANGE if number else MONITOR,
+        queue="orders",
+        queue_id=b"q",
+        number=number,
+        limits=Limits(),
+        history=CrashHistory(CrashLimits()),
+        state=state,
+        reason=reason,
+    )
+
+
+def children(*members: Child) -> Children:
+    made = Children()
+    for each in members:
+        made.add(each)
+    return made
+
+
+def test_a_host_whose_reports_are_taken_and_whose_children_run_is_ready() -> None:
+    health = of_host("h", children(child(0), child(1)), leader())
+    assert (health.role, health.name, health.ready, health.state) == ("host", "h", True, "serving")
+    assert [check.detail for check in health.checks] == [LEADER, "2 run"]
+
+
+def test_a_host_that_no_leader_knows_is_not_ready() -> None:
+    health = of_host("h", children(), leader(known=False))
+    assert not health.ready
+    assert "no configuration manager" in health.checks[0].detail
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.RESTARTING])
+def test_a_child_that_does_not_run_is_named_with_its_reason(state: State) -> None:
+    health = of_host("h", children(child(0), child(1, state, "exit code 1")), leader())
+    assert not health.ready
+    assert health.checks[1].detail == f"orders.x1 is {state}: exit code 1"
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.STOPPING])
+def test_a_child_that_comes_or_goes_is_nothing_wrong(state: State) -> None:
+    assert of_host("h", children(child(1, state)), leader()).ready
+
+
+def test_many_failures_are_counted_and_not_all_named() -> None:
+    failed = [child(number, State.FAILED) for number in range(1, SHOWN_MAX + 4)]
+    assert of_host("h", children(*failed), leader()).checks[1].detail.endswith("; and 3 more")
+
+
+def test_what_the_shell_has_measured_may_be_a_warning_only() -> None:
+    full = Check(name="disk", ok=False, detail="full", essential=False)
+    assert of_host("h", children(), leader(), (full,)).ready
+
+
+def test_a_host_that_stops_is_not_ready() -> None:
+    health = of_host("h", children(), leader(), stopping=True)
+    assert (health.ready, health.state) == (False, "stopping")
+
+
+def test_of_what_a_child_tells_only_known_names_are_kept() -> None:
+    told = {"messages_in": 5.0, "x" * 1000: 1.0, "lag_ms": 250.0}
+    assert known(EXCHANGE, told) == {"messages_in": 5.0, "lag_ms": 250.0}
+    assert known(MONITOR, told) == {}
+
+
+def test_figures_are_in_base_units_with_the_queue_and_the_exchange() -> None:
+    one = child(1)
+    one.metrics = {"messages_in": 5.0, "lag_ms": 250.0}
+    told = {each.metric.name: each for each in figures(children(one), leader(), 3)}
+    assert told["roq_exchange_messages_received_total"].labels == ("orders", "x1")
+    assert told["roq_exchange_longest_turn_seconds"].value == 0.25
+    assert told["roq_host_exchanges_max"].value == 3
+    assert told["roq_child_up"].value == 1
+
+
+def test_one_that_does_not_run_has_no_figures_but_that_it_is_down() -> None:
+    one = child(1, State.FAILED)
+    one.metrics = {"messages_in": 5.0}
+    names = {each.metric.name: each.value for each in figures(children(one), leader(), 0)}
+    assert names["roq_child_up"] == 0
+    assert "roq_exchange_messages_received_total" not in names
+
+
+def test_descriptors_are_told_of_each_child_also_if_its_queue_has_dots() -> None:
+    samples = list(of_machine(10, 5, {"my.own.queue.x2": 7}))
+    assert samples[-1].labels == ("my.own.queue", "x2")
+
+
+def test_every_sample_has_the_labels_that_its_metric_names() -> None:
+    one, monitor = child(1), child(0)
+    one.metrics = {"publishers": 1.0}
+    monitor.metrics = {"moves": 1.0}
+    samples: list[Sample] = [
+        *figures(children(one, monitor), leader(), 0),
+        *of_machine(1, 1, {"orders.x1": 2}),
+    ]
+    assert all(len(each.labels) == len(each.metric.labels) for each in samples)
+    assert {each.metric for each in samples} <= set(METRICS)
