@@ -1,0 +1,123 @@
+"""How a configuration manager says it is, and what it tells about its cluster."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from gcm_script import ME, OTHER, PaperHost, Script
+
+from roq.gcm import events
+from roq.gcm.figures import METRICS
+from roq.protocol import documents
+from roq.protocol.control import Health, HealthRequest
+from roq.protocol.facts import Check
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(PaperHost("h1"), PaperHost("h2", epoch=2))
+
+
+def ask(script: Script) -> Health:
+    peer = script.send_raw(documents.encode(HealthRequest(id=7)), port=5000)
+    return documents.decode(script.answers[peer][0], Health)
+
+
+def checks(health: Health) -> dict[str, Check]:
+    return {check.name: check for check in health.checks}
+
+
+def figures(script: Script) -> dict[tuple[str, ...], float]:
+    return {(each.metric.name, *each.labels): each.value for each in script.machine.figures()}
+
+
+def test_a_leader_with_its_hosts_and_queues_is_ready(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    health = ask(script)
+    assert (health.id, health.role, health.name) == (7, "gcm", ME.client)
+    assert (health.ready, health.state) == (True, "leading")
+    assert all(check.ok for check in health.checks)
+    assert checks(health)["hosts"].detail == "2 live"
+
+
+def test_a_follower_is_ready_if_it_knows_who_leads() -> None:
+    script = Script(leads=False)
+    assert ask(script).state == "electing"
+    assert not ask(script).ready
+    script.feed(events.Following(OTHER))
+    health = ask(script)
+    assert (health.ready, health.state) == (True, "following")
+    assert checks(health)["leader"].detail == OTHER.client
+    assert "hosts" not in checks(health)
+
+
+def test_without_the_registry_nobody_is_ready(script: Script) -> None:
+    script.feed(events.RegistryLost(session_ended=False))
+    health = ask(script)
+    assert not health.ready
+    assert "ZooKeeper cannot be reached" in checks(health)["registry"].detail
+
+
+def test_whoever_led_when_its_session_ended_says_that_it_is_open_who_leads(script: Script) -> None:
+    script.feed(events.RegistryLost(session_ended=True))
+    health = ask(script)
+    assert (health.ready, health.state) == (False, "caretaker")
+    assert "open" in checks(health)["leader"].detail
+
+
+def test_a_cluster_without_hosts_is_a_warning() -> None:
+    health = ask(Script())
+    assert health.ready
+    assert "`roq host` starts one" in checks(health)["hosts"].detail
+
+
+def test_a_host_that_is_silent_is_named_with_what_was_on_it(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
+    for _ in range(5):
+        script.pass_time(1.0)
+        script.report(script.hosts["h2"])
+    health = ask(script)
+    assert health.ready, "the manager itself does all of its work"
+    assert checks(health)["hosts"].detail == "h1 is silent"
+    assert "its monitor is on h1, which is silent" in checks(health)["queues"].detail
+    told = figures(script)
+    assert told["roq_gcm_hosts", "silent"] == 1
+    assert told["roq_gcm_queues_impaired",] == 1
+
+
+def test_an_exchange_that_does_not_run_is_named_with_its_reason(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    host = script.hosts["h1"]
+    host.children["orders", 1] = msgspec.structs.replace(
+        host.children["orders", 1], state="restarting", reason="exit code 1"
+    )
+    script.report(host)
+    assert checks(ask(script))["queues"].detail == "orders: x1 is restarting on h1 (exit code 1)"
+
+
+def test_what_the_shell_has_measured_is_told(script: Script) -> None:
+    few = Check(name="files", ok=False, detail="few are left", essential=False)
+    script.feed(events.Measured((few,)))
+    health = ask(script)
+    assert health.ready
+    assert checks(health)["files"] == few
+
+
+def test_only_the_leader_counts_hosts_and_queues(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    told = figures(script)
+    assert told["roq_gcm_leader",] == 1
+    assert told["roq_gcm_hosts", "live"] == 2
+    assert told["roq_gcm_queues", "running"] == 1
+    assert told["roq_gcm_exchanges",] == 1
+    script.feed(events.Following(OTHER))
+    told = figures(script)
+    assert told["roq_gcm_leader",] == 0
+    assert told["roq_gcm_hosts", "live"] == told["roq_gcm_exchanges",] == 0
+
+
+def test_every_sample_has_the_labels_that_its_metric_names(script: Script) -> None:
+    samples = list(script.machine.figures())
+    assert all(len(each.labels) == len(each.metric.labels) for each in samples)
+    assert {each.metric for each in samples} == set(METRICS)
