@@ -5,13 +5,16 @@ change, answer and watch is posted into the owner's loop together with the clien
 what comes from a client that was replaced meanwhile is dropped there. So all state has one owner
 and needs no lock.
 
-Three habits of kazoo shape this module:
+Some habits of kazoo shape this module:
 
 * It queues what is asked while the connection is gone, without a bound, and may send it much later.
   So nothing is given to it unless connected, and only `REQUESTS_UNDER_WAY` at a time.
 * It never reconnects, and never says so, when the ensemble came back empty (its last transaction id
   is newer than anything the ensemble knows). So a client that is not connected for a while is
   thrown away and built again.
+* It waits for the answer to a connection for as long as a session lasts, divided by the number of
+  addresses; and a server that is just coming up forgets to answer now and then. So the addresses
+  are given to it several times.
 * Stopping a client blocks. So that is done by a thread of its own.
 """
 
@@ -66,6 +69,8 @@ REQUESTS_UNDER_WAY: Final = 64
 REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
 RETRY_SECONDS_MAX: Final = 0.5
+ATTEMPTS: Final = 4
+"""Connections that are tried at least within the time that a session lasts."""
 
 _REASONS: Final[dict[type[KazooException], Reason]] = {
     NodeExistsError: Reason.EXISTS,
@@ -143,7 +148,7 @@ class ZooKeeperStore:
 
     def _build(self) -> None:
         client = KazooClient(
-            hosts=self._servers,
+            hosts=repeated(self._servers),
             timeout=self._session_seconds,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.05, backoff=2, max_jitter=0.3, max_delay=RETRY_SECONDS_MAX
@@ -440,6 +445,12 @@ def _version(step: Step, answer: object) -> int:
             return version
         case Delete():
             return ANY_VERSION
+
+
+def repeated(servers: str) -> str:
+    """The addresses, each as often as makes `ATTEMPTS` altogether."""
+    count = servers.count(",") + 1
+    return ",".join([servers] * -(-ATTEMPTS // count))
 
 
 def _stop(client: KazooClient) -> None:

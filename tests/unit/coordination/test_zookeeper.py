@@ -4,7 +4,7 @@ import pytest
 from posting import Loop
 
 from roq.coordination.port import Create, SessionState
-from roq.coordination.zookeeper import ZooKeeperRegistry
+from roq.coordination.zookeeper import ZooKeeperRegistry, repeated
 from roq.errors import ConfigError, RegistryAway
 
 
@@ -22,3 +22,11 @@ def test_a_registry_that_was_never_started_is_away_and_can_be_closed() -> None:
     assert isinstance(answer, RegistryAway)
     registry.close()
     registry.close()
+
+
+@pytest.mark.parametrize(
+    ("servers", "given"),
+    [("a:1", "a:1,a:1,a:1,a:1"), ("a:1,b:1,c:1", "a:1,b:1,c:1,a:1,b:1,c:1")],
+)
+def test_every_server_is_tried_several_times_within_a_session(servers: str, given: str) -> None:
+    assert repeated(servers) == given
