@@ -15,21 +15,34 @@ class CrashLimits:
         window_seconds: older crashes are forgotten.
         first_seconds: delay after the second crash; it doubles with each further one.
         longest_seconds: the longest delay.
+        settled_seconds: after it has run for so long a crash is like the first one again.
     """
 
     most: int = 5
     window_seconds: float = 60.0
     first_seconds: float = 0.5
     longest_seconds: float = 10.0
+    settled_seconds: float = 10.0
 
 
 class CrashHistory:
     """The crashes of one child that still count."""
 
-    __slots__ = ("_limits", "_refusals", "_refused_since", "_times", "total")
+    __slots__ = (
+        "_early",
+        "_limits",
+        "_refusals",
+        "_refused_since",
+        "_started_at",
+        "_times",
+        "total",
+    )
 
     def __init__(self, limits: CrashLimits) -> None:
         self._limits = limits
+        self._started_at: float | None = None
+        self._early = 0
+        """Crashes in a row before it had settled."""
         self._refused_since: float | None = None
         self._refusals = 0
         self._times: deque[float] = deque(maxlen=limits.most)
@@ -40,13 +53,16 @@ class CrashHistory:
         self.total += 1
         while self._times and now - self._times[0] > self._limits.window_seconds:
             self._times.popleft()
+        started, self._started_at = self._started_at, None
+        if not self._times or (
+            started is not None and now - started >= self._limits.settled_seconds
+        ):
+            self._early = 0
         self._times.append(now)
-        count = len(self._times)
-        if count >= self._limits.most:
+        self._early += 1
+        if len(self._times) >= self._limits.most:
             return None
-        if count == 1:
-            return 0.0
-        return self._delay(count - 2)
+        return 0.0 if self._early == 1 else self._delay(self._early - 2)
 
     def refused(self, now: float) -> float | None:
         """The system could not start it, which is not its fault: seconds to wait, None: give up.
@@ -60,8 +76,9 @@ class CrashHistory:
         self._refusals += 1
         return self._delay(self._refusals - 1)
 
-    def started(self) -> None:
+    def started(self, now: float) -> None:
         """The system has started it."""
+        self._started_at = now
         self._refused_since = None
 
     def _delay(self, doublings: int) -> float:

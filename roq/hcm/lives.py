@@ -77,7 +77,7 @@ class Lives:
             case Adopted(spec, pid):
                 return self._adopt(spec, pid, now)
             case Spawned(name, epoch, pid):
-                return self._spawned(name, epoch, pid)
+                return self._spawned(name, epoch, pid, now)
             case SpawnFailed(name, epoch, reason):
                 return self._refused(name, epoch, reason, now)
             case Exited(name, epoch, status, last_line):
@@ -165,11 +165,11 @@ class Lives:
         child.deadline = now + self._settings.start_seconds
         return [Spawn(make_spec(child, self._settings, self.ports.avoid(now)))]
 
-    def _spawned(self, name: str, epoch: int, pid: int) -> list[Effect]:
+    def _spawned(self, name: str, epoch: int, pid: int, now: float) -> list[Effect]:
         child = self.children.get(name)
         if child is not None and child.alive and child.epoch == epoch:
             child.pid = pid
-            child.history.started()
+            child.history.started(now)
         return []
 
     def _adopt(self, spec: Spec, pid: int, now: float) -> list[Effect]:

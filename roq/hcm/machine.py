@@ -115,7 +115,7 @@ class HostMachine:
         if isinstance(event, Requested) and now < self._due_at:
             routine = self._routine(event, now)
             if routine is not None:
-                return [routine]
+                return routine
         effects = self._handle(event, now) + self._lives.time_passed(now) + self._finish(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
@@ -166,8 +166,8 @@ class HostMachine:
             case Tick():
                 return []
 
-    def _routine(self, event: Requested, now: float) -> Reply | None:
-        """The answer to a report that tells nothing new: most events by far, and no work."""
+    def _routine(self, event: Requested, now: float) -> list[Effect] | None:
+        """What a report wants that tells nothing new: most events by far, and hardly any work."""
         message = event.message
         if not isinstance(message, ChildReport):
             return None
@@ -179,7 +179,9 @@ class HostMachine:
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
         self._lives.heard(child, now)
-        return Reply(event.peer, keep(child, self._leader, message.id))
+        if not message.id:
+            return []  # it only says that it lives
+        return [Reply(event.peer, keep(child, self._leader, message.id))]
 
     # --- requests ---------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 
 REPORT_SECONDS: Final = 0.25
-METRICS_EVERY: Final = 4
-"""Reports of which one carries metrics."""
+QUESTION_EVERY: Final = 4
+"""Reports of which one carries metrics and wants an answer; the others just say: still here."""
 RECONNECT_SECONDS: Final = 2.0
 """A host manager that is silent for so long is called anew, and so again and again: reports do not
 pile up on the way to one that is away, and one that comes back is found within a second."""
@@ -109,10 +109,12 @@ class ManagerLink:
             self._client.close()
             self._client = self._connect()
             self._called = now
-        metrics = {} if self._reports % METRICS_EVERY else dict(self._metrics())
+        if self._reports % QUESTION_EVERY:
+            self._client.send(ChildReport(child=self._child()))
+        else:
+            report = ChildReport(child=self._child(), metrics=dict(self._metrics()))
+            self._client.request(report, QUESTION_EVERY * REPORT_SECONDS, self._answered)
         self._reports += 1
-        # Nobody waits for the answer: what counts is that there are any.
-        self._client.send(ChildReport(child=self._child(), metrics=metrics))
 
     def _orphaned(self) -> None:
         log.warning(
@@ -124,9 +126,9 @@ class ManagerLink:
     def _connect(self) -> RpcClient:
         return RpcClient(self._reactor, self._context, self._endpoint, self._answered)
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: Answer | Unavailable) -> None:
         if not isinstance(answer, ChildAck):
-            return  # it is not from a host manager, or not to us
+            return  # silence is counted by the clock
         self._heard = self._clock.read(self._reactor.now())
         if answer.action == "stop":
             self._on_stop(answer.reason)
