@@ -38,7 +38,7 @@ SIDE_BY_SIDE_MAX: Final = 64
 MANAGER_ROUNDS_MAX: Final = 3
 """Managers that are named by managers that are named by managers are enough."""
 MANAGERS_MAX: Final = 100
-_AWAY: Final = "away"
+_LOST: Final = "lost"
 
 Question = tuple[str, Control]
 """Endpoint and what it is asked."""
@@ -219,7 +219,7 @@ def _monitors(
 
 def _forgotten(host: HostSummary) -> bool:
     """Whether a host has gone and nobody misses anything of it."""
-    return host.state == _AWAY and not host.exchanges and not host.monitors
+    return host.state == _LOST and not host.exchanges and not host.monitors
 
 
 def _finding(role: str, name: str, address: str, answer: Answer | Unavailable) -> Finding:

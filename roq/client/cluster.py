@@ -417,7 +417,13 @@ def create_request(
     name: str, host: str | None, durability: str, limits: Limits | Mapping[str, int] | None
 ) -> RawDocument:
     """Command 2010, or 2003 if a host is named."""
-    fields: RawDocument = {"QName": check_name(name), "Durability": durability}
+    # The same request repeated to a later leader finds what it has made.
+    transaction = os.urandom(16).hex()
+    fields: RawDocument = {
+        "QName": check_name(name),
+        "Durability": durability,
+        "TransactionID": transaction,
+    }
     given = changed_limits(limits)
     if given:
         fields["Limits"] = given

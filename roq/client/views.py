@@ -22,10 +22,12 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     host: str
     """Where its monitor runs."""
     state: str
-    """See `roq.model.QueueState`."""
+    """See `roq.model.QueueState`; or `unreadable`, if its definition in the registry is."""
     running: bool
     exchanges: int
     durability: str
+    reasons: list[str] = []
+    """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
 
 
 class ProcessSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -57,7 +59,10 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """Percent of the machine."""
     memory_bytes: int
     state: str
-    """`live`, `silent` or `away`."""
+    """`live`, `silent`, `unmanaged` (its manager is gone, but processes on it live), `lost`, or
+    `awaited` (not heard of by this leader yet)."""
+    reason: str = ""
+    """Why it is in this state, in a clause; empty if it is live."""
     children: list[ProcessSummary]
     provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
@@ -100,6 +105,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     exchanges: list[ExchangeSummary]
     rules: dict[str, object]
     """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
+    reasons: list[str] = []
+    """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
 
     @property
     def created_at(self) -> datetime:

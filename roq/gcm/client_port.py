@@ -9,8 +9,9 @@ from roq.gcm import health
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
-from roq.gcm.queues import Queues
+from roq.gcm.queues import MONITOR, Queues
 from roq.gcm.records import SCALING
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
@@ -47,6 +48,7 @@ class ClientPort:
         standing: Standing,
         queues: Queues,
         hosts: Hosts,
+        proofs: Proofs,
         rules: Rules,
         operations: Operations,
         sagas: Sagas,
@@ -56,6 +58,7 @@ class ClientPort:
         self._standing = standing
         self._queues = queues
         self._hosts = hosts
+        self._proofs = proofs
         self._rules = rules
         self._operations = operations
         self._sagas = sagas
@@ -91,7 +94,7 @@ class ClientPort:
             case HostReport():
                 return self._reports.take(event.peer, request, now)
             case ElasticityRequest():
-                return [Reply(event.peer, documents.encode(self._elasticity(request)))]
+                return [Reply(event.peer, documents.encode(self._elasticity(request, now)))]
             case ScaleOut() | ScaleIn():
                 return self.scale(event.peer, request, now)
 
@@ -144,8 +147,11 @@ class ClientPort:
             self._provisioning.want(peer, request, error)
             return None
 
-    def _elasticity(self, request: ElasticityRequest) -> Elasticity:
+    def _elasticity(self, request: ElasticityRequest, now: float) -> Elasticity:
         queue = self._queues.demand_same(request.queue, request.queue_id)
+        self._proofs.take(queue, request, now)
+        if self._hosts.live(queue.place(MONITOR)) is None:
+            queue.hear(request.epoch, request.control)
         record = queue.record
         hosts = [self._hosts.get(name) for name in record.hosts]
         return Elasticity(
@@ -162,13 +168,13 @@ class ClientPort:
                     live=host.state is LIVE,
                 )
                 for host in hosts
-                if host is not None
+                if host is not None and host.report is not None
             ],
         )
 
     def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
         standing = self._standing
-        leader = standing.leader
+        leader = standing.known_leader
         managers = sorted(
             {manager.client for manager in standing.managers} | {standing.me.client},
             key=lambda client: (leader is None or client != leader.client, client),

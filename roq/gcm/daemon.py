@@ -214,14 +214,13 @@ class Gcm:
         self._give_up.cancel()
 
     def _highest_epoch(self) -> int:
-        """The highest host epoch that any report has told of."""
-        return max(
-            (
-                max([host.report.epoch, *(host_epoch(child.epoch) for child in host.children)])
-                for host in self.machine.hosts
-            ),
-            default=0,
-        )
+        """The highest host epoch that any report or definition has told of."""
+        machine = self.machine
+        reports = [host.report for host in machine.hosts if host.report is not None]
+        children = [child.epoch for report in reports for child in report.children]
+        floors = [epoch for queue in machine.queues for epoch in queue.record.epochs]
+        heard = [report.epoch for report in reports]
+        return max([*heard, *map(host_epoch, children), *map(host_epoch, floors)], default=0)
 
     def _registry_unreachable(self) -> None:
         log.error(
@@ -300,7 +299,7 @@ class Gcm:
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _perform(self, effect: events.Effect) -> None:
+    def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one case per effect
         match effect:
             case events.Reply():
                 if isinstance(effect.peer, _Asker):
@@ -308,6 +307,8 @@ class Gcm:
             case events.Commit():
                 # Soon, not at once: the machine may be in the middle of a list of effects.
                 self._reactor.call_soon(partial(self._definitions.commit, effect))
+            case events.DrawEpoch():
+                self._reactor.call_soon(partial(self._definitions.draw, effect))
             case events.Ask():
                 self._ask(effect)
             case events.Broadcast():

@@ -37,7 +37,7 @@ from roq.coordination.port import (
 )
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import events, records
-from roq.gcm.events import Commit, Drop, Put
+from roq.gcm.events import Commit, DrawEpoch, Drop, Put
 from roq.gcm.restoration import Restoration
 
 log = logging.getLogger(__name__)
@@ -116,11 +116,25 @@ class Definitions:
                     operations.append(Set(path, data))
                 case Put(path=path, data=data):
                     operations.append(Create(path, data))
-                case Drop(path=path) if path in self._known:
-                    operations.append(Delete(path))
-                case Drop():
-                    continue
+                case Drop(path=path):
+                    # From the leaves up, with what a later version may have put there.
+                    operations += [Delete(known) for known in self._below(path)]
         self._registry.commit(operations, leadership.fence, partial(self._committed, commit))
+
+    def _below(self, root: str) -> list[str]:
+        known = (path for path in self._known if path == root or path.startswith(f"{root}/"))
+        return sorted(known, reverse=True)
+
+    def draw(self, draw: DrawEpoch) -> None:
+        """Draw a number of the counter of host epochs; the machine gets it as an event."""
+
+        def drawn(result: int | RegistryAway) -> None:
+            if isinstance(result, int):
+                self._feed(events.EpochDrawn(draw.token, result))
+            else:
+                self._feed(events.CommitFailed(draw.token, RegistryAway("registry away")))
+
+        self._registry.next_host_epoch(drawn)
 
     def _committed(self, commit: Commit, result: CommitResult) -> None:
         error: RequestError
@@ -129,8 +143,9 @@ class Definitions:
                 for change in commit.changes:
                     if isinstance(change, Put):
                         self._known[change.path] = change.data
-                    else:
-                        self._known.pop(change.path, None)
+                        continue
+                    for path in self._below(change.path):
+                        del self._known[path]
                 self._feed(events.Committed(commit.token))
                 return
             case RegistryAway():

@@ -1,9 +1,10 @@
 """What the configuration manager's machine takes in and gives out.
 
-    Commit   <->  Committed | CommitFailed
-    Ask      <->  Answered | Unanswered
+    Commit     <->  Committed | CommitFailed
+    DrawEpoch  <->  EpochDrawn | CommitFailed
+    Ask        <->  Answered | Unanswered
 
-Both pairs carry a token. Peers are whatever the shell puts in with a frame and gets back with the
+All of them carry a token. Peers are whatever the shell puts in with a frame and gets back with the
 answer; the machine does not look into them.
 """
 
@@ -114,10 +115,18 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """The changes do not stand there, or nobody knows."""
+    """The changes do not stand there, or nobody knows; or no number was drawn."""
 
     token: int
     error: RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDrawn:
+    """The registry has given the next number of its counter of host epochs."""
+
+    token: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,7 @@ class Measured:
 
 Event = (
     ClientFrame | ManagementFrame | Elected | Following | RegistryLost | RegistryBack | ClusterNamed
-    | ManagersChanged | HostsPresent | Committed | CommitFailed | Answered | Unanswered
+    | ManagersChanged | HostsPresent | Committed | CommitFailed | EpochDrawn | Answered | Unanswered
     | Subscribed | ListenerGone | ProviderAnswered | Measured | Tick
 )  # fmt: skip
 
@@ -191,7 +200,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Nothing shall stand under this path."""
+    """Nothing shall stand under this path, nor below it."""
 
     path: str
 
@@ -205,6 +214,13 @@ class Commit:
 
     token: int
     changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawEpoch:
+    """Draw the next number of the counter of host epochs."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,4 +300,6 @@ class Note:
     """Whether anybody can bring it about at will, so that there must not be too many lines."""
 
 
-Effect = Reply | Commit | Ask | Broadcast | PushRules | ForgetListener | CallProvider | Note
+Effect = (
+    Reply | Commit | DrawEpoch | Ask | Broadcast | PushRules | ForgetListener | CallProvider | Note
+)  # fmt: skip

@@ -44,7 +44,7 @@ def of_manager(standing: Standing, queues: Queues, hosts: Hosts, request_id: int
 def _state(standing: Standing) -> str:
     if standing.leads:
         return "caretaker" if standing.caretaker else "leading"
-    return "following" if standing.leader is not None else "electing"
+    return "following" if standing.known_leader is not None else "electing"
 
 
 def _registry(standing: Standing) -> Check:
@@ -63,7 +63,7 @@ def _leader(standing: Standing) -> Check:
             "this one"
         )  # fmt: skip
         return Check(name="leader", ok=not standing.caretaker, detail=detail)
-    leader = standing.leader
+    leader = standing.known_leader
     detail = leader.client if leader else "nobody leads at the moment"
     return Check(name="leader", ok=leader is not None, detail=detail)
 

@@ -1,19 +1,24 @@
-"""The hosts of the cluster as their managers report them.
+"""The hosts of the cluster: what their managers report, and what is known without their word.
 
-A host is `live` while it reports, `silent` when it has not for three seconds (nothing new is placed
-there), and `away` when its node is gone from the registry as well. Silence alone loses nothing: the
-data plane of a host outlives its manager.
+    awaited ----report----> live <--report-- any other
+                             | no report for three seconds
+                             v
+       node in the registry: silent      no node: unmanaged, or lost
+
+A host that is `silent` gets nothing new. One that has no node in the registry either is `unmanaged`
+as long as there are signs of life of processes on it (they outlive their manager), else `lost`.
+Silence is counted only while this manager itself runs and leads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
-from roq.model import host_epoch
 from roq.policy.placement import HostLoad
 from roq.protocol.control import (
     HostReport,
@@ -22,59 +27,125 @@ from roq.protocol.facts import ChildInfo
 from roq.protocol.public import check_address, check_host
 
 SILENT_SECONDS: Final = 3.0
+PAUSE_SECONDS: Final = 2.0
+"""Looks that are further apart mean that this manager itself stood still."""
+DOUBT_SECONDS: Final = 10.0
+"""A host is not lost within this while those who could give signs of life for it cannot speak."""
+ARRIVAL_SECONDS: Final = 30.0
+"""A host that this process has never seen may take so long: the whole cluster may just start."""
 NUMBER_END: Final = 1 << 53
 """Nothing of a host comes to this; so differences and sums fit 64 bits."""
 FORGET_SECONDS: Final = 3_600.0
-"""A host that has been away so long and has nothing to do is no longer listed."""
+"""A host that has been lost so long and has nothing to do is no longer listed."""
 HOSTS_MAX: Final = 20_000
 
 
 class HostState(StrEnum):
-    """What the leader knows of a host manager."""
+    """What the leader knows of a host."""
 
+    AWAITED = "awaited"
+    """It is known, but has not reported to this leader yet."""
     LIVE = "live"
     SILENT = "silent"
-    AWAY = "away"
+    UNMANAGED = "unmanaged"
+    LOST = "lost"
 
 
-LIVE, SILENT, AWAY = HostState.LIVE, HostState.SILENT, HostState.AWAY
+AWAITED, LIVE, SILENT = HostState.AWAITED, HostState.LIVE, HostState.SILENT
+UNMANAGED, LOST = HostState.UNMANAGED, HostState.LOST
+AWAY: Final = frozenset({UNMANAGED, LOST})
+"""Hosts whose manager is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is known of processes whose host managers say nothing.
+
+    Attributes:
+        alive: host → how many processes there have given a sign of life.
+        doubt: hosts of which nobody can tell at the moment.
+    """
+
+    alive: Mapping[str, int] = field(default_factory=dict)
+    doubt: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Host:
-    """One host."""
+    """One host.
 
-    report: HostReport
+    Attributes:
+        name: its advertised address.
+        heard: when it reported last; before that, since when it is awaited.
+        report: the last one.
+        since: when its state began.
+        sign: when a process on it has given the last sign of life without its manager.
+        alive: while it is unmanaged: how many processes on it have given a sign of life.
+    """
+
+    name: str
     heard: float
-    state: HostState = LIVE
-
-    @property
-    def name(self) -> str:
-        """Its advertised address."""
-        return self.report.host
+    report: HostReport | None = None
+    state: HostState = AWAITED
+    since: float = 0.0
+    sign: float = -inf
+    alive: int = 0
+    _children: dict[tuple[bytes, int], ChildInfo] = field(default_factory=dict)
 
     @property
     def children(self) -> Iterable[ChildInfo]:
         """The processes that it has reported last."""
-        return self.report.children
+        return self.report.children if self.report is not None else ()
+
+    @property
+    def control(self) -> str:
+        """Where its manager takes commands; empty if it has never reported."""
+        return self.report.control if self.report is not None else ""
+
+    def child(self, queue_id: bytes, number: int) -> ChildInfo | None:
+        """The process of this number (0: the monitor) that it has reported last."""
+        return self._children.get((queue_id, number))
+
+    def take(self, report: HostReport, now: float) -> None:
+        """It has reported."""
+        if self.state is not LIVE:
+            self.since = now
+        self.report, self.heard, self.state, self.alive = report, now, LIVE, 0
+        self._children = {}
+        for child in report.children:
+            self.started(child)
+
+    def started(self, child: ChildInfo) -> None:
+        """It has started this process since its last report."""
+        number = 0 if child.role == "monitor" else child.number
+        self._children[child.queue_id, number] = child
 
 
 class Hosts:
-    """All hosts that have reported to this leader."""
+    """All hosts that this leader knows of.
+
+    Attributes:
+        now: the time of what is being handled.
+        closed: hosts that get nothing any more, because they are being given back.
+        changed: whether anything that others see may have changed; whoever tells them sets it back.
+    """
 
     def __init__(self) -> None:
         self._hosts: dict[str, Host] = {}
         self._present: frozenset[str] = frozenset()
+        self._presence_known = False
+        self._seen: set[str] = set()
+        self._awake = 0.0
+        self._looked = 0.0
+        self.now = 0.0
         self.closed: set[str] = set()
-        """Hosts that get nothing any more, because they are being given back."""
         self.changed = False
-        """Whether anything that others see may have changed; whoever tells them sets it back."""
 
     def __iter__(self) -> Iterator[Host]:
         return iter(sorted(self._hosts.values(), key=lambda host: host.name))
 
     def get(self, name: str) -> Host | None:
-        """The host of this name, if it has reported."""
+        """The host of this name, if anything is known of it."""
         return self._hosts.get(name)
 
     def live(self, name: str) -> Host | None:
@@ -82,37 +153,22 @@ class Hosts:
         host = self._hosts.get(name)
         return host if host is not None and host.state is LIVE else None
 
-    def lost(self, name: str, child: ChildInfo | None) -> bool:
-        """Whether what should run on this host does not, and will not by itself.
-
-        A host that is not live is given the benefit of the doubt: its children outlive its manager.
-
-        Args:
-            name: the host.
-            child: what is known of the child; None if nobody has ever reported it.
-        """
-        host = self.live(name)
-        if host is None:
-            return False
-        if child is None or child.state == "failed":
-            return True
-        # A manager forgets no child, but a later one may not know those of the one before.
-        return host_epoch(child.epoch) < host.report.epoch and not any(
-            each.child == child.child and each.queue_id == child.queue_id for each in host.children
-        )
-
-    def gone(self, name: str) -> bool:
-        """Whether this host neither reports nor stands in the registry."""
+    def lost(self, name: str) -> bool:
+        """Whether this host is lost, with everything on it."""
         host = self._hosts.get(name)
-        return name not in self._present and (host is None or host.state is AWAY)
+        return host is not None and host.state is LOST
 
-    def awaited(self) -> list[str]:
-        """Hosts that stand in the registry and have not reported to this leader (yet)."""
-        return sorted(name for name in self._present if name not in self._hosts)
+    def elapsed(self, when: float) -> float:
+        """Seconds since then in which this manager would have heard something."""
+        return self.now - max(when, self._awake)
+
+    def is_present(self, name: str) -> bool:
+        """Whether this host has a node in the registry."""
+        return name in self._present
 
     def known(self) -> list[str]:
         """All hosts that anything is known of, by name."""
-        return sorted({*self._hosts, *self._present})
+        return sorted(self._hosts)
 
     def demand(self, name: str) -> Host:
         """The live host of this name.
@@ -121,16 +177,29 @@ class Hosts:
             HostNotFound: it is not registered, or does not report.
         """
         host = self._hosts.get(name)
-        if host is None and name in self._present:
-            raise HostNotFound(f"host {name} has not reported to this leader yet; try again")
         if host is None:
             raise HostNotFound(f"host {name} is not registered; `roq host list` shows the hosts")
+        if host.state is AWAITED:
+            raise HostNotFound(f"host {name} has not reported to this leader yet; try again")
         if host.state is not LIVE:
             raise HostNotFound(f"host {name} is {host.state}: its host manager does not report")
         return host
 
-    def report(self, report: HostReport, now: float) -> None:
-        """Take a report in.
+    # --- what is heard of them --------------------------------------------------------------------
+
+    def lead(self, now: float) -> None:
+        """This manager leads from now on; silence of before is none."""
+        self.now = self._awake = self._looked = now
+        self.expect(self._present, now)
+
+    def expect(self, names: Iterable[str], now: float) -> None:
+        """There should be these hosts."""
+        for name in names:
+            if name not in self._hosts and len(self._hosts) < HOSTS_MAX:
+                self._hosts[name] = Host(name, heard=now, since=now)
+
+    def report(self, report: HostReport, now: float) -> Host:
+        """Take a report in; gives the host.
 
         Raises:
             InvalidRequest: an impossible address or number.
@@ -142,41 +211,107 @@ class Hosts:
         if report.epoch <= 0:
             raise InvalidRequest(f"host {report.host} has no epoch; it must draw one first")
         _check_numbers(report)
-        known = self._hosts.get(report.host)
-        if known is None:
+        host = self._hosts.get(report.host)
+        if host is None:
             if len(self._hosts) >= HOSTS_MAX:
                 raise NoCapacity(f"this cluster has {HOSTS_MAX} hosts already")
-            self._hosts[report.host] = Host(report, now)
-            self.changed = True
-            return
-        if report.epoch < known.report.epoch:
+            host = self._hosts[report.host] = Host(report.host, heard=now, since=now)
+        known = host.report
+        if known is not None and report.epoch < known.epoch:
             raise StaleEpoch(
                 f"host {report.host} is managed by a later process "
-                f"(epoch {known.report.epoch}, this one has {report.epoch})"
+                f"(epoch {known.epoch}, this one has {report.epoch})"
             )
-        if known.state is not LIVE:
+        if host.state is not LIVE:
             self.changed = True
-        known.report, known.heard, known.state = report, now, LIVE
+        host.take(report, now)
+        return host
 
-    def present(self, names: frozenset[str]) -> None:
+    def present(self, names: frozenset[str], now: float) -> None:
         """The registry tells which hosts have a node there."""
         self.changed = self.changed or names != self._present
-        self._present = names
+        self._present, self._presence_known = names, True
+        self._seen |= names
+        if len(self._seen) > 2 * HOSTS_MAX:
+            self._seen = set(names)
+        self.expect(names, now)
 
-    def expire(self, now: float) -> list[Host]:
-        """Look who has fallen silent; gives those whose state changed."""
+    def registry_lost(self) -> None:
+        """Nobody tells which hosts have a node, until the registry does so again."""
+        self._presence_known = False
+
+    # --- what comes of silence --------------------------------------------------------------------
+
+    def settle(self, now: float) -> None:
+        """Call this before `look`: notices when this manager itself stood still."""
+        if now - self._looked > PAUSE_SECONDS:
+            self._awake = now
+        self._looked = self.now = now
+
+    def unheard(self) -> list[Host]:
+        """The hosts that neither report nor have a node, long enough for this to mean something."""
+        if not self._presence_known:
+            return []
+        return [
+            host
+            for host in self._hosts.values()
+            if host.name not in self._present and self.elapsed(host.heard) >= SILENT_SECONDS
+        ]
+
+    def look(self, signs: Signs, in_use: frozenset[str]) -> list[Host]:
+        """Decide what hosts are that say nothing; gives those whose state changed.
+
+        Args:
+            signs: of the hosts that are `unheard`.
+            in_use: hosts on which something belongs.
+        """
         changed: list[Host] = []
+        unheard = {host.name for host in self.unheard()}
         for name, host in list(self._hosts.items()):
-            if now - host.heard < SILENT_SECONDS:
+            if name in unheard:
+                state = self._without_word(host, signs)
+            elif host.state is LIVE and self.elapsed(host.heard) >= SILENT_SECONDS:
+                state = SILENT
+            elif host.state in AWAY and name in self._present:
+                state = SILENT if host.report is not None else AWAITED
+            else:
                 continue
-            state = SILENT if name in self._present else AWAY
+            host.alive = signs.alive.get(name, 0) if state is UNMANAGED else 0
             if host.state is not state:
-                host.state = state
+                host.state, host.since = state, self.now
                 changed.append(host)
                 self.changed = True
-            elif state is AWAY and now - host.heard > FORGET_SECONDS:
+            elif state is LOST and name not in in_use and self.elapsed(host.heard) > FORGET_SECONDS:
                 del self._hosts[name]
         return changed
+
+    def _without_word(self, host: Host, signs: Signs) -> HostState:
+        if signs.alive.get(host.name, 0):
+            host.sign = self.now
+            return UNMANAGED
+        spoke = max(host.heard, host.sign)
+        arriving = host.state is AWAITED and host.name not in self._seen
+        if arriving and self.elapsed(spoke) < ARRIVAL_SECONDS:
+            return AWAITED
+        doubt = host.name in signs.doubt and self.elapsed(spoke) < DOUBT_SECONDS
+        return UNMANAGED if doubt and host.state is not LOST else LOST
+
+    def reason(self, host: Host) -> str:
+        """Why a host is what it is, in a clause; empty if it is live."""
+        match host.state:
+            case HostState.LIVE:
+                return ""
+            case HostState.AWAITED:
+                return "it has not reported to this leader yet"
+            case HostState.SILENT:
+                silence = self.elapsed(host.heard)
+                return f"its manager has not reported for {silence:.0f} s; nothing is moved"
+            case HostState.UNMANAGED if host.alive:
+                return f"its manager is gone; {host.alive} processes on it live and go on"
+            case HostState.UNMANAGED:
+                return "its manager is gone; it is not clear yet whether its processes live"
+            case HostState.LOST:
+                return "there is no sign of life of its manager, nor of any process on it"
 
     def forget(self, name: str) -> None:
         """This host was given back: nobody is to look for it."""
@@ -190,24 +325,30 @@ class Hosts:
 
     def loads(self, exchanges: dict[str, int], monitors: dict[str, int]) -> list[HostLoad]:
         """The snapshot for placement, with what has been given to each host."""
-        awaited = [HostLoad(host=name, state="not heard of yet") for name in self.awaited()]
-        return awaited + [
+        return [
             HostLoad(
                 host=host.name,
-                state="being given back" if host.name in self.closed else host.state,
+                state=self._fitness(host),
                 exchanges=exchanges.get(host.name, 0),
                 monitors=monitors.get(host.name, 0),
-                exchange_max=host.report.exchange_max,
-                cpu_percent=host.report.cpu_percent,
-                memory_free_bytes=host.report.memory_free_bytes,
+                exchange_max=host.report.exchange_max if host.report is not None else 0,
+                cpu_percent=host.report.cpu_percent if host.report is not None else 0.0,
+                memory_free_bytes=host.report.memory_free_bytes if host.report is not None else 0,
             )
             for host in self
         ]
 
+    def _fitness(self, host: Host) -> str:
+        if host.name in self.closed:
+            return "being given back"
+        return "not heard of yet" if host.state is AWAITED else host.state.value
+
     def check(self) -> None:
         """Assert that the table fits itself."""
         assert len(self._hosts) <= HOSTS_MAX  # noqa: S101 - check() is for tests and simulation
-        assert all(name == host.name for name, host in self._hosts.items())  # noqa: S101
+        for name, host in self._hosts.items():
+            assert name == host.name  # noqa: S101
+            assert host.state is not LIVE or host.report is not None  # noqa: S101
 
 
 def _check_numbers(report: HostReport) -> None:

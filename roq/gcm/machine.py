@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from roq.errors import RegistryAway, RequestError
@@ -26,6 +25,7 @@ from roq.gcm.events import (
     Committed,
     Effect,
     Elected,
+    EpochDrawn,
     Event,
     Following,
     HostsPresent,
@@ -46,9 +46,11 @@ from roq.gcm.health import of_manager
 from roq.gcm.hosts import Hosts
 from roq.gcm.management_port import ManagementPort
 from roq.gcm.operations import Operations
+from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning, ProvisionSettings
 from roq.gcm.queues import Queues
-from roq.gcm.records import Manager
+from roq.gcm.records import Manager, Snapshot
+from roq.gcm.recovery import LOOK_SECONDS, Recovery
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
@@ -60,8 +62,6 @@ from roq.protocol.documents import RawDocument
 from roq.protocol.figures import Sample
 from roq.protocol.public_answers import refusal
 
-HOSTS_SECONDS: Final = 0.5
-"""How often silence of hosts is looked for, and what was left half-done."""
 _VERSION_BITS: Final = 16
 
 
@@ -88,15 +88,26 @@ class GcmMachine:
         self.hosts = Hosts()
         self.rules = Rules(self.queues)
         self.operations = Operations()
-        self._sagas = Sagas(self.queues, self.hosts)
-        self._reports = Reports(
-            self._standing, self.queues, self.hosts, self.operations, self._sagas
-        )
+        self._proofs = Proofs(self.hosts)
+        self._sagas = Sagas(self.queues, self.hosts, self._proofs)
         self.provisioning = Provisioning(settings.provision, self.queues, self.hosts)
+        self.recovery = Recovery(
+            self._standing,
+            self.queues,
+            self.hosts,
+            self._proofs,
+            self.operations,
+            self._sagas,
+            self.provisioning,
+        )
+        self._reports = Reports(
+            self._standing, self.queues, self.hosts, self.operations, self._sagas, self.recovery
+        )
         self._clients = ClientPort(
             self._standing,
             self.queues,
             self.hosts,
+            self._proofs,
             self.rules,
             self.operations,
             self._sagas,
@@ -111,6 +122,7 @@ class GcmMachine:
             self.operations,
             self._sagas,
             self.provisioning,
+            self.recovery,
             settings.cloud,
         )
         self._version = 0
@@ -148,7 +160,10 @@ class GcmMachine:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and give the effects to perform, in order."""
+        self.hosts.now = now
         effects = self._dispatch(event, now)
+        if self.leads:
+            effects += self.recovery.advance(now)
         effects += self._provide(now)
         if (self._changed or self.hosts.changed) and self.leads:
             effects += self._announce_change(now)
@@ -170,6 +185,7 @@ class GcmMachine:
         self.hosts.check()
         self.operations.check()
         self.provisioning.check()
+        self.recovery.check()
         busy = self.operations.queues
         assert all(name in busy for name, _ in self.queues.reserved)  # noqa: S101
         assert self.leads or not busy  # noqa: S101 - check() is for tests and simulation
@@ -184,6 +200,8 @@ class GcmMachine:
                 return self._completed(self.operations.completed(event.token, None, now))
             case CommitFailed():
                 return self._completed(self.operations.commit_failed(event.token, event.error, now))
+            case EpochDrawn():
+                return self._completed(self.operations.completed(event.token, event.epoch, now))
             case Answered():
                 return self._completed(self.operations.completed(event.token, event.answer, now))
             case Unanswered():
@@ -197,7 +215,7 @@ class GcmMachine:
             case RegistryLost():
                 return self._registry_lost(event)
             case RegistryBack():
-                return self._registry_back(event)
+                return self._registry_back(event, now)
             case ClusterNamed():
                 self._standing.cluster = event.cluster
                 return []
@@ -205,7 +223,9 @@ class GcmMachine:
                 self._standing.managers = event.managers
                 return []
             case HostsPresent():
-                self.hosts.present(event.hosts)
+                self.hosts.present(event.hosts, now)
+                # Whoever is not there any more may be lost: look at once.
+                self._next_look = now if self._next_look is not None else None
                 return []
             case ProviderAnswered():
                 self.provisioning.answered(event.token, event.answer, now)
@@ -236,11 +256,11 @@ class GcmMachine:
         self._sagas.lead(event.epoch)
         self.provisioning.lead(event.epoch, now)
         self._version = event.epoch << _VERSION_BITS
-        self.queues.load(event.snapshot)
-        self.rules.load(event.snapshot)
-        self._next_look = now + HOSTS_SECONDS
-        self._changed = True
-        return effects
+        self.hosts.lead(now)
+        self._proofs.clear()
+        self.recovery.lead(event.snapshot)
+        self._next_look = now + LOOK_SECONDS
+        return effects + self._load(event.snapshot, now)
 
     def _following(self, event: Following) -> list[Effect]:
         self._standing.leader = event.leader
@@ -248,6 +268,7 @@ class GcmMachine:
 
     def _registry_lost(self, event: RegistryLost) -> list[Effect]:
         self._standing.registry_away = True
+        self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
         self._standing.caretaker = True
@@ -261,19 +282,31 @@ class GcmMachine:
         effects += self.rules.clear()
         self.queues.clear()
         self.hosts.clear()
+        self._proofs.clear()
+        self.recovery.clear()
         self._reports.clear()
         self._told = ((), ())
         self._next_broadcast = self._next_look = None
         return effects
 
-    def _registry_back(self, event: RegistryBack) -> list[Effect]:
+    def _registry_back(self, event: RegistryBack, now: float) -> list[Effect]:
         self._standing.registry_away = False
-        if self.leads and event.snapshot is not None:
-            # What was under way when the connection broke may or may not have been done.
-            self.queues.load(event.snapshot, keep=self.operations.queues)
-            self.rules.load(event.snapshot)
-            self._changed = True
-        return []
+        if not self.leads or event.snapshot is None:
+            return []
+        # What was under way when the connection broke may or may not have been done.
+        return self._load(event.snapshot, now)
+
+    def _load(self, snapshot: Snapshot, now: float) -> list[Effect]:
+        known = dict(self.queues.unreadable)
+        self.queues.load(snapshot, keep=self.operations.queues)
+        self.rules.load(snapshot)
+        self.hosts.expect(self.queues.hosts_in_use(), now)
+        self._changed = True
+        return [
+            Note("unreadable", f"the definition of queue {name} is unreadable: {why}")
+            for name, why in self.queues.unreadable.items()
+            if known.get(name) != why
+        ]
 
     # --- provided hosts ---------------------------------------------------------------------------
 
@@ -284,6 +317,8 @@ class GcmMachine:
         step = self.provisioning.advance(now)
         effects = step.effects
         for demand in step.ready:
+            if demand.request is None:
+                continue  # whoever has lost something has heard of the new host already
             try:
                 effects += self._clients.scale(demand.peer, demand.request, now)
             except RequestError as error:
@@ -294,6 +329,7 @@ class GcmMachine:
         return [
             Reply(demand.peer, refusal(error, demand.request.id))
             for demand in self.provisioning.resign()
+            if demand.request is not None
         ]
 
     # --- time and broadcast -----------------------------------------------------------------------
@@ -301,25 +337,12 @@ class GcmMachine:
     def _tick(self, now: float) -> list[Effect]:
         effects = self.operations.expire(now)
         if self._next_look is not None and now >= self._next_look:
-            self._next_look = now + HOSTS_SECONDS
-            for host in self.hosts.expire(now):
-                effects.append(Note(f"host_{host.state}", f"host {host.name} is {host.state}"))
-            effects += self._finish_left_over(now)
+            self._next_look = now + LOOK_SECONDS
+            effects += self.recovery.look(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:
             self._changed = True
-        return effects
-
-    def _finish_left_over(self, now: float) -> list[Effect]:
-        """Exchanges that a failure has left half-made or half-removed do not stay so."""
-        if self._standing.registry_away:
-            return []
-        effects: list[Effect] = []
-        for name in self._sagas.exchange.left_over():
-            if not self.operations.busy(name):
-                finish = partial(self._sagas.exchange.finish, name)
-                effects += self.operations.submit(name, None, finish, now)
         return effects
 
     def _announce_change(self, now: float) -> list[Effect]:

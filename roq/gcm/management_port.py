@@ -13,6 +13,7 @@ from roq.gcm.hosts import Hosts
 from roq.gcm.operations import Call, Calls, Emit, Operations, Saga
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
+from roq.gcm.recovery import Recovery
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
@@ -42,6 +43,7 @@ class ManagementPort:
         operations: Operations,
         sagas: Sagas,
         provisioning: Provisioning,
+        recovery: Recovery,
         cloud: RawDocument,
     ) -> None:
         self._standing = standing
@@ -51,6 +53,7 @@ class ManagementPort:
         self._operations = operations
         self._sagas = sagas
         self._provisioning = provisioning
+        self._recovery = recovery
         self._cloud = cloud
 
     def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
@@ -63,8 +66,7 @@ class ManagementPort:
                 raise self._standing.not_leader("management")
             change = self._change(request, event)
             if change is None:
-                answer, effects = self._read(request)
-                return [Reply(event.peer, documents.encode_raw(answer)), *effects]
+                return [Reply(event.peer, documents.encode_raw(self._read(request)))]
             if self._standing.registry_away:
                 raise RegistryAway("registry away")
             name, make = change
@@ -75,32 +77,28 @@ class ManagementPort:
         except RequestError as error:
             return [Reply(event.peer, documents.encode_raw(failed(error)))]
 
-    def _read(  # noqa: PLR0911 - one return per command
-        self, request: ManagementRequest
-    ) -> tuple[RawDocument, list[Effect]]:
+    def _read(self, request: ManagementRequest) -> RawDocument:  # noqa: PLR0911 - one per command
         """Answer what needs no registry."""
+        queues, hosts, recovery = self._queues, self._hosts, self._recovery
         match request:
             case public.GetRules():
-                return self._rules.answer(request.QName), []
-            case public.RegisterListener():
-                return done(), self._rules.listen(request.QName, request.Address)
+                return self._rules.answer(request.QName)
             case public.CloudProperties():
-                return {**done(), **self._cloud}, []
+                return {**done(), **self._cloud}
             case public.QueueExistsRequest():
-                if self._queues.get(request.QName) is None:
-                    return {**failed(RequestError(NO)), "CODE": "queue_not_found"}, []
-                return done(YES), []
+                if queues.get(request.QName) is None and request.QName not in queues.unreadable:
+                    return {**failed(RequestError(NO)), "CODE": "queue_not_found"}
+                return done(YES)
             case public.ListQueues():
-                return views.list_queues(self._queues), []
+                return views.list_queues(queues, recovery)
             case public.ListHosts():
-                provided = self._provisioning.names()
-                return views.list_hosts(self._hosts, self._queues, provided), []
+                return views.list_hosts(hosts, queues, self._provisioning.names())
             case public.ListExchanges():
-                return views.list_exchanges(self._queues.demand(request.QName), self._hosts), []
+                return views.list_exchanges(queues.demand(request.QName), recovery)
             case public.DescribeQueue():
-                queue = self._queues.demand(request.QName)
+                queue = queues.demand(request.QName)
                 rules = self._rules.fields(queue.name)
-                return views.describe_queue(queue, self._hosts, rules), []
+                return views.describe_queue(queue, recovery, rules)
             case _:
                 raise InvalidRequest(public.INVALID_COMMAND)
 
@@ -118,6 +116,7 @@ class ManagementPort:
                     wall=event.wall,
                     limits=public.limits_of(request.Limits),
                     durability=request.Durability,
+                    transaction=str(request.TransactionID),
                 )
             case public.CreateExchange():
                 return request.QName, lambda: sagas.exchange.create(request)
@@ -131,11 +130,15 @@ class ManagementPort:
                 return request.QName, lambda: self._remove(request.QName)
             case public.SetRules():
                 return request.QName, lambda: self._set_rules(request)
+            case public.RegisterListener():
+                return request.QName, lambda: self._rules.listen(request.QName, request.Address)
             case _:
                 return None
 
     def _remove(self, name: str) -> Saga:
-        answer = yield from self._sagas.queue.remove(name)
+        unreadable = name in self._queues.unreadable
+        remove = self._sagas.queue.remove_unreadable if unreadable else self._sagas.queue.remove
+        answer = yield from remove(name)
         yield Emit(tuple(self._rules.forget(name)))
         return answer
 
@@ -156,6 +159,7 @@ _DEEDS: Final = {
     2004: "given an exchange",
     2005: "started",
     2006: "given scaling rules",
+    2008: "given a listener",
     2010: "created",
     2100: "rid of an exchange",
 }

@@ -1,10 +1,10 @@
 """Runs the sagas: one at a time per queue, each step with a deadline, each request with an answer.
 
-A saga is a generator that yields what it needs (`Save` to the registry, `Calls` to host managers,
-`Emit` for effects without an answer), is sent the outcome, and returns the answer to its request; a
-`RequestError` that leaves it is the answer as well. Further requests for the same queue wait in a
-short line. A saga has finitely many steps, and a place in the line has a deadline, so everybody is
-answered within a bound.
+A saga is a generator that yields what it needs (`Save` to the registry, `Draw` from its counter,
+`Calls` to host managers, `Emit` for effects without an answer), is sent the outcome, and returns
+the answer to its request; a `RequestError` that leaves it is the answer as well. Further requests
+for the same queue wait in a short line. A saga has finitely many steps, and a place in the line has
+a deadline, so everybody is answered within a bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from roq.errors import RegistryAway, RequestError
-from roq.gcm.events import Ask, Change, Commit, Effect, Reply
+from roq.gcm.events import Ask, Change, Commit, DrawEpoch, Effect, Reply
 from roq.protocol import documents
 from roq.protocol.control import Control
 from roq.protocol.documents import RawDocument
@@ -26,6 +26,8 @@ WAITING_MAX: Final = 32
 """Requests that may wait for their turn at one queue."""
 OPERATIONS_MAX: Final = 2_000
 """Operations of all queues, running and waiting."""
+OWN_MAX: Final = 1_000
+"""More of them, for what nobody has asked for."""
 WAIT_SECONDS: Final = 30.0
 COMMIT_SECONDS: Final = 10.0
 _ALLOWANCE_SECONDS: Final = 1.0
@@ -37,6 +39,11 @@ class Save:
     """Change the registry; the saga goes on once it stands there, or gets the error raised."""
 
     changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Draw a number of the counter of host epochs; the saga goes on with it, or gets the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,10 @@ class Emit:
     effects: tuple[Effect, ...]
 
 
-Step: TypeAlias = Save | Calls | Emit
-Outcome: TypeAlias = list[Control | str]
+Step: TypeAlias = Save | Draw | Calls | Emit
+Result: TypeAlias = Control | str | int
+"""An answer, the reason why there is none, or a number that was drawn."""
+Outcome: TypeAlias = list[Result]
 Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control | None]
 """Gives the answer to its request; None if somebody else will give it."""
 Refuse: TypeAlias = Callable[[RequestError], bytes]
@@ -80,8 +89,17 @@ class _Operation:
     deadline: float
     """While it waits: when it is refused."""
     saga: Saga | None = None
-    outcomes: dict[int, Control | str | None] = field(default_factory=dict)
+    outcomes: dict[int, Result | None] = field(default_factory=dict)
     """Token → what came back, in the order of the calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What has no outcome yet; `host` is empty unless a host is asked."""
+
+    operation: _Operation
+    deadline: float
+    host: str = ""
 
 
 @dataclass(slots=True)
@@ -95,7 +113,7 @@ class Operations:
 
     def __init__(self) -> None:
         self._lanes: dict[str, _Lane] = {}
-        self._pending: dict[int, tuple[_Operation, float]] = {}
+        self._pending: dict[int, _Pending] = {}
         self._tokens = count(1)
         self._size = 0
 
@@ -128,7 +146,9 @@ class Operations:
         refuse = refuse or _refused
         lane = self._lanes.get(queue)
         full = lane is not None and len(lane.waiting) >= WAITING_MAX
-        if full or self._size >= OPERATIONS_MAX:
+        # However many ask, what the leader itself has to do is done.
+        most = OPERATIONS_MAX if peer is not None else OPERATIONS_MAX + OWN_MAX
+        if full or self._size >= most:
             return _answer(peer, refuse(RequestError(
                 f"too many requests for queue {queue!r} are waiting; try again later"
             )))  # fmt: skip
@@ -140,12 +160,12 @@ class Operations:
         self._lanes[queue] = _Lane(operation)
         return list(self._run(operation, now))
 
-    def completed(self, token: int, outcome: Control | str | None, now: float) -> list[Effect]:
-        """A commit (None) or a call (the answer, or the reason why there is none) came back."""
+    def completed(self, token: int, outcome: Result | None, now: float) -> list[Effect]:
+        """A commit (None), a drawn number, or the outcome of a call came back."""
         pending = self._pending.pop(token, None)
         if pending is None:
             return []  # too late: its deadline has passed
-        operation, _ = pending
+        operation = pending.operation
         operation.outcomes[token] = outcome
         if any(waiting in self._pending for waiting in operation.outcomes):
             return []
@@ -157,7 +177,14 @@ class Operations:
         pending = self._pending.pop(token, None)
         if pending is None:
             return []
-        return list(self._advance(pending[0], [], error, now))
+        return list(self._advance(pending.operation, [], error, now))
+
+    def host_lost(self, host: str, now: float) -> list[Effect]:
+        """Nobody waits any longer for the answers of this host."""
+        effects: list[Effect] = []
+        for token in [token for token, each in self._pending.items() if each.host == host]:
+            effects += self.completed(token, f"host {host} is lost", now)
+        return effects
 
     def expire(self, now: float) -> list[Effect]:
         """Give up what has waited too long."""
@@ -170,11 +197,11 @@ class Operations:
                     f"other operations on queue {late.queue!r} took longer than "
                     f"{WAIT_SECONDS:g} s; try again"
                 )))  # fmt: skip
-        for token in [token for token, (_, when) in self._pending.items() if when <= now]:
+        for token in [token for token, each in self._pending.items() if each.deadline <= now]:
             if token not in self._pending:
                 continue
-            operation = self._pending[token][0]
-            if len(operation.outcomes) == 1 and operation.outcomes[token] is _COMMIT:
+            operation = self._pending[token].operation
+            if len(operation.outcomes) == 1 and operation.outcomes[token] is _REGISTRY:
                 error = RegistryAway("the registry did not answer in time; look before repeating")
                 effects += self.commit_failed(token, error, now)
             else:
@@ -196,17 +223,17 @@ class Operations:
 
     def next_deadline(self) -> float | None:
         """When `expire` has something to do."""
-        deadlines = [when for _, when in self._pending.values()]
+        deadlines = [pending.deadline for pending in self._pending.values()]
         deadlines += [lane.waiting[0].deadline for lane in self._lanes.values() if lane.waiting]
         return min(deadlines, default=None)
 
     def check(self) -> None:
         """Assert that no operation is stuck."""
-        held = {id(operation) for operation, _ in self._pending.values()}
+        held = {id(pending.operation) for pending in self._pending.values()}
         running = {id(lane.running) for lane in self._lanes.values()}
         assert held == running  # noqa: S101 - check() is for tests and simulation
         total = sum(1 + len(lane.waiting) for lane in self._lanes.values())
-        assert total == self._size <= OPERATIONS_MAX  # noqa: S101
+        assert total == self._size <= OPERATIONS_MAX + OWN_MAX  # noqa: S101
 
     def _run(self, operation: _Operation, now: float) -> Iterator[Effect]:
         operation.saga = operation.make()
@@ -242,7 +269,10 @@ class Operations:
                 case Emit():
                     yield from step.effects
                 case Save():
-                    yield self._commit(operation, step, now)
+                    yield Commit(self._ask_registry(operation, now), step.changes)
+                    return
+                case Draw():
+                    yield DrawEpoch(self._ask_registry(operation, now))
                     return
                 case Calls() if step.calls:
                     yield from self._call(operation, step, now)
@@ -250,11 +280,12 @@ class Operations:
                 case Calls():
                     continue
 
-    def _commit(self, operation: _Operation, step: Save, now: float) -> Effect:
+    def _ask_registry(self, operation: _Operation, now: float) -> int:
         token = next(self._tokens)
-        operation.outcomes = {token: _COMMIT}
-        self._pending[token] = (operation, now + COMMIT_SECONDS + _ALLOWANCE_SECONDS)
-        return Commit(token, step.changes)
+        operation.outcomes = {token: _REGISTRY}
+        deadline = now + COMMIT_SECONDS + _ALLOWANCE_SECONDS
+        self._pending[token] = _Pending(operation, deadline)
+        return token
 
     def _call(self, operation: _Operation, step: Calls, now: float) -> list[Effect]:
         operation.outcomes = {}
@@ -262,7 +293,8 @@ class Operations:
         for call in step.calls:
             token = next(self._tokens)
             operation.outcomes[token] = None
-            self._pending[token] = (operation, now + call.timeout + _ALLOWANCE_SECONDS)
+            deadline = now + call.timeout + _ALLOWANCE_SECONDS
+            self._pending[token] = _Pending(operation, deadline, call.host)
             effects.append(Ask(token, call.endpoint, call.message, call.timeout))
         return effects
 
@@ -279,8 +311,8 @@ class Operations:
             del self._lanes[operation.queue]
 
 
-_COMMIT: Final = "commit"
-"""Stands for the outcome of a commit while it is under way."""
+_REGISTRY: Final = "registry"
+"""Stands for what the registry says while it is under way."""
 
 
 def _answer(peer: Hashable, frame: bytes | None) -> list[Effect]:

@@ -99,12 +99,18 @@ class _Provided:
 
 @dataclass(slots=True)
 class Demand:
-    """A request to grow that waits for a host."""
+    """A queue that waits for a host with room.
 
-    peer: Hashable
-    request: ScaleOut
+    Attributes:
+        queue: its name.
+        peer, request: who asks for it to grow; None: it has lost something that finds no room.
+        until: the request is refused then; set as soon as it is looked at.
+    """
+
+    queue: str
+    peer: Hashable = None
+    request: ScaleOut | None = None
     until: float = inf
-    """It is refused then; set as soon as it is looked at."""
 
 
 @dataclass(slots=True)
@@ -189,8 +195,14 @@ class Provisioning:
         repeated = [each for each in self._demands if _is_same(each.request, request)]
         for each in repeated:
             self._demands.remove(each)
-            self._told.append(_refusal(each, "the same was asked again"))
-        self._demands.append(Demand(peer, request))
+            self._told += _refusal(each, "the same was asked again")
+        self._demands.append(Demand(request.queue, peer, request))
+
+    def want_room(self, queue: str) -> None:
+        """Something that a queue has lost finds no host with room; nobody waits for an answer."""
+        known = any(each.queue == queue and each.request is None for each in self._demands)
+        if self._leads and not known and len(self._demands) < DEMANDS_MAX:
+            self._demands.append(Demand(queue))
 
     def advance(self, now: float) -> Step:
         """Go on as far as it goes now."""
@@ -311,7 +323,7 @@ class Provisioning:
             if now >= each.until:
                 names = ", ".join(host.name for host in coming)
                 why = f"host {names} is on its way" if names else "the provider has not answered"
-                step.effects.append(_refusal(each, f"{why}; ask again"))
+                step.effects += _refusal(each, f"{why}; ask again")
                 self._demands.remove(each)
 
     def _meet(self, settings: ProvisionSettings, now: float, step: Step) -> None:
@@ -324,14 +336,14 @@ class Provisioning:
             return
         name = f"e{self._epoch}-{next(self._names)}"
         self._provided[name] = _Provided(name, Stage.CREATING, now, called=True)
-        queues = sorted({each.request.queue for each in self._demands})
+        queues = sorted({each.queue for each in self._demands})
         text = f"host {name} is made for queue {', '.join(queues):.200}"
         step.effects.append(Note("host_wanted", text))
         self._call(CreateHost(name, queues[0]), now, step)
 
     def _refuse(self, why: str, step: Step) -> None:
         """There will be no host for those who wait."""
-        step.effects += [_refusal(each, why) for each in self._demands]
+        step.effects += [effect for each in self._demands for effect in _refusal(each, why)]
         self._demands = []
 
     # --- the provider -----------------------------------------------------------------------------
@@ -426,13 +438,16 @@ _COMING: Final = frozenset({Stage.CREATING, Stage.STARTED})
 """Stages of hosts for which it is worth waiting."""
 
 
-def _is_same(one: ScaleOut, other: ScaleOut) -> bool:
-    return (one.queue_id, one.transaction) == (other.queue_id, other.transaction)
+def _is_same(one: ScaleOut | None, other: ScaleOut) -> bool:
+    asked = (other.queue_id, other.transaction)
+    return one is not None and (one.queue_id, one.transaction) == asked
 
 
-def _refusal(demand: Demand, why: str) -> Reply:
+def _refusal(demand: Demand, why: str) -> list[Effect]:
+    if demand.request is None:
+        return []
     error = NoCapacity(f"no host has room for another exchange: {why}")
-    return Reply(demand.peer, refusal(error, demand.request.id))
+    return [Reply(demand.peer, refusal(error, demand.request.id))]
 
 
 def _text(answer: ProviderAnswer) -> str:

@@ -2,7 +2,8 @@
 
 Definitions are what the registry holds. Addresses come from the answers of host managers and from
 their reports: a child that was restarted has a higher epoch and new addresses, and takes the place
-of the one before.
+of the one before. A child on another host than the definition says, or of a lower epoch, is none of
+the queue's (any more).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Final
 import msgspec
 
 from roq.errors import QueueNotFound, QueueStopped
-from roq.gcm.records import QueueRecord, Snapshot, Transactions
+from roq.gcm.records import EPOCH_END, QueueRecord, Snapshot, Transactions
 from roq.model import QueueState
 from roq.protocol.facts import ChildInfo
+from roq.protocol.public import is_address
 
 MONITOR: Final = 0
 """The number under which a queue's monitor stands among its children."""
@@ -55,20 +57,38 @@ class Queue:
         child = self.children.get(MONITOR)
         return child.statistics if child is not None else self.record.statistics
 
-    def observe(self, child: ChildInfo) -> None:
-        """Take in how a child is.
+    def place(self, number: int) -> str:
+        """The host of this exchange (0: the monitor); empty if there is none of this number."""
+        if number == MONITOR:
+            return self.record.host
+        exchange = self.record.exchange(number)
+        return exchange.host if exchange is not None else ""
 
-        A child of another queue id, of a lower epoch, or one that this queue does not have (yet or
-        any more) is none of it. One that restarts keeps its old addresses until it runs again.
+    def floor(self, number: int) -> int:
+        """The lowest epoch that a process of this number may have, by the definition."""
+        if number == MONITOR:
+            return self.record.epoch
+        exchange = self.record.exchange(number)
+        return exchange.epoch if exchange is not None else 0
+
+    def epoch(self, number: int) -> int:
+        """The epoch of the latest process of this number that is known."""
+        child = self.children.get(number)
+        return max(self.floor(number), child.epoch if child is not None else 0)
+
+    def observe(self, child: ChildInfo, host: str) -> None:
+        """Take in how a child is, as its host says.
+
+        A child of another queue id or host, of a lower epoch, or one that this queue does not have
+        (yet or any more) is none of it. One that restarts keeps its old addresses until it runs
+        again.
         """
-        if child.queue_id != self.record.queue_id:
-            return
         number = MONITOR if child.role == "monitor" else child.number
-        if number != MONITOR and self.record.exchange(number) is None:
+        if child.queue_id != self.record.queue_id or self.place(number) != host:
+            return
+        if child.epoch < self.epoch(number):
             return
         known = self.children.get(number)
-        if known is not None and child.epoch < known.epoch:
-            return
         if child.state != "running":
             if known is not None:
                 self.children[number] = msgspec.structs.replace(
@@ -83,13 +103,32 @@ class Queue:
         if known is None or _addresses(known) != _addresses(child):
             self.unsaved = self.with_addresses() != self.record
 
+    def hear(self, epoch: int, control: str) -> None:
+        """Its monitor itself has told where it answers; its host tells nothing at the moment."""
+        if not self.epoch(MONITOR) < epoch < EPOCH_END or not is_address(control):
+            return
+        known = self.children.get(MONITOR)
+        self.children[MONITOR] = ChildInfo(
+            child=f"{self.name}.monitor",
+            role="monitor",
+            queue=self.name,
+            queue_id=self.record.queue_id,
+            epoch=epoch,
+            state="running",
+            control=control,
+            statistics=known.statistics if known is not None else self.record.statistics,
+        )
+
     def with_addresses(self) -> QueueRecord:
         """The record with the addresses of the processes that run now."""
         record = self.record
         monitor = self.children.get(MONITOR)
         if monitor is not None:
             record = msgspec.structs.replace(
-                record, monitor=monitor.control, statistics=monitor.statistics
+                record,
+                monitor=monitor.control,
+                statistics=monitor.statistics,
+                epoch=monitor.epoch,
             )
         for number, child in self.children.items():
             exchange = record.exchange(number)
@@ -108,7 +147,11 @@ class Queues:
     def __init__(self) -> None:
         self._queues: dict[str, Queue] = {}
         self.reserved: dict[tuple[str, int], str] = {}
-        """(queue, number of an exchange that is being made) → host."""
+        """(queue, number of a process that is being placed; 0: the monitor) → host."""
+        self.unreadable: dict[str, str] = {}
+        """Name that is taken by a definition that nobody can read → what is wrong with it."""
+        self.defects: dict[str, tuple[str, ...]] = {}
+        """Queue → what else of it in the registry cannot be read, in sentences."""
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(sorted(self._queues.values(), key=lambda queue: queue.name))
@@ -122,11 +165,25 @@ class Queues:
 
         Raises:
             QueueNotFound: there is none.
+            QueueStopped: its definition cannot be read.
         """
         queue = self._queues.get(name)
         if queue is None:
+            self.check_readable(name)
             raise QueueNotFound(f"queue {name!r} does not exist; `roq queue list` shows all")
         return queue
+
+    def check_readable(self, name: str) -> None:
+        """Refuse a name that is taken by a definition that nobody can read.
+
+        Raises:
+            QueueStopped: it is.
+        """
+        if name in self.unreadable:
+            raise QueueStopped(
+                f"queue {name!r} cannot be used: its definition in the registry is unreadable "
+                f"({self.unreadable[name]}); `roq queue remove {name}` removes it"
+            )
 
     def demand_running(self, name: str) -> Queue:
         """The queue of this name, that clients can use.
@@ -165,17 +222,24 @@ class Queues:
         queue.record = record
         if record.state is QueueState.STOPPED:
             queue.children.clear()
+        for number, child in list(queue.children.items()):
+            if child.epoch < queue.floor(number):
+                del queue.children[number]  # another one takes its place
         queue.unsaved = queue.with_addresses() != record
         return queue
 
     def drop(self, name: str) -> None:
         """A definition stands in the registry no more."""
         self._queues.pop(name, None)
+        self.unreadable.pop(name, None)
+        self.defects.pop(name, None)
 
     def clear(self) -> None:
         """Forget all; this manager does not lead any more."""
         self._queues.clear()
         self.reserved.clear()
+        self.unreadable.clear()
+        self.defects.clear()
 
     def load(self, snapshot: Snapshot, keep: frozenset[str] = frozenset()) -> None:
         """Take over what the registry says, except for the queues that an operation works on."""
@@ -186,20 +250,25 @@ class Queues:
             if name not in keep:
                 queue = self.put(record)
                 queue.transactions = dict(snapshot.transactions.get(name, ()))
+        self.unreadable = {
+            name: why for name, why in snapshot.unreadable.items() if name not in keep
+        }
+        self.defects = dict(snapshot.defects)
 
     def placed(self) -> tuple[dict[str, int], dict[str, int]]:
         """How many exchanges, and how many monitors, have been given to each host."""
-        slots = dict(self.reserved)
-        monitors: dict[str, int] = {}
+        slots: dict[tuple[str, int], str] = {}
         for queue in self._queues.values():
             if queue.record.state is QueueState.STOPPED:
                 continue
-            monitors[queue.record.host] = monitors.get(queue.record.host, 0) + 1
+            slots[queue.name, MONITOR] = queue.record.host
             for exchange in queue.record.exchanges:
                 slots[queue.name, exchange.number] = exchange.host
         exchanges: dict[str, int] = {}
-        for host in slots.values():
-            exchanges[host] = exchanges.get(host, 0) + 1
+        monitors: dict[str, int] = {}
+        for (_, number), host in (slots | self.reserved).items():
+            count = monitors if number == MONITOR else exchanges
+            count[host] = count.get(host, 0) + 1
         return exchanges, monitors
 
     def hosts_in_use(self) -> frozenset[str]:
@@ -224,6 +293,7 @@ class Queues:
             numbers = [exchange.number for exchange in queue.record.exchanges]
             assert len(numbers) == len(set(numbers))  # noqa: S101
             assert all(0 < number < queue.record.next_number for number in numbers)  # noqa: S101
+            assert name not in self.unreadable  # noqa: S101
 
 
 def transactions_of(queue: Queue) -> Transactions:

@@ -3,26 +3,45 @@
     /queues/<name>                definition, state and last known addresses: `QueueRecord`
     /queues/<name>/rules          scaling rules: the fields of command 2006
     /queues/<name>/transactions   the last TransactionIDs with the exchange each one made
+    /queues/<name>/listeners      addresses that are told when the rules are set
 
 A definition stands there before anything of it is started (state `creating`, `starting`, …), so
-nothing runs of which the registry does not know.
+nothing runs of which the registry does not know. What is read back is hostile: a definition that
+makes no sense is `unreadable`, and nothing else suffers from it; further nodes are ignored.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from math import isfinite
+from typing import Final, TypeVar
 
 import msgspec
 
-from roq.errors import ConfigError
-from roq.model import Limits, QueueState
-from roq.protocol.public import SetRules
+from roq.errors import InvalidName, RequestError
+from roq.model import NAME_PATTERN, Limits, QueueState, check_name
+from roq.protocol.public import (
+    DURABILITIES,
+    LIMIT_RANGES,
+    SetRules,
+    check_address,
+    check_host,
+)
 
 QUEUES: Final = "/queues"
 MANUAL: Final = "manual"
 SCALING: Final = "scaling"
 TRANSACTIONS_MAX: Final = 1_000
 """TransactionIDs that are remembered per queue."""
+EXCHANGES_MAX: Final = 2_048
+"""Exchanges that a definition may name."""
+NUMBER_END: Final = 1 << 31
+EPOCH_END: Final = 1 << 53
+QUEUE_ID_BYTES_MAX: Final = 64
+WORDS_MAX: Final = 200
+"""Characters of what is said about an unreadable document."""
+
+
+EXCHANGE_STATES: Final = frozenset({"creating", "created", "removing"})
 
 
 class Manager(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +68,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ""
     live: str = ""
     epoch: int = 0
+    """Of the latest process that is known; one of a lower epoch is superseded."""
 
     @property
     def wanted(self) -> bool:
@@ -68,8 +88,12 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
     durability: str = "none"
     limits: Limits = Limits()
+    transaction: str = ""
+    """TransactionID of the request that has created it."""
     monitor: str = ""
     statistics: str = ""
+    epoch: int = 0
+    """Of the latest monitor that is known; one of a lower epoch is superseded."""
     next_number: int = 1
     exchanges: tuple[ExchangeRecord, ...] = ()
 
@@ -91,6 +115,11 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Everywhere something of this queue belongs, the monitor's host first."""
         return list(dict.fromkeys([self.host, *(record.host for record in self.exchanges)]))
 
+    @property
+    def epochs(self) -> list[int]:
+        """Of the latest processes that are known."""
+        return [self.epoch, *(record.epoch for record in self.exchanges)]
+
 
 Transactions = tuple[tuple[str, int], ...]
 """(TransactionID, number of the exchange), the oldest first."""
@@ -102,6 +131,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     queues: tuple[QueueRecord, ...] = ()
     rules: dict[str, SetRules] = {}
     transactions: dict[str, Transactions] = {}
+    listeners: dict[str, tuple[str, ...]] = {}
+    unreadable: dict[str, str] = {}
+    """Name → why the definition under it cannot be used."""
+    defects: dict[str, tuple[str, ...]] = {}
+    """Queue → what else of it cannot be read, in sentences."""
 
 
 def queue_path(name: str) -> str:
@@ -119,7 +153,12 @@ def transactions_path(name: str) -> str:
     return f"{QUEUES}/{name}/transactions"
 
 
-def encode(document: msgspec.Struct | Transactions) -> bytes:
+def listeners_path(name: str) -> str:
+    """Where the addresses of those stand who are told when the rules of a queue are set."""
+    return f"{QUEUES}/{name}/listeners"
+
+
+def encode(document: msgspec.Struct | Transactions | tuple[str, ...]) -> bytes:
     """The JSON of a document."""
     return msgspec.json.encode(document)
 
@@ -127,36 +166,107 @@ def encode(document: msgspec.Struct | Transactions) -> bytes:
 def decode_manager(data: bytes) -> Manager | None:
     """Who a manager is, None if it cannot be read (another version wrote it)."""
     try:
-        return msgspec.json.decode(data, type=Manager)
-    except msgspec.MsgspecError:
+        manager = _decode(data, Manager)
+        for address in (manager.client, manager.management, manager.broadcast):
+            check_address(address)
+    except (_Unreadable, RequestError):
         return None
+    return manager
 
 
 def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
-    """The definitions out of the documents below `/queues`, by path.
-
-    Raises:
-        ConfigError: a document cannot be read; the text names it. Going on without it would start
-            a second queue of that name.
-    """
+    """The definitions out of the documents below `/queues`, by path."""
     queues: list[QueueRecord] = []
     rules: dict[str, SetRules] = {}
     transactions: dict[str, Transactions] = {}
+    listeners: dict[str, tuple[str, ...]] = {}
+    unreadable: dict[str, str] = {}
+    defects: dict[str, tuple[str, ...]] = {}
     for path, data in sorted(documents.items()):
         _, _, name, *rest = path.split("/")
+        if NAME_PATTERN.match(name) is None:
+            continue  # no queue can have this name
         try:
             match rest:
                 case []:
-                    queues.append(msgspec.json.decode(data, type=QueueRecord))
+                    queues.append(_checked(name, _decode(data, QueueRecord)))
                 case ["rules"]:
-                    rules[name] = msgspec.json.decode(data, type=SetRules)
+                    rules[name] = _decode(data, SetRules)
                 case ["transactions"]:
-                    transactions[name] = msgspec.json.decode(data, type=Transactions)
+                    transactions[name] = _decode(data, Transactions)[-TRANSACTIONS_MAX:]
+                case ["listeners"]:
+                    listeners[name] = _addresses(_decode(data, tuple[str, ...]))
                 case _:
                     continue  # written by a later version
-        except msgspec.MsgspecError as error:
-            raise ConfigError(
-                f"the registry holds an unreadable document {path}: {error}. "
-                "It was not written by this version of RoQ"
-            ) from None
-    return Snapshot(tuple(queues), rules, transactions)
+        except _Unreadable as error:
+            if rest:
+                text = f"its {rest[0]} in the registry are unreadable and not in force: {error}"
+                defects[name] = (*defects.get(name, ()), text)
+            else:
+                unreadable[name] = str(error)
+    return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects)
+
+
+class _Unreadable(Exception):
+    """A document is not what it should be; says why."""
+
+
+T = TypeVar("T")
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise _Unreadable(str(error)[:WORDS_MAX]) from None
+
+
+def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(check_address(address) for address in given)
+    except RequestError as error:
+        raise _Unreadable(str(error)[:WORDS_MAX]) from None
+
+
+def _checked(name: str, record: QueueRecord) -> QueueRecord:
+    """The record, if it makes sense as the definition of the queue of this name."""
+    try:
+        problem = _problem_of(name, record)
+    except (InvalidName, RequestError) as error:
+        problem = str(error)
+    if problem:
+        raise _Unreadable(problem[:WORDS_MAX])
+    return record
+
+
+def _problem_of(name: str, record: QueueRecord) -> str:
+    if check_name(record.name) != name:
+        return f"it defines queue {record.name}"
+    if not 0 < len(record.queue_id) <= QUEUE_ID_BYTES_MAX:
+        return f"its queue id has {len(record.queue_id)} bytes"
+    if not (isfinite(record.created) and 0 <= record.epoch < EPOCH_END):
+        return "its creation time or epoch is impossible"
+    if record.durability not in DURABILITIES:
+        return f"this version knows no durability {record.durability!r}"
+    for limit, (least, most) in LIMIT_RANGES.items():
+        if not least <= getattr(record.limits, limit) <= most:
+            return f"its {limit} is {getattr(record.limits, limit)}"
+    for address in filter(None, (record.monitor, record.statistics)):
+        check_address(address)
+    check_host(record.host)
+    return _problem_of_exchanges(record)
+
+
+def _problem_of_exchanges(record: QueueRecord) -> str:
+    numbers = {exchange.number for exchange in record.exchanges}
+    if len(numbers) != len(record.exchanges) or len(numbers) > EXCHANGES_MAX:
+        return "it names an exchange twice, or far too many"
+    if not all(0 < number < record.next_number <= NUMBER_END for number in numbers):
+        return "the numbers of its exchanges are impossible"
+    for exchange in record.exchanges:
+        check_host(exchange.host)
+        for address in filter(None, (exchange.data, exchange.live)):
+            check_address(address)
+        if exchange.state not in EXCHANGE_STATES or not 0 <= exchange.epoch < EPOCH_END:
+            return f"exchange {exchange.number} has an impossible state or epoch"
+    return ""

@@ -14,6 +14,7 @@ from roq.gcm.events import Effect, Note, Reply
 from roq.gcm.hosts import Host, Hosts
 from roq.gcm.operations import Operations
 from roq.gcm.queues import MONITOR, Queues
+from roq.gcm.recovery import Recovery
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.protocol import documents
@@ -28,13 +29,20 @@ class Reports:
     """Takes the reports of all hosts in."""
 
     def __init__(
-        self, standing: Standing, queues: Queues, hosts: Hosts, operations: Operations, sagas: Sagas
+        self,
+        standing: Standing,
+        queues: Queues,
+        hosts: Hosts,
+        operations: Operations,
+        sagas: Sagas,
+        recovery: Recovery,
     ) -> None:
         self._standing = standing
         self._queues = queues
         self._hosts = hosts
         self._operations = operations
         self._sagas = sagas
+        self._recovery = recovery
         self._strays: dict[tuple[str, bytes, int], float] = {}
 
     def take(self, peer: Hashable, report: HostReport, now: float) -> list[Effect]:
@@ -52,14 +60,13 @@ class Reports:
                 f"host {report.host} belongs to cluster {report.cluster}, this is {cluster}"
             )
         before = self._hosts.live(report.host)
-        self._hosts.report(report, now)
+        host = self._hosts.report(report, now)
         effects: list[Effect] = []
-        host = self._hosts.get(report.host)
-        if host is not None:
-            if before is None:
-                text = f"host {host.name} is live, its manager at {report.control}"
-                effects.append(Note("host_live", text))
-            effects += self._observe(host, now)
+        if before is None:
+            text = f"host {host.name} is live, its manager at {report.control}"
+            effects.append(Note("host_live", text))
+            self._recovery.nudge()
+        effects += self._observe(host, now)
         if self._standing.caretaker:
             raise NotLeader("the registry is away and leadership open; try the other managers")
         ack = HostReportAck(
@@ -77,14 +84,14 @@ class Reports:
         for child in host.children:
             queue = self._queues.get(child.queue)
             if queue is not None:
-                queue.observe(child)
+                queue.observe(child, host.name)
             if self._standing.registry_away or self._operations.busy(child.queue):
                 continue
             number = MONITOR if child.role == "monitor" else child.number
             if queue is not None and queue.unsaved and queue.running:
                 effects += self._note_addresses(queue.name, now)
             elif child.state != "stopping" and self._sagas.upkeep.is_stray(
-                child.queue, child.queue_id, number
+                host.name, child.queue, child.queue_id, number
             ):
                 effects += self._stop_stray(host.name, child.queue, child.queue_id, number, now)
         return effects

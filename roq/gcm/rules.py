@@ -1,8 +1,9 @@
 """The scaling rules of each queue, and who wants to be told when they change.
 
 Rules are stored, told and pushed; they replace each other as a whole. Monitors ask for them as
-`ElasticRules`, in which RoQ's defaults stand for what nobody has set. Listeners live as long as
-this leader and as long as they read: one whose bounded queue of updates is full is forgotten.
+`ElasticRules`, in which RoQ's defaults stand for what nobody has set. Listeners stand beside the
+rules, so a later leader tells them as well, and live as long as they read: one whose bounded queue
+of updates is full is forgotten.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from roq.errors import RequestError
 from roq.gcm.events import Effect, ForgetListener, PushRules, Put
 from roq.gcm.operations import Emit, Saga, Save
 from roq.gcm.queues import Queues
-from roq.gcm.records import Snapshot, encode, rules_path
+from roq.gcm.records import Snapshot, encode, listeners_path, rules_path
 from roq.model import ElasticRules, Limits
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
@@ -40,6 +41,7 @@ class Rules:
         name = self._queues.demand(request.QName).name
         yield Save((Put(rules_path(name), encode(request)),))
         self._rules[name] = request
+        self._queues.defects.pop(name, None)
         data = documents.encode_raw(self.answer(name))
         yield Emit(tuple(PushRules(address, data) for address in self._listeners.get(name, ())))
         return done()
@@ -74,7 +76,7 @@ class Rules:
             raise RequestError(f"queue {name!r} has no scaling rules; set them with 2006")
         return {**done(), **fields}
 
-    def listen(self, name: str, address: str) -> list[Effect]:
+    def listen(self, name: str, address: str) -> Saga:
         """Tell this address whenever the rules of the queue are set.
 
         The oldest listener of the queue makes room when there are too many.
@@ -84,20 +86,25 @@ class Rules:
             RequestError: too many listeners altogether.
         """
         self._queues.demand(name)
-        listeners = self._listeners.setdefault(name, [])
+        listeners = self._listeners.get(name, [])
         if address in listeners:
-            return []
-        if len(listeners) < LISTENERS_PER_QUEUE_MAX:
-            if sum(map(len, self._listeners.values())) >= LISTENERS_MAX:
-                raise RequestError(f"{LISTENERS_MAX} listeners for rules are registered already")
-            listeners.append(address)
-            return []
-        oldest = listeners.pop(0)
-        listeners.append(address)
-        return self._unless_used(oldest)
+            return done()
+        room = LISTENERS_PER_QUEUE_MAX - 1
+        full = sum(map(len, self._listeners.values())) >= LISTENERS_MAX
+        if full and len(listeners) <= room:
+            raise RequestError(f"{LISTENERS_MAX} listeners for rules are registered already")
+        dropped, kept = listeners[:-room], [*listeners[-room:], address]
+        yield Save((Put(listeners_path(name), encode(tuple(kept))),))
+        self._listeners[name] = kept
+        yield Emit(tuple(effect for each in dropped for effect in self._unless_used(each)))
+        return done()
 
     def listener_gone(self, address: str) -> None:
-        """This address does not read any more."""
+        """This address does not read any more.
+
+        It is written down with the next change of the listeners; until then a later leader finds
+        out once more.
+        """
         for listeners in self._listeners.values():
             if address in listeners:
                 listeners.remove(address)
@@ -113,6 +120,12 @@ class Rules:
     def load(self, snapshot: Snapshot) -> None:
         """Take over what the registry says."""
         self._rules = dict(snapshot.rules)
+        self._listeners = {}
+        room = LISTENERS_MAX
+        for name, addresses in snapshot.listeners.items():
+            kept = list(dict.fromkeys(addresses))[-LISTENERS_PER_QUEUE_MAX:][:room]
+            self._listeners[name] = kept
+            room -= len(kept)
 
     def clear(self) -> list[Effect]:
         """This manager does not lead any more."""

@@ -34,9 +34,23 @@ class Standing:
     registry_away: bool = False
     measured: tuple[Check, ...] = ()
 
+    @property
+    def known_leader(self) -> Manager | None:
+        """Who leads, if that is known; this manager itself only if it does.
+
+        Whoever is said to lead at one of this manager's own addresses is its dead predecessor.
+        """
+        leader, me = self.leader, self.me
+        if leader is None:
+            return None
+        if leader.id == me.id:
+            return leader if self.leads else None
+        mine = leader.client == me.client or leader.management == me.management
+        return None if mine else leader
+
     def not_leader(self, interface: str) -> NotLeader:
         """The refusal of a manager that does not lead: who does, at this interface."""
-        leader = self.leader
+        leader = self.known_leader
         if leader is None or leader.id == self.me.id:
             return NotLeader("no configuration manager leads at the moment; try again in a second")
         endpoint = leader.management if interface == "management" else leader.client

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from roq.gcm.hosts import AWAY, LIVE, Host, Hosts
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
+from roq.gcm.recovery import Recovery
 from roq.model import exchange_name
 from roq.protocol.broadcast import QueueStatus
 from roq.protocol.documents import RawDocument
@@ -22,10 +24,15 @@ from roq.protocol.public_answers import (
     done,
 )
 
+UNREADABLE: Final = "unreadable"
+"""State of a queue whose definition nobody can read."""
 
-def list_queues(queues: Queues) -> RawDocument:
+
+def list_queues(queues: Queues, recovery: Recovery) -> RawDocument:
     """The answer to 2101."""
-    return done(Queues=_plain(_queue_row(queue) for queue in queues))
+    rows = {queue.name: _queue_row(queue, recovery) for queue in queues}
+    rows |= {name: _unreadable_row(name, why) for name, why in queues.unreadable.items()}
+    return done(Queues=_plain(rows[name] for name in sorted(rows)))
 
 
 def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDocument:
@@ -37,6 +44,7 @@ def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDoc
                 host,
                 exchanges.get(host.name, 0),
                 monitors.get(host.name, 0),
+                reason=hosts.reason(host),
                 provided=host.name in provided,
             )
             for host in hosts
@@ -44,12 +52,12 @@ def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDoc
     )
 
 
-def list_exchanges(queue: Queue, hosts: Hosts) -> RawDocument:
+def list_exchanges(queue: Queue, recovery: Recovery) -> RawDocument:
     """The answer to 2103."""
-    return done(Exchanges=_plain(exchange_rows(queue, hosts)))
+    return done(Exchanges=_plain(exchange_rows(queue, recovery)))
 
 
-def describe_queue(queue: Queue, hosts: Hosts, rules: RawDocument) -> RawDocument:
+def describe_queue(queue: Queue, recovery: Recovery, rules: RawDocument) -> RawDocument:
     """The answer to 2104."""
     record = queue.record
     description = QueueDescription(
@@ -63,30 +71,36 @@ def describe_queue(queue: Queue, hosts: Hosts, rules: RawDocument) -> RawDocumen
         Created=record.created,
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
-        Exchanges=exchange_rows(queue, hosts),
+        Exchanges=exchange_rows(queue, recovery),
         Rules=rules,
+        Reasons=recovery.reasons(queue),
     )
     fields: RawDocument = msgspec.to_builtins(description)
     return {**done(), **fields}
 
 
-def exchange_rows(queue: Queue, hosts: Hosts) -> list[ExchangeRow]:
+def exchange_rows(queue: Queue, recovery: Recovery) -> list[ExchangeRow]:
     """The exchanges of a queue, as defined and as they run."""
-    return [_exchange_row(queue, exchange, hosts) for exchange in queue.record.exchanges]
+    return [_exchange_row(queue, exchange, recovery) for exchange in queue.record.exchanges]
 
 
 def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
     """What everybody is told about the queues."""
-    return tuple(QueueStatus(queue.name, queue.record.host, queue.running) for queue in queues)
+    told = {queue.name: (queue.record.host, queue.running) for queue in queues}
+    told |= dict.fromkeys(queues.unreadable, ("", False))
+    return tuple(QueueStatus(name, *told[name]) for name in sorted(told))
 
 
 def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
     """The hosts that everybody is told of."""
-    heard = (host.name for host in hosts if host.state is not AWAY)
-    return tuple(sorted((*heard, *hosts.awaited())))
+    return tuple(
+        host.name
+        for host in hosts
+        if hosts.is_present(host.name) or (host.report is not None and host.state not in AWAY)
+    )
 
 
-def _queue_row(queue: Queue) -> QueueRow:
+def _queue_row(queue: Queue, recovery: Recovery) -> QueueRow:
     return QueueRow(
         Name=queue.name,
         Host=queue.record.host,
@@ -94,20 +108,33 @@ def _queue_row(queue: Queue) -> QueueRow:
         Running=queue.running,
         Exchanges=len(queue.record.exchanges),
         Durability=queue.record.durability,
+        Reasons=recovery.reasons(queue),
     )
 
 
-def _host_row(host: Host, exchanges: int, monitors: int, *, provided: bool) -> HostRow:
+def _unreadable_row(name: str, why: str) -> QueueRow:
+    reason = (
+        f"its definition in the registry is unreadable ({why}); its processes are left alone; "
+        f"repair it and start the manager again, or `roq queue remove {name}`"
+    )
+    return QueueRow(
+        Name=name, Host="", State=UNREADABLE, Running=False, Exchanges=0, Durability="",
+        Reasons=[reason],
+    )  # fmt: skip
+
+
+def _host_row(host: Host, exchanges: int, monitors: int, *, reason: str, provided: bool) -> HostRow:
     report = host.report
     return HostRow(
         Host=host.name,
-        Control=report.control,
+        Control=host.control,
         Exchanges=exchanges,
         Monitors=monitors,
-        ExchangeMax=report.exchange_max,
-        Cpu=round(report.cpu_percent, 1),
-        MemoryBytes=report.memory_bytes,
+        ExchangeMax=report.exchange_max if report is not None else 0,
+        Cpu=round(report.cpu_percent, 1) if report is not None else 0.0,
+        MemoryBytes=report.memory_bytes if report is not None else 0,
         State=host.state.value,
+        Reason=reason,
         Children=[_child_row(child) for child in host.children],
         Provided=provided,
     )
@@ -127,19 +154,20 @@ def _child_row(child: ChildInfo) -> ChildRow:
     )
 
 
-def _exchange_row(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> ExchangeRow:
+def _exchange_row(queue: Queue, exchange: ExchangeRecord, recovery: Recovery) -> ExchangeRow:
     child = queue.children.get(exchange.number)
-    if child is not None:
-        state, epoch, pid = child.state, child.epoch, child.pid
-        host = hosts.get(exchange.host)
-        if host is not None and host.state is not LIVE:
-            state = f"host {host.state}"
-        elif state != "failed" and hosts.lost(exchange.host, child):
-            state = "missing"
+    loss = recovery.loss(queue, exchange.number)
+    host = recovery.host(queue, exchange.number)
+    if loss is not None:
+        state = loss.kind.value
+    elif host is not None and host.state is not LIVE:
+        state = f"host {host.state}"
+    elif child is not None:
+        state = child.state
     else:
         # Nobody has reported it (yet): this leader has just begun, or the queue does not run.
         state = "unknown" if queue.running else queue.record.state.value
-        epoch, pid = exchange.epoch, 0
+    epoch, pid = (child.epoch, child.pid) if child is not None else (exchange.epoch, 0)
     up = queue.running
     return ExchangeRow(
         Name=exchange_name(exchange.number),

@@ -1,15 +1,15 @@
 """Where a new monitor or exchange goes: the least loaded live host with a free slot.
 
 One more exchange of a queue rather goes to a host that has none of it, since it is wanted because
-one host is not enough. Pure functions of a snapshot. Load is what runs already, then the processor,
-then free memory; equal hosts are taken by name, so the choice is the same everywhere. A refusal
-says why, host by host.
+one host is not enough. A monitor needs no slot. Pure functions of a snapshot. Load is what runs
+already, then the processor, then free memory; equal hosts are taken by name, so the choice is the
+same everywhere. A refusal says why, host by host.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +26,7 @@ class HostLoad:
 
     host: str
     state: str
-    """`live`, or why it can take nothing: `silent`, `away`, `not heard of yet`."""
+    """`live`, or why it can take nothing: `silent`, `lost`, `not heard of yet`."""
     exchanges: int = 0
     monitors: int = 0
     exchange_max: int = 0
@@ -35,36 +35,52 @@ class HostLoad:
     memory_free_bytes: int = 0
 
 
-def refusal(load: HostLoad) -> str:
-    """Why this host cannot take another exchange, in a few words; empty if it can."""
+def refusal(load: HostLoad, *, slot: bool = True) -> str:
+    """Why this host cannot take another exchange, in a few words; empty if it can.
+
+    Args:
+        load: the host.
+        slot: whether one of the slots for exchanges is needed.
+    """
     if load.state != "live":
         return f"is {load.state}"
-    if load.exchange_max and load.exchanges >= load.exchange_max:
+    if slot and load.exchange_max and load.exchanges >= load.exchange_max:
         return f"is full ({load.exchanges} of {load.exchange_max} exchanges)"
     return ""
 
 
-def choose(hosts: Iterable[HostLoad], beside: Iterable[str] = ()) -> str:
-    """The host for a new queue or exchange.
+def choose(
+    hosts: Iterable[HostLoad],
+    beside: Iterable[str] = (),
+    *,
+    avoid: Collection[str] = (),
+    slot: bool = True,
+) -> str:
+    """The host for a new queue, exchange or monitor.
 
     Args:
         hosts: all hosts.
         beside: the hosts of the queue's other exchanges, one entry each.
+        avoid: taken only if there is no other: an attempt has failed there.
+        slot: whether one of the slots for exchanges is needed.
 
     Raises:
         NoCapacity: no host can take it; the text says why for each.
     """
     candidates = sorted(hosts, key=lambda load: load.host)
-    free = [load for load in candidates if not refusal(load)]
+    free = [load for load in candidates if not refusal(load, slot=slot)]
     if free:
         taken = Counter(beside)
-        return min(free, key=lambda load: (taken[load.host], _burden(load))).host
+        return min(
+            free, key=lambda load: (load.host in avoid, taken[load.host], _burden(load))
+        ).host
     if not candidates:
         raise NoCapacity("no host is registered: start a host manager with `roq host`")
-    reasons = [f"{load.host} {refusal(load)}" for load in candidates[:_HOSTS_SHOWN]]
+    reasons = [f"{load.host} {refusal(load, slot=slot)}" for load in candidates[:_HOSTS_SHOWN]]
     if len(candidates) > _HOSTS_SHOWN:
         reasons.append(f"and {len(candidates) - _HOSTS_SHOWN} more")
-    raise NoCapacity(f"no host can take another exchange: {', '.join(reasons)}")
+    wanted = "another exchange" if slot else "a monitor"
+    raise NoCapacity(f"no host can take {wanted}: {', '.join(reasons)}")
 
 
 def demand(hosts: Iterable[HostLoad], host: str) -> str:

@@ -105,6 +105,8 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
     Host: str
     Durability: str = "none"
     Limits: dict[str, int] = {}
+    TransactionID: str | int = ""
+    """The same one again finds the queue created instead of refusing."""
 
 
 class CreateExchange(Public, frozen=True, kw_only=True, tag=2004):
@@ -155,6 +157,8 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
     QName: str
     Durability: str = "none"
     Limits: dict[str, int] = {}
+    TransactionID: str | int = ""
+    """As in 2003."""
 
 
 class QueueExistsRequest(Public, frozen=True, kw_only=True, tag=2011):
@@ -227,7 +231,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2007, "get scaling rules", GetRules,
             "`COMMENT`, `AUTOSCALING_NAME` and the sub-documents that are set"),
     Command(2008, "register for rule updates", RegisterListener,
-            "`COMMENT` SUCCESS; the answer of 2007 is pushed to the address after each 2006"),
+            "`COMMENT` SUCCESS; the answer of 2007 is pushed to the address after each 2006", True),
     Command(2009, "cloud properties", CloudProperties,
             "`cloud.use` (bool), `cloud.user`, `cloud.endpoint`, `cloud.gateway`"),
     Command(2010, "create queue, host chosen", CreateQueue, "`COMMENT` SUCCESS, `Host`", True),
@@ -331,10 +335,15 @@ def check_address(address: str) -> str:
     Raises:
         InvalidRequest: it is not tcp://host:port.
     """
-    match = _ADDRESS.match(address)
-    if match is None or not 0 < int(match.group(2)) < 65_536:
+    if not is_address(address):
         raise InvalidRequest(f"{_short(address)} is no address: use tcp://host:port")
     return address
+
+
+def is_address(address: str) -> bool:
+    """Whether this is a ZeroMQ TCP address to which others can connect."""
+    match = _ADDRESS.match(address)
+    return match is not None and 0 < int(match.group(2)) < 65_536
 
 
 def limits_of(given: dict[str, int]) -> QueueLimits:
@@ -415,14 +424,13 @@ def _checked(request: Public) -> ManagementRequest:
         case CreateQueueOn():
             check_host(request.Host)
             _check_definition(request.Durability, request.Limits)
+            _check_transaction(request.TransactionID)
         case CreateQueue():
             _check_definition(request.Durability, request.Limits)
+            _check_transaction(request.TransactionID)
         case CreateExchange():
             check_host(request.Host)
-            if len(str(request.TransactionID)) > TRANSACTION_CHARACTERS_MAX:
-                raise InvalidRequest(
-                    f"a TransactionID has at most {TRANSACTION_CHARACTERS_MAX} characters"
-                )
+            _check_transaction(request.TransactionID)
         case RegisterListener():
             check_address(request.Address)
         case SetRules():
@@ -430,6 +438,11 @@ def _checked(request: Public) -> ManagementRequest:
         case _:
             pass
     return request  # type: ignore[return-value]  # every request but 2000, which never gets here
+
+
+def _check_transaction(transaction: str | int) -> None:
+    if len(str(transaction)) > TRANSACTION_CHARACTERS_MAX:
+        raise InvalidRequest(f"a TransactionID has at most {TRANSACTION_CHARACTERS_MAX} characters")
 
 
 def _check_definition(durability: str, limits: dict[str, int]) -> None:

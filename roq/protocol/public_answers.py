@@ -29,10 +29,12 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     Host: str
     """Where its monitor runs."""
     State: str
-    """`roq.model.QueueState`."""
+    """`roq.model.QueueState`, or `unreadable`."""
     Running: bool
     Exchanges: int
     Durability: str
+    Reasons: list[str] = []
+    """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
 
 
 class ChildRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,10 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     """Percent of the machine."""
     MemoryBytes: int
     State: str
-    """`live`, `silent` (no report for some seconds) or `away`."""
+    """`live`; `silent`: no report for some seconds; `unmanaged`: its manager is gone, but processes
+    on it live; `lost`; `awaited`: it has not reported to this leader yet."""
+    Reason: str = ""
+    """Why it is in this state, in a clause; empty if it is live."""
     Children: list[ChildRow]
     Provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
@@ -106,6 +111,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     Exchanges: list[ExchangeRow]
     Rules: dict[str, object]
     """The 2007 document, without RESULT and COMMENT; empty if there are none."""
+    Reasons: list[str] = []
+    """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
 
 
 def done(comment: str = SUCCESS, **fields: object) -> RawDocument:

@@ -21,6 +21,7 @@ from roq.protocol.control import (
     Configure,
     Control,
     Done,
+    ElasticityRequest,
     Empty,
     Failure,
     HostReport,
@@ -55,12 +56,18 @@ class PaperHost:
     mute: set[type] = field(default_factory=set)
     asked: list[Control] = field(default_factory=list)
     started: int = 0
+    bases: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The lowest epoch under which a child counts, as it was told when it was started."""
+    up: bool = True
+    """Whether its manager answers and reports."""
 
     def __post_init__(self) -> None:
         self.control = self.control or f"tcp://{self.name}:5100"
 
     def answer(self, message: Control) -> Control | None:
         """The answer to a command of the configuration manager; None for none."""
+        if not self.up:
+            return None
         self.asked.append(message)
         if type(message) in self.mute:
             return None
@@ -68,10 +75,11 @@ class PaperHost:
             return Failure(id=message.id, RESULT=1101, COMMENT="no room", CODE="no_capacity")
         match message:
             case StartMonitor():
-                child = self.start(message.queue, message.queue_id, 0)
+                child = self.start(message.queue, message.queue_id, 0, message.base)
                 return Started(id=message.id, child=child)
             case StartExchange():
-                child = self.start(message.queue, message.queue_id, message.number)
+                number = message.number
+                child = self.start(message.queue, message.queue_id, number, message.base)
                 return Started(id=message.id, child=child)
             case StopQueue():
                 for key, child in list(self.children.items()):
@@ -81,11 +89,19 @@ class PaperHost:
                 return Done(id=message.id)
         raise AssertionError(message)
 
-    def start(self, queue: str, queue_id: bytes, number: int) -> ChildInfo:
+    def start(self, queue: str, queue_id: bytes, number: int, base: int = 0) -> ChildInfo:
         known = self.children.get((queue, number))
-        if known is not None and known.queue_id == queue_id:
+        if known is not None and known.queue_id == queue_id and known.state == "running":
             return known
+        self.bases[queue, number] = base
         return self.restart(queue, queue_id, number)
+
+    def fail(self, queue: str, number: int, reason: str) -> None:
+        """It ended too often, and is not started again."""
+        child = self.children[queue, number]
+        self.children[queue, number] = msgspec.structs.replace(
+            child, state="failed", reason=reason, pid=0
+        )
 
     def restart(self, queue: str, queue_id: bytes, number: int) -> ChildInfo:
         self.started += 1
@@ -98,7 +114,7 @@ class PaperHost:
             queue=queue,
             queue_id=queue_id,
             number=number,
-            epoch=child_epoch(self.epoch, self.started),
+            epoch=child_epoch(max(self.epoch, self.bases.get((queue, number), 0)), self.started),
             state="running",
             pid=port,
             control=address if monitor else "",
@@ -165,9 +181,13 @@ class Script:
         self.registry: dict[str, bytes] = {}
         self.registry_fails = 0
         self.hosts: dict[str, PaperHost] = {host.name: host for host in hosts}
+        self.nodes: set[str] = {host.name for host in hosts}
+        """The hosts that stand in the registry."""
+        self.numbers = max([host.epoch for host in hosts], default=0)
+        """The registry's counter of host epochs."""
         self.monitors: defaultdict[str, PaperMonitor] = defaultdict(PaperMonitor)
         """By the name of their queue."""
-        self.pending: deque[events.Commit | events.Ask] = deque()
+        self.pending: deque[events.Commit | events.DrawEpoch | events.Ask] = deque()
         self.calls: list[events.CallProvider] = []
         """Of the provider; whoever scripts them feeds what comes of them."""
         self.answers: defaultdict[object, list[bytes]] = defaultdict(list)
@@ -176,7 +196,9 @@ class Script:
         self.forgotten: list[str] = []
         self.peers = count(1)
         self.epoch = 0
+        self.notes: list[str] = []
         self.feed(events.ClusterNamed(CLUSTER))
+        self.feed(events.HostsPresent(frozenset(self.nodes)))
         if leads:
             self.elect()
             for host in hosts:
@@ -189,7 +211,7 @@ class Script:
             match effect:
                 case events.Reply():
                     self.answers[effect.peer].append(effect.data)
-                case events.Commit() | events.Ask():
+                case events.Commit() | events.DrawEpoch() | events.Ask():
                     self.pending.append(effect)
                 case events.CallProvider():
                     self.calls.append(effect)
@@ -199,6 +221,8 @@ class Script:
                     self.pushed.append((effect.address, bson.decode(effect.data)))
                 case events.ForgetListener():
                     self.forgotten.append(effect.address)
+                case events.Note():
+                    self.notes.append(effect.text)
         self.machine.check()
 
     def elect(self) -> None:
@@ -222,23 +246,69 @@ class Script:
             self.feed(Tick())
         self.now = end
 
+    # --- hosts that fail --------------------------------------------------------------------------
+
+    def vanish(self, name: str, *, with_children: bool = True) -> None:
+        """A host is lost at once and with everything on it, or its manager alone.
+
+        Its node is still there; `expire_node` removes it.
+        """
+        host = self.hosts[name]
+        host.up = False
+        if with_children:
+            host.children.clear()
+
+    def expire_node(self, name: str) -> None:
+        """The session of a host manager has ended."""
+        self.nodes.discard(name)
+        self.feed(events.HostsPresent(frozenset(self.nodes)))
+
+    def come_back(self, name: str) -> None:
+        """A host manager starts anew; it has taken over what still runs."""
+        host = self.hosts[name]
+        host.up, host.epoch = True, self.draw()
+        self.nodes.add(name)
+        self.feed(events.HostsPresent(frozenset(self.nodes)))
+        self.report(host)
+
+    def live(self, seconds: float, *, proofs: bool = True) -> None:
+        """Let time pass in a cluster in which everybody who is up reports every second."""
+        end = self.now + seconds
+        while self.now < end:
+            for host in self.hosts.values():
+                if host.up:
+                    self.report(host)
+            if proofs:
+                self.prove()
+            self.settle()
+            self.pass_time(min(0.5, end - self.now))
+            self.settle()
+
+    def prove(self) -> None:
+        """Every monitor that runs asks for its rules, and tells what it hears."""
+        running = [child for host in self.hosts.values() for child in host.children.values()]
+        for monitor in running:
+            if monitor.role != "monitor" or monitor.state != "running":
+                continue
+            heard = [
+                (child.number, child.epoch)
+                for child in running
+                if child.queue_id == monitor.queue_id and child.role == "exchange"
+            ]
+            message = ElasticityRequest(
+                id=1, queue=monitor.queue, queue_id=monitor.queue_id, epoch=monitor.epoch,
+                control=monitor.control, exchanges=heard,
+            )  # fmt: skip
+            self.send_raw(documents.encode(message), port=5000)
+
     # --- completions ------------------------------------------------------------------------------
 
     def step(self, which: int = 0) -> None:
         """Complete one of the effects under way."""
         effect = self.pending[which]
         del self.pending[which]
-        if isinstance(effect, events.Commit):
-            if self.registry_fails:
-                self.registry_fails -= 1
-                self.feed(events.CommitFailed(effect.token, RegistryAway("registry away")))
-                return
-            for change in effect.changes:
-                if isinstance(change, events.Put):
-                    self.registry[change.path] = change.data
-                else:
-                    self.registry.pop(change.path, None)
-            self.feed(events.Committed(effect.token))
+        if not isinstance(effect, events.Ask):
+            self._registry_answers(effect)
             return
         answer = self.answerer(effect.endpoint).answer(effect.message)
         if answer is None:
@@ -246,13 +316,40 @@ class Script:
         else:
             self.feed(events.Answered(effect.token, answer))
 
+    def _registry_answers(self, effect: events.Commit | events.DrawEpoch) -> None:
+        if self.registry_fails:
+            self.registry_fails -= 1
+            self.feed(events.CommitFailed(effect.token, RegistryAway("registry away")))
+            return
+        if isinstance(effect, events.DrawEpoch):
+            self.feed(events.EpochDrawn(effect.token, self.draw()))
+            return
+        self.commit(effect)
+        self.feed(events.Committed(effect.token))
+
+    def commit(self, effect: events.Commit) -> None:
+        """Change the registry, without telling the machine."""
+        for change in effect.changes:
+            if isinstance(change, events.Put):
+                self.registry[change.path] = change.data
+                continue
+            for path in [
+                path for path in self.registry if f"{path}/".startswith(f"{change.path}/")
+            ]:
+                del self.registry[path]
+
+    def draw(self) -> int:
+        """The next number of the counter of host epochs."""
+        self.numbers += 1
+        return self.numbers
+
     def answerer(self, endpoint: str) -> PaperHost | PaperMonitor:
         """Who answers at this address; nobody does where a process has ended."""
         for host in self.hosts.values():
             if host.control == endpoint:
                 return host
             for child in host.children.values():
-                if child.control == endpoint:
+                if child.control == endpoint and child.state == "running":
                     return self.monitors[child.queue]
         return PaperMonitor(mute=True)
 

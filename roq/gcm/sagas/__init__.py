@@ -14,14 +14,17 @@ idempotent at the host manager.
     exchange   add        creating  -> StartExchange                    -> created
                                                                   undo: StopQueue(number), erase
                remove     Empty, removing -> StopQueue(number)          -> erased
+    healing    moved to another host -> StartMonitor, StartExchange     -> addresses
     upkeep     note addresses, stop what nobody wants
 """
 
 from __future__ import annotations
 
 from roq.gcm.hosts import Hosts
+from roq.gcm.proofs import Proofs
 from roq.gcm.queues import Queues
 from roq.gcm.sagas.exchange import ExchangeSagas
+from roq.gcm.sagas.healing import HealingSagas
 from roq.gcm.sagas.queue import QueueSagas
 from roq.gcm.sagas.steps import Steps
 from roq.gcm.sagas.upkeep import Upkeep
@@ -30,10 +33,11 @@ from roq.gcm.sagas.upkeep import Upkeep
 class Sagas:
     """The sagas of one leader, by what they change."""
 
-    def __init__(self, queues: Queues, hosts: Hosts) -> None:
-        self._steps = Steps(queues, hosts)
+    def __init__(self, queues: Queues, hosts: Hosts, proofs: Proofs) -> None:
+        self._steps = Steps(queues, hosts, proofs)
         self.queue = QueueSagas(self._steps)
         self.exchange = ExchangeSagas(self._steps)
+        self.healing = HealingSagas(self._steps)
         self.upkeep = Upkeep(self._steps)
 
     def lead(self, epoch: int) -> None:
@@ -41,4 +45,4 @@ class Sagas:
         self._steps.leader_epoch = epoch
 
 
-__all__ = ["ExchangeSagas", "QueueSagas", "Sagas", "Upkeep"]
+__all__ = ["ExchangeSagas", "HealingSagas", "QueueSagas", "Sagas", "Upkeep"]

@@ -15,9 +15,10 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.events import Change, Note, Put
-from roq.gcm.operations import Call, Calls, Emit, Saga
+from roq.gcm.operations import Call, Calls, Emit, Result, Saga
 from roq.gcm.queues import Queue, transactions_of
 from roq.gcm.records import (
+    EXCHANGES_MAX,
     MANUAL,
     SCALING,
     TRANSACTIONS_MAX,
@@ -28,7 +29,6 @@ from roq.gcm.records import (
 from roq.gcm.sagas.steps import Part, Steps, with_problem, without_exchange
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (
-    Control,
     Done,
     Empty,
     Failure,
@@ -104,6 +104,8 @@ class ExchangeSagas:
         if begun is not None:
             self._steps.hosts.demand(begun.host)
             return begun
+        if len(record.exchanges) >= EXCHANGES_MAX:
+            raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
         host = place()
         exchange = ExchangeRecord(
             number=record.next_number, host=host, transaction=transaction, origin=origin
@@ -185,7 +187,7 @@ class ExchangeSagas:
             yield from self._steps.save(without_exchange(queue.record, exchange.number))
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
-        if exchange.wanted and not self._gone(queue, exchange):
+        if exchange.wanted and not self._lost(queue, exchange):
             yield from self._empty(queue, exchange)
         problems = yield from self._remove(queue, exchange)
         more = {"WARNING": "; ".join(problems)} if problems else {}
@@ -216,17 +218,13 @@ class ExchangeSagas:
 
     # --- what was left half-done ------------------------------------------------------------------
 
-    def left_over(self) -> list[str]:
-        """The queues of which an exchange was left half-made or half-removed, and can be finished.
+    def left_over(self, queue: Queue) -> bool:
+        """Whether an exchange of a running queue was left half-made or half-removed, but can be
+        finished.
 
         That is so where the registry or a host failed in the middle, or the leader.
         """
-        return [
-            queue.name
-            for queue in self._steps.queues
-            if queue.running
-            and any(self._can_finish(queue, each) for each in queue.record.exchanges)
-        ]
+        return any(self._can_finish(queue, each) for each in queue.record.exchanges)
 
     def finish(self, name: str) -> Saga:
         """Complete what was left half-done of this queue, or undo it."""
@@ -241,7 +239,7 @@ class ExchangeSagas:
         if not exchange.wanted:
             return True
         half_made = exchange.state == "creating"
-        return half_made and (_runs(queue, exchange) or self._gone(queue, exchange))
+        return half_made and (_runs(queue, exchange) or self._lost(queue, exchange))
 
     def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
         name = exchange_name(exchange.number)
@@ -259,19 +257,8 @@ class ExchangeSagas:
             deed += f" ({problem})" * bool(problem)
         yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
 
-    def _gone(self, queue: Queue, exchange: ExchangeRecord) -> bool:
-        """Whether this exchange does not run, and will not by itself."""
-        host = self._steps.hosts.live(exchange.host)
-        if host is None:
-            return False  # processes outlive their manager
-        known = queue.children.get(exchange.number)
-        if known is not None:
-            return self._steps.hosts.lost(exchange.host, known)
-        return not any(
-            each.queue_id == queue.record.queue_id and each.number == exchange.number
-            for each in host.children
-            if each.role == "exchange" and each.state != "failed"
-        )
+    def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        return self._steps.lost(queue, exchange.number)
 
 
 def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
@@ -329,7 +316,7 @@ def _named(queue: Queue, given: str) -> ExchangeRecord:
     return exchange
 
 
-def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Control | str) -> RequestError:
+def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Result) -> RequestError:
     name = exchange_name(exchange.number)
     match answer:
         case Failure():

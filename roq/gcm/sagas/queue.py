@@ -1,16 +1,24 @@
-"""The life of a queue as a whole: created, stopped, started, removed."""
+"""The life of a queue as a whole: created, stopped, started, removed, and what was left of it."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from roq.errors import QueueExists, QueueStopped, RequestError
-from roq.gcm.operations import Saga
+from roq.errors import NoCapacity, QueueExists, QueueStopped, RequestError
+from roq.gcm.events import Note
+from roq.gcm.operations import Call, Calls, Emit, Saga
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import SCALING, ExchangeRecord, QueueRecord
-from roq.gcm.sagas.steps import Part, Steps, with_problem
+from roq.gcm.sagas.healing import HealingSagas
+from roq.gcm.sagas.steps import STOP_SECONDS, Part, Steps, with_problem
 from roq.model import Limits, QueueState
+from roq.protocol.control import StopQueue
 from roq.protocol.public_answers import done
+
+UNANSWERED_MAX: Final = 1_000
+"""Queues whose creation was resumed that are remembered for those who ask again."""
 
 
 class QueueSagas:
@@ -18,15 +26,34 @@ class QueueSagas:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
+        self._healing = HealingSagas(steps)
+        self._unanswered: set[bytes] = set()
+        """Ids of the queues whose creation was resumed, and whose creator got no answer."""
 
     def create(
-        self, name: str, host: str, *, queue_id: bytes, wall: float, limits: Limits, durability: str
+        self,
+        name: str,
+        host: str,
+        *,
+        queue_id: bytes,
+        wall: float,
+        limits: Limits,
+        durability: str,
+        transaction: str = "",
     ) -> Saga:
-        """Create a queue; `host` empty: the least loaded."""
+        """Create a queue; `host` empty: the least loaded.
+
+        The same request again (by its transaction; or without one, if the leader was lost while
+        it created the queue) finds it done.
+        """
         steps = self._steps
+        steps.queues.check_readable(name)
         left_over = steps.queues.get(name)
         if left_over is not None and left_over.record.state is not QueueState.CREATING:
-            raise QueueExists(f"queue {name!r} exists already")
+            asked = (host or left_over.record.host, limits, durability)
+            if not self._is_repeated(left_over, asked, transaction):
+                raise QueueExists(f"queue {name!r} exists already")
+            return done(Host=left_over.record.host)
         if left_over is not None:
             yield from steps.stop_children(left_over, "removed")
             yield from steps.erase(left_over)
@@ -39,38 +66,61 @@ class QueueSagas:
             created=wall,
             durability=durability,
             limits=limits,
+            transaction=transaction,
             next_number=2,
             exchanges=(ExchangeRecord(number=1, host=host),),
         )
-        steps.queues.reserved[name, 1] = host
+        places = {(name, MONITOR): host, (name, 1): host}
+        steps.queues.reserved |= places
         try:
             queue = yield from steps.save(record)
         finally:
-            del steps.queues.reserved[name, 1]
+            for key in places:
+                steps.queues.reserved.pop(key, None)
+        yield from self._complete(queue)
+        return done(Host=host)
+
+    def _is_repeated(self, queue: Queue, asked: tuple[str, Limits, str], transaction: str) -> bool:
+        record = queue.record
+        if transaction and transaction == record.transaction:
+            return True
+        if asked != (record.host, record.limits, record.durability):
+            return False
+        if transaction or record.queue_id not in self._unanswered:
+            return False
+        self._unanswered.discard(record.queue_id)
+        return True
+
+    def _complete(self, queue: Queue) -> Part[None]:
+        steps = self._steps
         try:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
         except RequestError as error:
             problem = yield from self._undo_create(queue)
             raise with_problem(error, problem) from None
-        return done(Host=host)
 
     def start(self, name: str) -> Saga:
         """Start a stopped queue, or one whose start, stop or creation was not completed.
 
-        Of a running queue, what failed for good or was lost with its host manager starts again.
+        What was on a host that is lost starts on another one. Of a running queue, what has failed
+        for good or was lost starts again.
         """
         steps = self._steps
         queue = steps.queues.demand(name)
         if queue.running:
-            yield from self._restore(queue)
+            yield from self._healing.heal(queue, steps.losses(queue), again=True)
             return done()
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
+        places, problem = steps.place_anew(queue, self._on_lost_hosts(starting))
+        if problem:
+            raise NoCapacity(problem)
         for host in starting.hosts:
-            steps.hosts.demand(host)
-        yield from steps.save(starting)
+            if not steps.hosts.lost(host):
+                steps.hosts.demand(host)
+        yield from steps.save_moved(starting, places)
         try:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
@@ -109,6 +159,69 @@ class QueueSagas:
         yield from steps.erase(queue)
         return done(WARNING="; ".join(problems)) if problems else done()
 
+    def remove_unreadable(self, name: str) -> Saga:
+        """Remove a definition that nobody can read, and stop what may belong to it."""
+        steps = self._steps
+        message = StopQueue(queue=name, leader_epoch=steps.leader_epoch, reason="removed")
+        calls = [
+            Call(host.name, host.control, message, STOP_SECONDS)
+            for host in steps.hosts
+            if steps.hosts.live(host.name) and any(each.queue == name for each in host.children)
+        ]
+        yield Calls(tuple(calls))  # what does not stop is told again when its host reports it
+        yield from steps.erase_name(name)
+        return done()
+
+    # --- what was left half-done ------------------------------------------------------------------
+
+    def left_over(self, queue: Queue) -> str:
+        """What an earlier leader, or an attempt that failed, was doing with a queue; "" if nothing.
+
+        It can be finished as soon as all of its hosts are known to be there or not.
+        """
+        return _DOING.get(queue.record.state, "")
+
+    def finish(self, name: str, *, mine: bool) -> Saga:
+        """Complete what was left half-done with a queue as a whole, or undo it.
+
+        Args:
+            name: of the queue.
+            mine: this leader itself has begun it and has told that it failed.
+        """
+        queue = self._steps.queues.get(name)
+        if queue is None:
+            return done()
+        state = queue.record.state
+        if state is QueueState.CREATING:
+            deed = yield from self._finish_creation(queue, mine=mine)
+        elif state is QueueState.STARTING:
+            yield from self.start(name)
+            deed = "it is started"
+        elif state is QueueState.STOPPING:
+            yield from self.stop(name)
+            deed = "it is stopped"
+        elif state is QueueState.REMOVING:
+            yield from self.remove(name)
+            deed = "it is removed"
+        else:
+            return done()
+        text = f"queue {name}: {deed}, as was begun before"
+        yield Emit((Note("queue_finished", text),))
+        return done()
+
+    def _finish_creation(self, queue: Queue, *, mine: bool) -> Part[str]:
+        lost = [host for host in queue.record.hosts if self._steps.hosts.lost(host)]
+        if mine or lost:
+            problem = yield from self._undo_create(queue)
+            if problem:
+                raise RequestError(problem)
+            return "its creation is undone"
+        yield from self._complete(queue)
+        if len(self._unanswered) >= UNANSWERED_MAX:
+            self._unanswered.clear()
+        self._unanswered.add(queue.record.queue_id)
+        return "it is created"
+
     # --- pieces -----------------------------------------------------------------------------------
 
     def _without_lost(self, record: QueueRecord) -> QueueRecord:
@@ -119,9 +232,14 @@ class QueueSagas:
         kept = tuple(
             exchange
             for exchange in record.exchanges
-            if exchange.origin != SCALING or not self._steps.hosts.gone(exchange.host)
+            if exchange.origin != SCALING or not self._steps.hosts.lost(exchange.host)
         )
         return msgspec.structs.replace(record, exchanges=kept or record.exchanges)
+
+    def _on_lost_hosts(self, record: QueueRecord) -> list[int]:
+        lost = self._steps.hosts.lost
+        numbers = [MONITOR] if lost(record.host) else []
+        return numbers + [each.number for each in record.exchanges if lost(each.host)]
 
     def _start(self, queue: Queue) -> Part[None]:
         yield from self._steps.start_monitor(queue)
@@ -143,19 +261,13 @@ class QueueSagas:
             return f"it is left in the state {queue.record.state}: {error}"
         return ""
 
-    def _restore(self, queue: Queue) -> Part[None]:
-        record, hosts = queue.record, self._steps.hosts
-        if hosts.lost(record.host, queue.children.get(MONITOR)):
-            yield from self._steps.start_monitor(queue, restarted=True)
-        missing = tuple(
-            exchange
-            for exchange in record.exchanges
-            if exchange.wanted and hosts.lost(exchange.host, queue.children.get(exchange.number))
-        )
-        yield from self._steps.start_exchanges(queue, missing)
-        told = queue.with_addresses()
-        if told != record:
-            yield from self._steps.save(told)
+
+_DOING: Final = {
+    QueueState.CREATING: "creation",
+    QueueState.STARTING: "start",
+    QueueState.STOPPING: "stop",
+    QueueState.REMOVING: "removal",
+}
 
 
 def _in_state(queue: Queue, state: QueueState) -> QueueRecord:

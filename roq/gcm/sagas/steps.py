@@ -1,28 +1,23 @@
-"""The steps of which sagas are made: save, start, stop, and what may come back from each."""
+"""The steps of which sagas are made: place, save, start, stop, and what may come back from each."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from roq.errors import REQUEST_ERRORS, NoCapacity, RequestError
+from roq.errors import REQUEST_ERRORS, LocalProtocolError, NoCapacity, RequestError
 from roq.gcm.events import Change, Drop, Put
+from roq.gcm.healing import Loss, loss, losses
 from roq.gcm.hosts import AWAY, Hosts
-from roq.gcm.operations import Call, Calls, Outcome, Save, Step
-from roq.gcm.queues import Queue, Queues
-from roq.gcm.records import (
-    ExchangeRecord,
-    QueueRecord,
-    encode,
-    queue_path,
-    rules_path,
-    transactions_path,
-)
+from roq.gcm.operations import Call, Calls, Draw, Outcome, Result, Save, Step
+from roq.gcm.proofs import Proofs
+from roq.gcm.queues import MONITOR, Queue, Queues
+from roq.gcm.records import ExchangeRecord, QueueRecord, encode, queue_path
+from roq.model import child_epoch, host_epoch
 from roq.policy import placement
 from roq.protocol.control import (
-    Control,
     Done,
     Failure,
     Started,
@@ -50,14 +45,26 @@ class Steps:
     """What all sagas of one leader work on, and the steps that they share.
 
     Attributes:
-        queues, hosts: what there is.
+        queues, hosts, proofs: what there is.
         leader_epoch: host managers obey no lower one.
     """
 
-    def __init__(self, queues: Queues, hosts: Hosts) -> None:
+    def __init__(self, queues: Queues, hosts: Hosts, proofs: Proofs) -> None:
         self.queues = queues
         self.hosts = hosts
+        self.proofs = proofs
         self.leader_epoch = 0
+
+    # --- what is lost -----------------------------------------------------------------------------
+
+    def losses(self, queue: Queue) -> list[Loss]:
+        """What a running queue has lost; the monitor first."""
+        return losses(queue, self.hosts, self.proofs)
+
+    def lost(self, queue: Queue, number: int) -> bool:
+        """Whether this process of a queue (0: the monitor) does not run and will not by itself."""
+        found = loss(queue, number, self.hosts, self.proofs)
+        return found is not None and (found.certain or number not in queue.children)
 
     # --- placement --------------------------------------------------------------------------------
 
@@ -78,6 +85,40 @@ class Steps:
         except NoCapacity as error:
             raise NoRoom(str(error)) from None
 
+    def place_anew(
+        self, queue: Queue, numbers: Iterable[int], avoid: frozenset[str] = frozenset()
+    ) -> tuple[dict[int, str], str]:
+        """Hosts for these processes of a queue, beside what stays where it is.
+
+        Args:
+            queue: the queue.
+            numbers: of its exchanges; 0: the monitor.
+            avoid: hosts that are taken only if there is no other.
+
+        Returns:
+            Number → host, and why some have none; empty if all have one.
+        """
+        wanted = list(numbers)
+        beside = [
+            exchange.host for exchange in queue.record.exchanges if exchange.number not in wanted
+        ]
+        exchanges, monitors = self.queues.placed()
+        places: dict[int, str] = {}
+        problem = ""
+        for number in wanted:
+            slot = number != MONITOR
+            loads = self.hosts.loads(exchanges, monitors)
+            try:
+                host = placement.choose(loads, beside * slot, avoid=avoid, slot=slot)
+            except NoCapacity as error:
+                problem = str(error)
+                continue
+            places[number] = host
+            count = exchanges if slot else monitors
+            count[host] = count.get(host, 0) + 1
+            beside += [host] * slot
+        return places, problem
+
     # --- registry ---------------------------------------------------------------------------------
 
     def save(self, record: QueueRecord, *more: Change) -> Part[Queue]:
@@ -87,9 +128,35 @@ class Steps:
 
     def erase(self, queue: Queue) -> Part[None]:
         """Forget a queue."""
-        name = queue.name
-        yield Save((Drop(rules_path(name)), Drop(transactions_path(name)), Drop(queue_path(name))))
+        yield from self.erase_name(queue.name)
+
+    def erase_name(self, name: str) -> Part[None]:
+        """Forget whatever stands under the name of a queue."""
+        yield Save((Drop(queue_path(name)),))
         self.queues.drop(name)
+
+    def draw(self) -> Part[int]:
+        """A number under which processes count that take the place of others on other hosts."""
+        match (yield Draw()):
+            case [int(number)]:
+                _lowest(number)
+                return number
+            case _:
+                raise RequestError("the registry has given no number")
+
+    def save_moved(self, record: QueueRecord, places: Mapping[int, str]) -> Part[Queue]:
+        """Write down that processes of a queue shall run elsewhere (0: the monitor).
+
+        From then on no process of a lower epoch is the queue's.
+        """
+        reserved = {(record.name, number): host for number, host in places.items()}
+        self.queues.reserved |= reserved
+        try:
+            moved = moved_to(record, places, (yield from self.draw())) if places else record
+            return (yield from self.save(moved))
+        finally:
+            for key in reserved:
+                self.queues.reserved.pop(key, None)
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -103,12 +170,17 @@ class Steps:
             leader_epoch=self.leader_epoch,
             limits=record.limits,
             restarted=restarted,
+            base=host_epoch(record.epoch),
         )
-        answers = yield Calls((Call(host.name, host.report.control, message, START_SECONDS),))
-        _started(queue, host.name, answers[0])
+        answers = yield Calls((Call(host.name, host.control, message, START_SECONDS),))
+        self._started(queue, host.name, answers[0])
 
     def start_exchanges(self, queue: Queue, exchanges: tuple[ExchangeRecord, ...]) -> Part[None]:
-        """Start these exchanges of a queue, side by side."""
+        """Start these exchanges of a queue, side by side.
+
+        Raises:
+            RequestError: not all of them run; those that do are known.
+        """
         calls = []
         for exchange in exchanges:
             host = self.hosts.demand(exchange.host)
@@ -119,11 +191,35 @@ class Steps:
                 leader_epoch=self.leader_epoch,
                 monitor=queue.monitor,
                 limits=queue.record.limits,
+                base=host_epoch(exchange.epoch),
             )
-            calls.append(Call(host.name, host.report.control, message, START_SECONDS))
+            calls.append(Call(host.name, host.control, message, START_SECONDS))
         answers = yield Calls(tuple(calls))
+        failed: RequestError | None = None
         for call, answer in zip(calls, answers, strict=True):
-            _started(queue, call.host, answer)
+            try:
+                self._started(queue, call.host, answer)
+            except RequestError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _started(self, queue: Queue, name: str, answer: Result) -> None:
+        match answer:
+            case Started(child=child):
+                if child.epoch < queue.floor(MONITOR if child.role == "monitor" else child.number):
+                    raise RequestError(f"host {name} still runs an earlier {child.child}")
+                queue.observe(child, name)
+                host = self.hosts.get(name)
+                if host is not None:
+                    host.started(child)
+            case Failure():
+                kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
+                raise kind(f"host {name} refused: {answer.COMMENT}")
+            case str():
+                raise RequestError(f"host {name} did not start it: {answer}")
+            case _:
+                raise RequestError(f"host {name} gave an unexpected answer")
 
     def stop_children(
         self,
@@ -132,7 +228,7 @@ class Steps:
         number: int = EVERYTHING,
         hosts: tuple[str, ...] = (),
     ) -> Part[list[str]]:
-        """Stop processes on every host that is not away; gives what went wrong where."""
+        """Stop processes on every host that has a manager; gives what went wrong where."""
         calls = []
         message = StopQueue(
             queue=queue.name,
@@ -143,8 +239,8 @@ class Steps:
         )
         for name in hosts or queue.record.hosts:
             host = self.hosts.get(name)
-            if host is not None and host.state is not AWAY:
-                calls.append(Call(name, host.report.control, message, STOP_SECONDS))
+            if host is not None and host.control and host.state not in AWAY:
+                calls.append(Call(name, host.control, message, STOP_SECONDS))
         answers = yield Calls(tuple(calls))
         problems = (
             _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)
@@ -159,6 +255,25 @@ def without_exchange(record: QueueRecord, number: int) -> QueueRecord:
     )
 
 
+def moved_to(record: QueueRecord, places: Mapping[int, str], base: int) -> QueueRecord:
+    """The record with these processes (0: the monitor) on other hosts, counted from `base`."""
+    if MONITOR in places:
+        record = msgspec.structs.replace(record, host=places[MONITOR], epoch=_lowest(base))
+    for exchange in record.exchanges:
+        if exchange.number in places:
+            record = record.replacing(
+                msgspec.structs.replace(exchange, host=places[exchange.number], epoch=_lowest(base))
+            )
+    return record
+
+
+def _lowest(base: int) -> int:
+    try:
+        return child_epoch(base, 0)
+    except LocalProtocolError as error:
+        raise RequestError(f"the counter of epochs in the registry is unusable: {error}") from None
+
+
 def with_problem(error: RequestError, problem: str) -> RequestError:
     """The error that the caller gets, with what undoing could not undo."""
     if not problem:
@@ -166,20 +281,7 @@ def with_problem(error: RequestError, problem: str) -> RequestError:
     return type(error)(f"{error} ({problem})")
 
 
-def _started(queue: Queue, host: str, answer: Control | str) -> None:
-    match answer:
-        case Started():
-            queue.observe(answer.child)
-        case Failure():
-            kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
-            raise kind(f"host {host} refused: {answer.COMMENT}")
-        case str():
-            raise RequestError(f"host {host} did not start it: {answer}")
-        case _:
-            raise RequestError(f"host {host} gave an unexpected answer")
-
-
-def _stop_problem(host: str, answer: Control | str) -> str:
+def _stop_problem(host: str, answer: Result) -> str:
     match answer:
         case Done():
             return ""

@@ -26,35 +26,55 @@ class Upkeep:
         return done()
 
     def stop_stray(self, host: str, queue: str, queue_id: bytes, number: int) -> Saga:
-        """Stop a process that a host reports and the cluster does not want."""
+        """Stop a process that a host reports and the cluster does not want there."""
         live = self._steps.hosts.live(host)
-        if live is not None and self.is_stray(queue, queue_id, number):
+        if live is not None and self.is_stray(host, queue, queue_id, number):
             present = self._steps.queues.get(queue)
-            stopped = present is not None and present.record.queue_id == queue_id
-            whole = not stopped or number == MONITOR or not _wants_children(present)
+            known = present if present is not None and _is(present, queue_id) else None
+            whole = known is None or not _wants_children(known)
             message = StopQueue(
                 queue=queue,
                 queue_id=queue_id,
                 number=EVERYTHING if whole else number,
                 leader_epoch=self._steps.leader_epoch,
-                reason="stopped" if stopped and whole else "removed",
+                reason=_reason(known, number),
             )
-            yield Calls((Call(host, live.report.control, message, STOP_SECONDS),))
+            yield Calls((Call(host, live.control, message, STOP_SECONDS),))
         return done()
 
-    def is_stray(self, name: str, queue_id: bytes, number: int) -> bool:
-        """Whether no definition wants this process (number 0: a monitor)."""
-        queue = self._steps.queues.get(name)
-        if queue is None or queue.record.queue_id != queue_id or not _wants_children(queue):
-            return True
-        if number == MONITOR:
+    def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:
+        """Whether no definition wants this process (number 0: a monitor) on this host.
+
+        What belongs to a definition that nobody can read is left alone.
+        """
+        if name in self._steps.queues.unreadable:
             return False
+        queue = self._steps.queues.get(name)
+        if queue is None or not _is(queue, queue_id) or not _wants_children(queue):
+            return True
         exchange = queue.record.exchange(number)
-        return exchange is None or not exchange.wanted
+        if exchange is not None and not exchange.wanted:
+            return True
+        return queue.place(number) != host
 
 
-def _wants_children(queue: Queue | None) -> bool:
-    return queue is not None and queue.record.state in {
+def _reason(queue: Queue | None, number: int) -> str:
+    """What the clients of a stray process are told."""
+    if queue is None or queue.record.state is QueueState.REMOVING:
+        return "removed"
+    if not _wants_children(queue):
+        return "stopped"
+    exchange = queue.record.exchange(number)
+    wanted = number == MONITOR or (exchange is not None and exchange.wanted)
+    return "moved" if wanted else "removed"
+
+
+def _is(queue: Queue, queue_id: bytes) -> bool:
+    return queue.record.queue_id == queue_id
+
+
+def _wants_children(queue: Queue) -> bool:
+    return queue.record.state in {
         QueueState.CREATING,
         QueueState.STARTING,
         QueueState.RUNNING,

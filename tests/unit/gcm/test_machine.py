@@ -273,7 +273,7 @@ def test_hosts_that_stand_in_the_registry_are_told_before_they_report_to_a_new_l
     assert script.broadcasts[-1].hosts == ("h1", "h2")
 
 
-def test_a_silent_host_is_not_chosen_and_later_away(script: Script) -> None:
+def test_a_silent_host_is_not_chosen_and_later_lost(script: Script) -> None:
     script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
     for _ in range(4):
         script.pass_time(1)
@@ -286,7 +286,7 @@ def test_a_silent_host_is_not_chosen_and_later_away(script: Script) -> None:
     script.pass_time(1)
     script.report(script.hosts["h2"])
     states = {row["Host"]: row["State"] for row in script.ask(2102)["Hosts"]}
-    assert states == {"h1": "away", "h2": "live"}
+    assert states == {"h1": "lost", "h2": "live"}
     assert script.broadcasts[-1].hosts == ("h2",)
     script.report(script.hosts["h1"])
     assert script.broadcasts[-1].hosts == ("h1", "h2")
@@ -437,6 +437,7 @@ def test_queues_hosts_and_a_queue_are_described(script: Script) -> None:
             "Running": True,
             "Exchanges": 1,
             "Durability": "none",
+            "Reasons": [],
         }
     ]
     first = script.ask(2102)["Hosts"][0]

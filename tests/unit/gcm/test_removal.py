@@ -114,6 +114,7 @@ def test_an_exchange_that_failed_for_good_is_removed_without_asking(two: Script)
 def test_of_an_exchange_whose_host_is_away_the_monitor_knows_whether_it_is_empty(
     two: Script,
 ) -> None:
+    two.vanish("h2", with_children=False)
     for _ in range(5):
         two.pass_time(1)
         two.report(two.hosts["h1"])
@@ -122,6 +123,7 @@ def test_of_an_exchange_whose_host_is_away_the_monitor_knows_whether_it_is_empty
     two.monitors["q"].waits_for = ""
     assert two.ask(2100, QName="q", Exchange="x2")["RESULT"] == 0
     assert ("q", 2) in two.hosts["h2"].children
+    two.come_back("h2")
     wake(two)  # the host manager is back, and its exchange unwanted
     assert ("q", 2) not in two.hosts["h2"].children
 

@@ -95,13 +95,26 @@ def test_a_queue_that_cannot_be_started_is_stopped_again(script: Script) -> None
     assert script.hosts["h1"].children == {}
 
 
-def test_a_queue_does_not_start_while_its_host_is_away(script: Script) -> None:
+def test_a_queue_does_not_start_while_its_host_is_silent(script: Script) -> None:
     script.ask(2003, QName="orders", Host="h1")
     script.ask(2002, QName="orders")
-    script.pass_time(10)
+    script.vanish("h1")
+    script.live(4)
     answer = script.ask(2005, QName="orders")
-    assert (answer["CODE"], "away" in answer["COMMENT"]) == ("host_not_found", True)
+    assert (answer["CODE"], "silent" in answer["COMMENT"]) == ("host_not_found", True)
     assert script.record("orders").state == "stopped"
+
+
+def test_a_stopped_queue_whose_host_is_lost_starts_on_another_one(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.ask(2002, QName="orders")
+    script.vanish("h1")
+    script.expire_node("h1")
+    script.live(4)
+    assert script.ask(2005, QName="orders")["RESULT"] == 0
+    record = script.record("orders")
+    assert (record.state, record.hosts) == ("running", ["h2"])
+    assert sorted(script.hosts["h2"].children) == [("orders", 0), ("orders", 1)]
 
 
 def test_a_host_that_does_not_confirm_a_stop_is_named_and_the_stop_repeatable(
@@ -132,10 +145,12 @@ def test_a_host_that_comes_back_is_told_to_stop_what_was_stopped_meanwhile(
     script: Script,
 ) -> None:
     script.ask(2003, QName="orders", Host="h1")
+    script.vanish("h1", with_children=False)
+    script.expire_node("h1")
     script.pass_time(10)
     assert script.ask(2002, QName="orders")["RESULT"] == 0
     assert len(script.hosts["h1"].children) == 2
-    script.report(script.hosts["h1"])
+    script.come_back("h1")
     script.settle()
     assert script.hosts["h1"].children == {}
     assert script.hosts["h1"].asked[-1].reason == "stopped"

@@ -1,0 +1,363 @@
+"""Sees to it that queues are what their definitions say, whatever has failed: when, and how often.
+
+Twice a second the leader looks for what is lost and for what was left half-done, by an earlier
+leader or by an attempt that failed. A few queues at once are brought in order, those without a
+monitor first; what cannot be done now is tried again after a while that doubles each time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from roq.errors import RequestError
+from roq.gcm.events import Effect, Note
+from roq.gcm.healing import FAILED, GONE, Kind, Loss, loss, losses, signs_of_life
+from roq.gcm.hosts import AWAITED, LOST, SILENT, Host, Hosts
+from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.proofs import Proofs
+from roq.gcm.provision import Provisioning
+from roq.gcm.queues import MONITOR, Queue, Queues
+from roq.gcm.records import Snapshot
+from roq.gcm.sagas import Sagas
+from roq.gcm.sagas.steps import NoRoom
+from roq.gcm.standing import Standing
+from roq.protocol.public_answers import done
+
+LOOK_SECONDS: Final = 0.5
+QUEUES_PER_LOOK: Final = 2_000
+AT_ONCE: Final = 8
+"""Queues that are brought in order side by side."""
+CONFIRM_SECONDS: Final = 1.2
+"""A live host must leave a process out of its reports for so long: one may be under way."""
+RETRY_FIRST_SECONDS: Final = 1.0
+RETRY_MOST_SECONDS: Final = 30.0
+FAILED_SECONDS: Final = 60.0
+"""What its host has given up is set up elsewhere after this, once."""
+CALM_SECONDS: Final = 600.0
+"""What has run for so long since may be set up elsewhere once more."""
+MOVED_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What is wrong with a queue, and what has become of the attempts to mend it.
+
+    Attributes:
+        since: number of a process (0: the monitor) → when it was first found lost.
+        failures: attempts in a row.
+        due: when the next one is made; None: to be settled at the next look.
+        reason: why the last one failed.
+        avoid: hosts where one has failed.
+        settled: there is no host left where none has failed, so it stays where it is.
+    """
+
+    since: dict[int, float] = field(default_factory=dict)
+    failures: int = 0
+    due: float | None = 0.0
+    reason: str = ""
+    avoid: set[str] = field(default_factory=set)
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A process that has failed for good and was set up on another host."""
+
+    seen: float
+    """When it was last found lost."""
+    ran: bool = False
+    """Whether it has run since."""
+
+
+class Recovery:
+    """Brings the queues of this leader in order."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        queues: Queues,
+        hosts: Hosts,
+        proofs: Proofs,
+        operations: Operations,
+        sagas: Sagas,
+        provisioning: Provisioning,
+    ) -> None:
+        self._standing = standing
+        self._queues = queues
+        self._hosts = hosts
+        self._proofs = proofs
+        self._operations = operations
+        self._sagas = sagas
+        self._provisioning = provisioning
+        self._names: deque[str] = deque()
+        self._line: list[tuple[bool, str]] = []
+        self._active: set[str] = set()
+        self._troubles: dict[str, _Trouble] = {}
+        self._moved: dict[tuple[bytes, int], _Moved] = {}
+        self._inherited: frozenset[bytes] = frozenset()
+
+    def lead(self, snapshot: Snapshot) -> None:
+        """This manager leads from now on, and has found these definitions."""
+        self.clear()
+        self._inherited = frozenset(record.queue_id for record in snapshot.queues)
+
+    def clear(self) -> None:
+        """This manager does not lead any more."""
+        self._names.clear()
+        self._line.clear()
+        self._active.clear()
+        self._troubles.clear()
+        self._moved.clear()
+
+    def nudge(self) -> None:
+        """There is a host more: what could not be done may work now."""
+        for trouble in self._troubles.values():
+            if trouble.due is not None:
+                trouble.due = 0.0
+            trouble.settled = False
+
+    # --- the look ---------------------------------------------------------------------------------
+
+    def look(self, now: float) -> list[Effect]:
+        """Look how hosts and queues are, and begin to mend what can be mended."""
+        effects = self._look_at_hosts(now)
+        if self._standing.registry_away:
+            self._line.clear()
+            return effects
+        line = set(self._line)
+        for queue in self._next_queues():
+            if self._operations.busy(queue.name):
+                continue
+            urgent = self._look_at(queue, now)
+            if urgent is not None:
+                line.add((not urgent, queue.name))
+        self._line = sorted(line)
+        return effects + self.advance(now)
+
+    def advance(self, now: float) -> list[Effect]:
+        """Take on the next queues in the line, if there is room."""
+        effects: list[Effect] = []
+        while self._line and len(self._active) < AT_ONCE:
+            _, name = self._line.pop(0)
+            queue = self._queues.get(name)
+            if queue is None or self._operations.busy(name) or self._standing.registry_away:
+                continue
+            make = self._remedy(queue, now)
+            if make is not None:
+                self._active.add(name)
+                attempt = partial(self._attempt, name, make)
+                effects += self._operations.submit(name, None, attempt, now)
+                if not self._operations.busy(name):
+                    self._active.discard(name)  # refused, or done already
+        return effects
+
+    def _look_at_hosts(self, now: float) -> list[Effect]:
+        self._hosts.settle(now)
+        signs = signs_of_life(self._queues, self._hosts, self._proofs)
+        in_use = self._queues.hosts_in_use() if self._hosts.unheard() else frozenset()
+        effects: list[Effect] = []
+        for host in self._hosts.look(signs, in_use):
+            text = f"host {host.name} is {host.state}: {self._hosts.reason(host)}"
+            effects.append(Note(f"host_{host.state}", text))
+            if host.state is LOST:
+                effects += self._operations.host_lost(host.name, now)
+        return effects
+
+    def _next_queues(self) -> Iterable[Queue]:
+        """All queues in turn, a bounded number at a time."""
+        if not self._names:
+            self._names.extend(queue.name for queue in self._queues)
+            self._forget(self._names)
+        for _ in range(min(QUEUES_PER_LOOK, len(self._names))):
+            queue = self._queues.get(self._names.popleft())
+            if queue is not None:
+                yield queue
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in self._troubles.keys() - set(names):
+            del self._troubles[name]
+        self._proofs.keep(frozenset(queue.record.queue_id for queue in self._queues))
+        calm = self._hosts.now - CALM_SECONDS
+        for key in [key for key, moved in self._moved.items() if moved.seen < calm]:
+            del self._moved[key]
+
+    def _look_at(self, queue: Queue, now: float) -> bool | None:
+        """Whether a queue without a monitor is to be mended now, or one that has lost less.
+
+        None: nothing is to be done, or not yet.
+        """
+        lost = self._losses(queue)
+        if not lost and not self._half_done(queue):
+            self._troubles.pop(queue.name, None)
+            return None
+        trouble = self._trouble(queue.name)
+        trouble.since = {each.number: trouble.since.get(each.number, now) for each in lost}
+        if trouble.due is None:
+            delay = RETRY_FIRST_SECONDS * 2 ** min(trouble.failures - 1, 10)
+            trouble.due = now + min(RETRY_MOST_SECONDS, delay)
+        if now < trouble.due or self._remedy(queue, now) is None:
+            return None
+        return any(each.number == MONITOR for each in lost)
+
+    def _trouble(self, name: str) -> _Trouble:
+        return self._troubles.setdefault(name, _Trouble())
+
+    # --- what is wrong ----------------------------------------------------------------------------
+
+    def _losses(self, queue: Queue) -> list[Loss]:
+        found = losses(queue, self._hosts, self._proofs) if queue.running else []
+        numbers = {each.number for each in found}
+        for (queue_id, number), moved in self._moved.items():
+            if queue_id == queue.record.queue_id:
+                if number in numbers:
+                    moved.seen = self._hosts.now
+                else:
+                    moved.ran = True
+        return found
+
+    def _half_done(self, queue: Queue) -> str:
+        """What was begun with a queue and neither completed nor undone; empty if nothing was."""
+        if queue.running:
+            return "change of its exchanges" * self._sagas.exchange.left_over(queue)
+        return self._sagas.queue.left_over(queue)
+
+    def _waits_for(self, queue: Queue) -> str:
+        """The host that must have been heard of, or be lost, before anything is begun."""
+        states = {name: self._hosts.get(name) for name in queue.record.hosts}
+        open_states = {AWAITED, SILENT}
+        return next(
+            (name for name, host in states.items() if host and host.state in open_states), ""
+        )
+
+    def _is_ripe(self, queue: Queue, each: Loss, now: float) -> bool:
+        """Whether a process is to be started again now."""
+        trouble = self._troubles.get(queue.name)
+        age = now - trouble.since.get(each.number, now) if trouble is not None else 0.0
+        moved = self._moved.get((queue.record.queue_id, each.number))
+        match each.kind:
+            case Kind.LOST:
+                return True
+            case Kind.MISSING:
+                stays = moved is not None and not moved.ran
+                return not stays and (each.certain or age >= CONFIRM_SECONDS)
+            case Kind.FAILED:
+                return moved is None and age >= FAILED_SECONDS
+
+    # --- what is done about it --------------------------------------------------------------------
+
+    def _remedy(self, queue: Queue, now: float) -> Callable[[], Saga] | None:
+        """What is to be done with a queue now; None if nothing can be."""
+        ripe = [each for each in self._losses(queue) if self._is_ripe(queue, each, now)]
+        if ripe:
+            return partial(self._heal, queue.name, ripe)
+        if not self._half_done(queue):
+            return None
+        if queue.running:
+            return partial(self._sagas.exchange.finish, queue.name)
+        if self._waits_for(queue):
+            return None
+        mine = queue.record.queue_id not in self._inherited
+        return partial(self._sagas.queue.finish, queue.name, mine=mine)
+
+    def _attempt(self, name: str, make: Callable[[], Saga]) -> Saga:
+        try:
+            answer = yield from make()
+        except RequestError as error:
+            trouble = self._trouble(name)
+            trouble.failures += 1
+            trouble.due = None
+            trouble.reason = str(error)
+            yield Emit((Note("queue_not_mended", f"queue {name}: {error}"),))
+            return None
+        else:
+            trouble = self._trouble(name)
+            trouble.failures, trouble.reason = 0, ""
+            return answer
+        finally:
+            self._active.discard(name)
+
+    def _heal(self, name: str, lost: list[Loss]) -> Saga:
+        queue = self._queues.demand_running(name)
+        trouble = self._trouble(name)
+        for each in lost:
+            if each.kind is FAILED and len(self._moved) < MOVED_MAX:
+                self._moved[queue.record.queue_id, each.number] = _Moved(self._hosts.now)
+        avoid = frozenset() if trouble.settled else frozenset(trouble.avoid)
+        try:
+            yield from self._sagas.healing.heal(queue, lost, avoid)
+        except NoRoom:
+            self._provisioning.want_room(name)
+            raise
+        except RequestError:
+            trouble.avoid |= self._tried(queue)
+            fit = {host.name for host in self._hosts if self._hosts.live(host.name)}
+            trouble.settled = fit <= trouble.avoid
+            raise
+        trouble.avoid.clear()
+        return done()
+
+    def _tried(self, queue: Queue) -> set[str]:
+        """The hosts on which an attempt has just failed: exchanges come after the monitor."""
+        lost = self._losses(queue)
+        monitor = {each.host for each in lost if each.number == MONITOR}
+        return monitor or {each.host for each in lost}
+
+    # --- what people are told ---------------------------------------------------------------------
+
+    def degraded(self) -> dict[str, list[str]]:
+        """Queue → what is wrong with it, in sentences; queues that are well are left out."""
+        found = {queue.name: self.reasons(queue) for queue in self._queues}
+        return {name: reasons for name, reasons in found.items() if reasons}
+
+    def reasons(self, queue: Queue) -> list[str]:
+        """What is wrong with a queue and what becomes of it, in sentences; empty if all is well."""
+        told = [
+            f"{each.text}; {self._prospect(queue, each)}"
+            for each in (losses(queue, self._hosts, self._proofs) if queue.running else ())
+        ]
+        doing = self._half_done(queue)
+        if doing and not self._operations.busy(queue.name):
+            host = self._waits_for(queue)
+            waits = f"waits for host {host}" if host else self._next_attempt(queue)
+            told.append(f"its {doing} was left half-done; {waits}")
+        return told + list(self._queues.defects.get(queue.name, ()))
+
+    def loss(self, queue: Queue, number: int) -> Loss | None:
+        """In which way a process of a running queue is lost; None if it is not."""
+        return loss(queue, number, self._hosts, self._proofs) if queue.running else None
+
+    def host(self, queue: Queue, number: int) -> Host | None:
+        """The host where a process of a queue belongs, if anything is known of it."""
+        return self._hosts.get(queue.place(number))
+
+    def _prospect(self, queue: Queue, each: Loss) -> str:
+        moved = self._moved.get((queue.record.queue_id, each.number))
+        stays = moved is not None and (each.kind is FAILED or not moved.ran)
+        if queue.name in self._active:
+            return "it is being started again"
+        if each.kind is not GONE and stays:
+            return f"another host did not help: `roq queue start {queue.name}` tries again"
+        trouble = self._troubles.get(queue.name)
+        if each.kind is FAILED and trouble is not None and not trouble.failures:
+            since = trouble.since.get(each.number, self._hosts.now)
+            left = max(0.0, since + FAILED_SECONDS - self._hosts.now)
+            return f"it is set up on another host in {left:.0f} s"
+        return self._next_attempt(queue)
+
+    def _next_attempt(self, queue: Queue) -> str:
+        trouble = self._troubles.get(queue.name)
+        if self._standing.registry_away:
+            return "ZooKeeper is away: nothing is started until it is back"
+        if trouble is None or not trouble.failures:
+            return "it is started again in a moment"
+        left = max(0.0, (trouble.due or self._hosts.now) - self._hosts.now)
+        return f"attempt {trouble.failures} failed: {trouble.reason}; next one in {left:.0f} s"
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._active <= self._operations.queues  # noqa: S101 - for tests and simulation
+        assert len(self._active) <= AT_ONCE  # noqa: S101

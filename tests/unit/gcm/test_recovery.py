@@ -1,0 +1,512 @@
+"""What is lost is set up again: on its host if that is live, else on another one."""
+
+import msgspec
+import pytest
+from gcm_script import OTHER, PaperHost, Script
+
+from roq.gcm import events
+from roq.gcm.hosts import SILENT_SECONDS
+from roq.gcm.recovery import AT_ONCE, CONFIRM_SECONDS, FAILED_SECONDS
+from roq.model import child_epoch, host_epoch
+from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.protocol.documents import RawDocument
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2, 3)))
+
+
+def hosts(script: Script) -> dict[str, RawDocument]:
+    return {row["Host"]: row for row in script.ask(2102)["Hosts"]}
+
+
+def state(script: Script, name: str) -> str:
+    return hosts(script)[name]["State"]
+
+
+def where(script: Script, queue: str = "q") -> dict[int, str]:
+    """Number → host of what really runs."""
+    return {
+        number: host.name
+        for host in script.hosts.values()
+        for (name, number), child in host.children.items()
+        if name == queue and child.state == "running"
+    }
+
+
+def lose(script: Script, *names: str) -> None:
+    for name in names:
+        script.vanish(name)
+    script.live(SILENT_SECONDS)
+    for name in names:
+        script.expire_node(name)
+
+
+def reasons(script: Script, queue: str = "q") -> list[str]:
+    return script.ask(2104, QName=queue)["Reasons"]
+
+
+# --- hosts that are lost --------------------------------------------------------------------------
+
+
+def test_the_monitor_and_the_exchange_of_a_lost_host_run_elsewhere(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    old = script.record("q")
+    lose(script, "h1")
+    script.live(1.5)
+    record = script.record("q")
+    assert "h1" not in record.hosts
+    assert where(script) == {0: record.host, 1: record.exchanges[0].host}
+    assert record.exchanges[0].number == 1
+    assert record.queue_id == old.queue_id
+    assert record.epoch > old.epoch
+    assert record.exchanges[0].epoch > old.exchanges[0].epoch
+    located = script.ask(2000, port=5000, QName="q")
+    assert located["Monitor_host"] == script.hosts[record.host].children["q", 0].control
+    assert reasons(script) == []
+
+
+def test_the_monitor_is_started_first_and_told_that_exchanges_may_run(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1")
+    script.live(1.5)
+    monitor = next(
+        message
+        for host in script.hosts.values()
+        for message in host.asked
+        if isinstance(message, StartMonitor) and message.restarted
+    )
+    exchange = next(
+        message
+        for name in ("h2", "h3")
+        for message in script.hosts[name].asked
+        if isinstance(message, StartExchange)
+    )
+    assert exchange.monitor == script.hosts[script.record("q").host].children["q", 0].control
+    assert exchange.base == monitor.base > 3
+
+
+def test_only_what_was_on_the_lost_host_moves(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2")
+    script.ask(2004, QName="q", Host="h3")
+    lose(script, "h2")
+    script.live(1.5)
+    assert (where(script)[0], where(script)[1], where(script)[3]) == ("h1", "h1", "h3")
+    assert where(script)[2] in {"h1", "h3"}
+
+
+def test_two_of_three_hosts_are_lost_at_once(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2")
+    lose(script, "h1", "h2")
+    script.live(2)
+    assert where(script) == {0: "h3", 1: "h3", 2: "h3"}
+
+
+def test_nothing_moves_while_the_node_is_there_or_the_host_reports(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.vanish("h1")
+    script.live(60)
+    assert script.record("q").hosts == ["h1"]
+    assert state(script, "h1") == "silent"
+    script.nodes.discard("h2")
+    script.feed(events.HostsPresent(frozenset(script.nodes)))
+    script.live(60)
+    assert state(script, "h2") == "live"
+
+
+def test_nothing_moves_while_the_registry_is_away_and_it_says_why(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1", "h2", "h3")
+    script.live(2)
+    script.feed(events.RegistryLost())
+    script.hosts["h2"].up = True
+    script.live(40)
+    assert script.record("q").hosts == ["h1"]
+    assert any("ZooKeeper is away" in reason for reason in reasons(script))
+    script.feed(events.RegistryBack(script.snapshot()))
+    script.feed(events.HostsPresent(frozenset(script.nodes)))
+    script.live(2)
+    assert script.record("q").hosts == ["h2"]
+
+
+def test_hosts_are_not_lost_before_the_registry_has_told_again_who_is_there(
+    script: Script,
+) -> None:
+    script.vanish("h1")
+    script.feed(events.RegistryLost())
+    script.feed(events.RegistryBack(script.snapshot()))
+    script.nodes.clear()
+    script.live(20)
+    assert state(script, "h1") == "silent"
+    script.feed(events.HostsPresent(frozenset()))
+    script.live(1)
+    assert state(script, "h1") == "lost"
+
+
+def test_a_manager_that_stood_still_itself_takes_nobody_for_lost(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.expire_node("h1")
+    script.now += 30
+    script.feed(events.Tick())
+    assert state(script, "h1") == "live"
+    script.live(5)
+    assert script.record("q").hosts == ["h1"]
+
+
+def test_without_a_host_that_has_room_the_queue_says_so_and_is_healed_later(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1", "h2", "h3")
+    script.live(5)
+    (monitor, exchange) = reasons(script)
+    assert "the monitor was on host h1, which is lost" in monitor
+    assert "no host can take" in exchange
+    assert "next one in" in exchange
+    script.come_back("h3")
+    script.live(2)
+    assert where(script) == {0: "h3", 1: "h3"}
+    assert reasons(script) == []
+
+
+def test_a_monitor_needs_no_slot_and_an_exchange_waits_for_one() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2, exchange_max=1))
+    script.ask(2003, QName="full", Host="h2")
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1")
+    script.live(2)
+    assert where(script) == {0: "h2"}
+    assert any("is full" in reason for reason in reasons(script))
+
+
+def test_attempts_that_fail_are_made_on_another_host_and_less_and_less_often(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    for name in ("h2", "h3"):
+        script.hosts[name].refuse.add(StartMonitor)
+    lose(script, "h1")
+    script.live(120)
+    attempts = [
+        (name, message)
+        for name in ("h2", "h3")
+        for message in script.hosts[name].asked
+        if isinstance(message, StartMonitor)
+    ]
+    assert {name for name, _ in attempts} == {"h2", "h3"}
+    assert 6 <= len(attempts) <= 10
+    assert len({message.base for _, message in attempts}) <= 2, "numbers are drawn for moves alone"
+    script.hosts["h2"].refuse.clear()
+    script.hosts["h3"].refuse.clear()
+    script.live(31)
+    assert sorted(where(script)) == [0, 1]
+
+
+def test_a_host_with_many_queues_is_emptied_a_few_at_a_time_monitors_first() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2), PaperHost("h3", epoch=3))
+    for number in range(30):
+        script.ask(2003, QName=f"a{number:02}", Host="h2")
+        script.ask(2004, QName=f"a{number:02}", Host="h1")
+        script.ask(2003, QName=f"b{number:02}", Host="h1")
+    lose(script, "h1")
+    script.pass_time(1)
+    assert len(script.machine.operations.queues) == AT_ONCE
+    assert all(name.startswith("b") for name in script.machine.operations.queues)
+    script.live(5)
+    assert all(queue.place(0) != "h1" for queue in script.machine.queues)
+    assert all(queue.place(2) != "h1" for queue in script.machine.queues)
+    assert all(reasons(script, queue.name) == [] for queue in script.machine.queues)
+
+
+def test_a_host_lost_in_the_middle_of_a_healing_is_not_waited_for(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    for host in script.hosts.values():
+        host.mute.add(StartMonitor)
+    lose(script, "h1")
+    script.live(2)
+    target = script.record("q").host
+    assert target != "h1"
+    script.hosts[target].mute.clear()
+    other = ({"h2", "h3"} - {target}).pop()
+    script.hosts[other].mute.clear()
+    lose(script, target)
+    script.live(3)
+    assert where(script) == {0: other, 1: other}
+
+
+# --- a later leader -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_later_leader_goes_on_with_a_healing(script: Script, steps: int) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1")
+    script.pass_time(1)
+    for _ in range(steps):
+        if script.pending:
+            script.step()
+    script.pending.clear()
+    script.feed(events.Following(OTHER))
+    script.elect()
+    script.live(6)
+    record = script.record("q")
+    assert where(script) == {0: record.host, 1: record.exchanges[0].host}
+    assert "h1" not in record.hosts
+    assert reasons(script) == []
+
+
+def test_a_leader_that_knows_nobody_yet_gives_the_cluster_time_to_arrive(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    fresh = Script(leads=False)
+    fresh.registry, fresh.hosts, fresh.numbers = script.registry, script.hosts, 9
+    fresh.elect()
+    fresh.vanish("h1")
+    fresh.live(20)
+    assert fresh.record("q").hosts == ["h1"]
+    assert state(fresh, "h1") == "awaited"
+    fresh.live(15)
+    assert "h1" not in fresh.record("q").hosts
+
+
+def test_a_later_leader_hears_from_all_hosts_before_it_judges(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.feed(events.Following(OTHER))
+    script.elect()
+    script.pass_time(20)
+    assert state(script, "h1") == "awaited"
+    assert reasons(script) == []
+    script.live(2)
+    assert state(script, "h1") == "live"
+
+
+# --- hosts that come back -------------------------------------------------------------------------
+
+
+def test_what_a_host_still_runs_when_it_comes_back_is_stopped_as_moved(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2")
+    script.vanish("h1", with_children=False)
+    script.live(SILENT_SECONDS, proofs=False)
+    script.expire_node("h1")
+    script.live(3, proofs=False)
+    moved = {number: place for number, place in where(script).items() if place != "h1"}
+    assert "h1" not in script.record("q").hosts
+    script.come_back("h1")
+    script.live(2)
+    assert script.hosts["h1"].children == {}
+    stops = [each for each in script.hosts["h1"].asked if isinstance(each, StopQueue)]
+    assert {(each.number, each.reason) for each in stops} == {(0, "moved"), (1, "moved")}
+    assert where(script).keys() == moved.keys() | {0, 1, 2}
+    assert reasons(script) == []
+    located = script.ask(2000, port=5000, QName="q")
+    assert located["Monitor_host"] == script.hosts[script.record("q").host].children["q", 0].control
+
+
+def test_a_process_of_before_is_not_taken_for_the_one_that_replaced_it(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.vanish("h1", with_children=False)
+    script.live(SILENT_SECONDS, proofs=False)
+    script.expire_node("h1")
+    script.live(3, proofs=False)
+    new = script.ask(2000, port=5000, QName="q")["Monitor_host"]
+    script.feed(events.Following(OTHER))
+    script.elect()
+    script.come_back("h1")  # the first to report to the new leader
+    assert script.ask(2000, port=5000, QName="q")["Monitor_host"] == new
+
+
+# --- hosts without a manager ----------------------------------------------------------------------
+
+
+def kill_manager(script: Script, name: str) -> None:
+    script.vanish(name, with_children=False)
+    script.live(SILENT_SECONDS)
+    script.expire_node(name)
+
+
+def test_a_host_without_its_manager_goes_on_as_long_as_there_is_proof(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    before = where(script)
+    kill_manager(script, "h1")
+    script.live(60)
+    row = hosts(script)["h1"]
+    assert (row["State"], "2 processes on it live" in row["Reason"]) == ("unmanaged", True)
+    assert where(script) == before
+    script.come_back("h1")
+    assert state(script, "h1") == "live"
+    assert where(script) == before
+
+
+def test_of_an_unmanaged_host_only_that_moves_which_is_not_heard_of(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h2")
+    script.ask(2004, QName="q", Host="h1")
+    script.ask(2003, QName="other", Host="h1")
+    kill_manager(script, "h1")
+    script.live(5)
+    assert script.record("q").exchange(2).host == "h1"
+    del script.hosts["h1"].children["q", 2]
+    script.live(5)
+    assert script.record("q").exchange(2).host != "h1"
+    assert script.record("other").hosts == ["h1"]
+    assert state(script, "h1") == "unmanaged"
+
+
+def test_a_monitor_that_dies_on_an_unmanaged_host_runs_elsewhere_and_its_exchange_stays(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2003, QName="other", Host="h1")
+    kill_manager(script, "h1")
+    script.live(3)
+    del script.hosts["h1"].children["q", 0]
+    script.live(20)
+    assert script.record("q").host != "h1"
+    assert script.record("q").exchange(1).host == "h1"
+    assert where(script)[1] == "h1"
+
+
+def test_an_exchange_gets_time_to_find_a_monitor_that_was_restarted(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h2")
+    script.ask(2004, QName="q", Host="h1")
+    kill_manager(script, "h1")
+    script.live(5)
+    script.live(4, proofs=False)  # the monitor is being restarted
+    script.hosts["h2"].restart("q", script.record("q").queue_id, 0)
+    script.live(10)
+    assert script.record("q").exchange(2).host == "h1"
+    assert state(script, "h1") == "unmanaged"
+
+
+def test_a_superseded_monitor_is_told(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    queue_id = script.record("q").queue_id
+    old = script.hosts["h1"].children["q", 0]
+    script.hosts["h1"].restart("q", queue_id, 0)
+    script.report(script.hosts["h1"])
+    fields = {"id": 1, "queue": "q", "queue_id": queue_id}
+    answer = script.ask(3022, port=5000, **fields, epoch=old.epoch)
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "stale_epoch")
+    assert "superseded" in answer["COMMENT"]
+    assert script.ask(3022, port=5000, **fields)["RESULT"] == 0
+    assert script.ask(3022, port=5000, **fields, epoch=old.epoch + 100)["RESULT"] == 0
+
+
+@pytest.mark.parametrize("epoch", [-1, 1 << 53, (1 << 63) - 1])
+def test_impossible_proofs_prove_nothing(script: Script, epoch: int) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    queue_id = script.record("q").queue_id
+    script.vanish("h1")
+    script.live(SILENT_SECONDS, proofs=False)
+    script.expire_node("h1")
+    request = {
+        "id": 1, "queue": "q", "queue_id": queue_id, "epoch": epoch, "control": "nonsense",
+        "exchanges": [[1, -5], [77, 3], [1, 1 << 62]],
+    }  # fmt: skip
+    script.ask(3022, port=5000, **request)
+    script.live(2, proofs=False)
+    assert script.record("q").host != "h1"
+
+
+def test_where_no_host_manager_tells_a_monitor_tells_its_address_itself(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    kill_manager(script, "h1")
+    child = script.hosts["h1"].restart("q", script.record("q").queue_id, 0)
+    script.live(2)
+    assert script.ask(2000, port=5000, QName="q")["Monitor_host"] == child.control
+
+
+# --- children that are missing or have failed -----------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_restarted_host_manager_does_not_know_starts_there_again(
+    script: Script, number: int
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    before = script.hosts["h1"].children.pop(("q", number))
+    script.come_back("h1")
+    script.live(1)
+    assert where(script) == {0: "h1", 1: "h1"}
+    assert script.hosts["h1"].children["q", number].epoch > before.epoch
+
+
+def test_a_report_that_was_under_way_loses_nothing(script: Script) -> None:
+    host = script.hosts["h1"]
+    stale = host.report()
+    script.ask(2003, QName="q", Host="h1")
+    started = host.started
+    script.report(host, children=stale.children)
+    script.pass_time(CONFIRM_SECONDS - 0.5)
+    script.report(host)
+    script.live(3)
+    assert host.started == started
+
+
+def test_what_has_failed_for_good_is_set_up_on_another_host_once(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.hosts["h1"].fail("q", 1, "ended 5 times within 60 s")
+    script.live(FAILED_SECONDS - 5)
+    assert script.record("q").exchange(1).host == "h1"
+    (reason,) = reasons(script)
+    assert "has failed on host h1: ended 5 times" in reason
+    assert "set up on another host in" in reason
+    script.live(8)
+    second = script.record("q").exchange(1).host
+    assert second != "h1"
+    assert where(script) == {0: "h1", 1: second}
+    assert ("q", 1) not in script.hosts["h1"].children
+    script.hosts[second].fail("q", 1, "again")
+    script.live(3 * FAILED_SECONDS)
+    assert script.record("q").exchange(1).host == second
+    (reason,) = reasons(script)
+    assert "`roq queue start q` tries again" in reason
+    assert script.ask(2005, QName="q")["RESULT"] == 0
+    assert where(script) == {0: "h1", 1: second}
+    assert reasons(script) == []
+
+
+def test_what_has_failed_stays_where_it_is_if_there_is_no_other_host() -> None:
+    script = Script(PaperHost("h1"))
+    script.ask(2003, QName="q", Host="h1")
+    script.hosts["h1"].fail("q", 0, "ended 5 times within 60 s")
+    script.live(2 * FAILED_SECONDS)
+    assert script.hosts["h1"].children["q", 0].state == "failed"
+    (reason,) = reasons(script)
+    assert "has failed on host h1" in reason
+
+
+def test_the_epoch_of_what_takes_the_place_of_another_is_always_higher(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h3")
+    epochs = [script.record("q").exchanges[0].epoch]
+    for _ in range(6):
+        host = script.record("q").exchanges[0].host
+        lose(script, host)
+        script.live(2)
+        script.come_back(host)
+        script.live(2)
+        epochs.append(script.record("q").exchanges[0].epoch)
+    assert epochs == sorted(set(epochs))
+    assert host_epoch(epochs[-1]) > 3
+
+
+def test_a_counter_that_has_run_out_is_said_and_stops_nobody(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.numbers = 1 << 20
+    lose(script, "h1")
+    script.live(2)
+    assert any("counter of epochs" in reason for reason in reasons(script))
+    assert script.ask(2003, QName="r", Host="h2")["RESULT"] == 0
+
+
+def test_a_host_that_starts_an_earlier_process_has_not_started_it(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    old = script.hosts["h2"].restart("q", script.record("q").queue_id, 0)
+    script.hosts["h2"].children["q", 0] = msgspec.structs.replace(old, epoch=child_epoch(1, 1))
+    script.hosts["h3"].up = False
+    lose(script, "h1", "h3")
+    script.live(5)
+    assert where(script)[0] == "h2"
+    assert script.hosts["h2"].children["q", 0].epoch >= script.record("q").epoch
