@@ -18,6 +18,7 @@ import zmq
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import figures
+from roq.hcm.claim import Claim
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
 from roq.hcm.events import (
     Announce,
@@ -112,6 +113,9 @@ class HostManager:
         self._machine = HostMachine(self._settings)
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
+        self._claim = Claim(
+            self._reactor, self._context, self._registry, self._host, self._settings.control
+        )
         self._reporter = Reporter(self._reactor, self._context, self._handle)
         self._limited = RateLimited(log)
         self._events: deque[Event] = deque()
@@ -154,6 +158,7 @@ class HostManager:
         self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
+        self._claim.close()
         self._reporter.close()
         self._server.close()
         self._context.term()
@@ -187,7 +192,18 @@ class HostManager:
             )  # fmt: skip
         elif not self._registering:
             self._registering = True
+            self._claim.ask(self._claimed)
+
+    def _claimed(self, other: str) -> None:
+        if not other:
             self._registry.next_host_epoch(self._epoch_drawn)
+            return
+        log.error(
+            "a host manager at %s is host %s already, and it answers: stop it, or give this host "
+            "another name (network.advertise)", other, self._host, extra={"event": "name_taken"},
+        )  # fmt: skip
+        self._exit_code = exits.CONFIG
+        self._reactor.stop()  # what an earlier life has left running here is the other one's affair
 
     def _epoch_drawn(self, epoch: int | RegistryAway) -> None:
         if isinstance(epoch, RegistryAway):

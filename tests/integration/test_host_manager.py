@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import queue
 import signal
 import threading
 from collections.abc import Iterator
@@ -41,6 +43,8 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.protocol.facts import ChildInfo
+from roq.runtime import exits
+from roq.runtime.reactor import Call
 
 pytestmark = pytest.mark.integration
 
@@ -63,6 +67,7 @@ class RunningHost:
 
     def __init__(self, config: HcmConfig, ensemble: MemoryEnsemble) -> None:
         self.ready = threading.Event()
+        self.code: int | None = None
         self.registries: list[MemoryRegistry] = []
         self.manager = HostManager(
             config, partial(self._registry, ensemble), lambda _description: self.ready.set()
@@ -73,7 +78,7 @@ class RunningHost:
 
     def _run(self) -> None:
         try:
-            self.manager.run()
+            self.code = self.manager.run()
         finally:
             self.manager.close()
 
@@ -242,20 +247,39 @@ def test_the_end_of_a_host_manager_leaves_nothing(tmp_path, leader, ensemble) ->
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_a_second_host_manager_of_the_same_name_takes_over(tmp_path, leader, ensemble) -> None:
-    first = RunningHost(hcm_config(tmp_path / "one", leader), ensemble)
-    assert first.ready.wait(10)
-    monitor = start_monitor(leader, first.control)
+def test_a_second_host_manager_of_the_same_name_ends_and_disturbs_nothing(
+    tmp_path, leader, host, ensemble, caplog
+) -> None:
+    monitor = start_monitor(leader, host.control)
     second = RunningHost(hcm_config(tmp_path / "two", leader), ensemble)
+    second.join()
+    assert second.code == exits.CONFIG
+    assert f"a host manager at {host.control} is host {HOST} already" in caplog.text
+    assert topology(leader, monitor.control) == {}
+    assert ensemble.names("/hosts") == (HOST,)
+    assert leader.reports[HOST].control == host.control
+
+
+@pytest.mark.parametrize("control", ["tcp://127.0.0.1:1", "tcp://", "nonsense", 5])
+def test_a_name_whose_owner_does_not_answer_is_taken_over(
+    tmp_path, leader, ensemble, control
+) -> None:
+    posted: queue.SimpleQueue[Call] = queue.SimpleQueue()
+    dead = MemoryRegistry(ensemble, posted.put)
+    dead.start(lambda _state: None)
+    dead.register_host(HOST, json.dumps({"control": control}).encode(), lambda _result: None)
+    eventually(lambda: _run_all(posted) or ensemble.names("/hosts") == (HOST,), "it has the name")
+    host = RunningHost(hcm_config(tmp_path / "two", leader), ensemble)
     try:
-        assert second.ready.wait(10)
-        first.join()
-        assert is_gone(monitor.pid)
-        assert ensemble.names("/hosts") == (HOST,)
-        eventually(lambda: leader.reports[HOST].control == second.control, "the second reports")
-        assert leader.reports[HOST].epoch == 2
+        assert host.ready.wait(10)
     finally:
-        second.stop()
+        host.stop()
+        dead.close()
+
+
+def _run_all(posted: queue.SimpleQueue[Call]) -> None:
+    while not posted.empty():
+        posted.get()()
 
 
 def test_two_host_managers_cannot_share_a_folder(tmp_path, leader, ensemble) -> None:
