@@ -6,7 +6,7 @@ import click
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.output import done, note, print_json
-from roq.cli.queues import print_exchanges
+from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
 
 
@@ -101,3 +101,4 @@ def list_(target: Target, queue: str) -> None:
         print_json(rows)
     else:
         print_exchanges(rows, queue)
+        print_reasons(rows)

@@ -35,6 +35,10 @@ def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
 def list_(target: Target) -> None:
     """List the hosts of the cluster and what runs on them.
 
+    A host is live; silent (no report for some seconds); unmanaged (its manager is gone, but its
+    processes live and go on); lost (what was on it runs elsewhere); or awaited (the leader has
+    just begun and has not heard of it yet). What is not well is explained below the table.
+
     \b
     Example:
       roq host list
@@ -62,6 +66,8 @@ def list_(target: Target) -> None:
         "No host yet: `roq host --config config/hcm.toml` starts a host manager.",
     )
     for row in rows:
-        for child in row.children:
+        if row.reason:
+            click.echo(f"host {row.host} is {row.state}: {row.reason}")
+        for child in row.children if row.state == "live" else ():
             if child.reason:
                 click.echo(f"{child.child} on {row.host} is {child.state}: {child.reason}")

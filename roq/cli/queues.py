@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -22,6 +23,7 @@ from roq.cli.output import (
     state_text,
 )
 from roq.client.views import ExchangeSummary, QueueDescription
+from roq.model import QueueState
 from roq.protocol.public import LIMIT_RANGES
 
 ACTIVITY_SECONDS: Final = 2.5
@@ -119,6 +121,9 @@ def stop(target: Target, name: str) -> None:
 def list_(target: Target) -> None:
     """List all queues.
 
+    A running queue that lacks something is degraded; below the table stands what is wrong with it
+    and what becomes of it.
+
     \b
     Example:
       roq queue list
@@ -131,9 +136,21 @@ def list_(target: Target) -> None:
         return
     print_table(
         ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY"),
-        [(r.name, state_text(r.state), r.host, r.exchanges, r.durability) for r in rows],
+        [
+            (
+                r.name,
+                state_text(_shown_state(r.state, r.reasons)),
+                r.host,
+                r.exchanges,
+                r.durability,
+            )
+            for r in rows
+        ],
         "No queue yet: `roq queue create NAME` makes one.",
     )
+    for row in rows:
+        for reason in row.reasons:
+            click.echo(f"{row.name}: {reason}")
 
 
 @queue.command(short_help="Show everything about the queue NAME.")
@@ -211,6 +228,13 @@ def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
     )
 
 
+def print_reasons(rows: list[ExchangeSummary]) -> None:
+    """Why exchanges are not what they should be."""
+    for row in rows:
+        if row.reason:
+            click.echo(f"{row.name} {row.reason}")
+
+
 def _activity(view: QueueView | None) -> list[tuple[str, str]]:
     if view is None:
         return []
@@ -230,7 +254,8 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     print_fields(
         [
             ("Queue", description.name),
-            ("State", state_text(description.state)),
+            ("State", state_text(_shown_state(description.state, description.reasons))),
+            *(("Reason", reason) for reason in description.reasons),
             *_activity(view),
             ("Host", description.host),
             ("Durability", description.durability),
@@ -245,6 +270,11 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
         print_fields([("Rules", ", ".join(sorted(description.rules)))])
     note("")
     print_exchanges(description.exchanges, description.name)
+
+
+def _shown_state(state: str, reasons: Sequence[str]) -> str:
+    """A queue that runs, but not all of it, is shown as degraded."""
+    return "degraded" if reasons and state == QueueState.RUNNING else state
 
 
 def age_text(seconds: float) -> str:

@@ -79,6 +79,9 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     live: str
     """Where subscribers listen; empty until it runs."""
     state: str
+    """Of its process; or `lost`, `missing`, `host silent`, …"""
+    reason: str = ""
+    """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
     epoch: int
     pid: int
     origin: str = "manual"

@@ -30,7 +30,7 @@ def of_manager(standing: Standing, queues: Queues, hosts: Hosts, request_id: int
     """
     checks = [_registry(standing), _leader(standing), *standing.measured]
     if standing.leads:
-        checks += [_hosts(queues, hosts), _queues(queues, hosts)]
+        checks += [_hosts(queues, hosts), _queues(queues, hosts), _definitions(queues)]
     return Health(
         id=request_id,
         role="gcm",
@@ -87,6 +87,13 @@ def _queues(queues: Queues, hosts: Hosts) -> Check:
     running = sum(queue.running for queue in queues)
     detail = _shown(f"{name}: {lacks}" for name, lacks in lacking.items()) or f"{running} running"
     return Check(name="queues", ok=not lacking, detail=detail, essential=False)
+
+
+def _definitions(queues: Queues) -> Check:
+    texts = [f"queue {name}: {why}" for name, why in queues.unreadable.items()]
+    texts += [f"queue {name}: {why}" for name, whys in queues.defects.items() for why in whys]
+    detail = f"unreadable: {_shown(texts)}" if texts else "all can be read"
+    return Check(name="definitions", ok=not texts, detail=detail, essential=False)
 
 
 def _shown(texts: Iterable[str]) -> str:

@@ -62,7 +62,7 @@ class ManagementPort:
         if isinstance(request, Bad):
             return [Reply(event.peer, request.answer()), malformed(request)]
         try:
-            if not self._standing.leads:
+            if not self._standing.answers:
                 raise self._standing.not_leader("management")
             change = self._change(request, event)
             if change is None:
@@ -94,11 +94,11 @@ class ManagementPort:
             case public.ListHosts():
                 return views.list_hosts(hosts, queues, self._provisioning.names())
             case public.ListExchanges():
-                return views.list_exchanges(queues.demand(request.QName), recovery)
+                return views.list_exchanges(queues.demand(request.QName), hosts, recovery)
             case public.DescribeQueue():
                 queue = queues.demand(request.QName)
                 rules = self._rules.fields(queue.name)
-                return views.describe_queue(queue, recovery, rules)
+                return views.describe_queue(queue, hosts, recovery, rules)
             case _:
                 raise InvalidRequest(public.INVALID_COMMAND)
 

@@ -16,7 +16,7 @@ from typing import Final
 from roq.errors import RequestError
 from roq.gcm.events import Effect, Note
 from roq.gcm.healing import FAILED, GONE, Kind, Loss, loss, losses, signs_of_life
-from roq.gcm.hosts import AWAITED, LOST, SILENT, Host, Hosts
+from roq.gcm.hosts import AWAITED, LOST, SILENT, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
@@ -315,10 +315,8 @@ class Recovery:
 
     def reasons(self, queue: Queue) -> list[str]:
         """What is wrong with a queue and what becomes of it, in sentences; empty if all is well."""
-        told = [
-            f"{each.text}; {self._prospect(queue, each)}"
-            for each in (losses(queue, self._hosts, self._proofs) if queue.running else ())
-        ]
+        found = losses(queue, self._hosts, self._proofs) if queue.running else []
+        told = [f"{each.name} {self.reason(queue, each)}" for each in found]
         doing = self._half_done(queue)
         if doing and not self._operations.busy(queue.name):
             host = self._waits_for(queue)
@@ -326,13 +324,13 @@ class Recovery:
             told.append(f"its {doing} was left half-done; {waits}")
         return told + list(self._queues.defects.get(queue.name, ()))
 
+    def reason(self, queue: Queue, each: Loss) -> str:
+        """What is wrong with a process and what becomes of it, in a clause."""
+        return f"{each.why}; {self._prospect(queue, each)}"
+
     def loss(self, queue: Queue, number: int) -> Loss | None:
         """In which way a process of a running queue is lost; None if it is not."""
         return loss(queue, number, self._hosts, self._proofs) if queue.running else None
-
-    def host(self, queue: Queue, number: int) -> Host | None:
-        """The host where a process of a queue belongs, if anything is known of it."""
-        return self._hosts.get(queue.place(number))
 
     def _prospect(self, queue: Queue, each: Loss) -> str:
         moved = self._moved.get((queue.record.queue_id, each.number))

@@ -52,12 +52,14 @@ def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDoc
     )
 
 
-def list_exchanges(queue: Queue, recovery: Recovery) -> RawDocument:
+def list_exchanges(queue: Queue, hosts: Hosts, recovery: Recovery) -> RawDocument:
     """The answer to 2103."""
-    return done(Exchanges=_plain(exchange_rows(queue, recovery)))
+    return done(Exchanges=_plain(exchange_rows(queue, hosts, recovery)))
 
 
-def describe_queue(queue: Queue, recovery: Recovery, rules: RawDocument) -> RawDocument:
+def describe_queue(
+    queue: Queue, hosts: Hosts, recovery: Recovery, rules: RawDocument
+) -> RawDocument:
     """The answer to 2104."""
     record = queue.record
     description = QueueDescription(
@@ -71,7 +73,7 @@ def describe_queue(queue: Queue, recovery: Recovery, rules: RawDocument) -> RawD
         Created=record.created,
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
-        Exchanges=exchange_rows(queue, recovery),
+        Exchanges=exchange_rows(queue, hosts, recovery),
         Rules=rules,
         Reasons=recovery.reasons(queue),
     )
@@ -79,9 +81,9 @@ def describe_queue(queue: Queue, recovery: Recovery, rules: RawDocument) -> RawD
     return {**done(), **fields}
 
 
-def exchange_rows(queue: Queue, recovery: Recovery) -> list[ExchangeRow]:
+def exchange_rows(queue: Queue, hosts: Hosts, recovery: Recovery) -> list[ExchangeRow]:
     """The exchanges of a queue, as defined and as they run."""
-    return [_exchange_row(queue, exchange, recovery) for exchange in queue.record.exchanges]
+    return [_exchange_row(queue, each, hosts, recovery) for each in queue.record.exchanges]
 
 
 def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
@@ -154,16 +156,19 @@ def _child_row(child: ChildInfo) -> ChildRow:
     )
 
 
-def _exchange_row(queue: Queue, exchange: ExchangeRecord, recovery: Recovery) -> ExchangeRow:
+def _exchange_row(
+    queue: Queue, exchange: ExchangeRecord, hosts: Hosts, recovery: Recovery
+) -> ExchangeRow:
     child = queue.children.get(exchange.number)
     loss = recovery.loss(queue, exchange.number)
-    host = recovery.host(queue, exchange.number)
+    host = hosts.get(exchange.host)
+    reason = ""
     if loss is not None:
-        state = loss.kind.value
-    elif host is not None and host.state is not LIVE:
-        state = f"host {host.state}"
+        state, reason = loss.kind.value, recovery.reason(queue, loss)
+    elif host is not None and host.state is not LIVE and queue.running:
+        state, reason = f"host {host.state}", f"is on host {host.name}: {hosts.reason(host)}"
     elif child is not None:
-        state = child.state
+        state, reason = child.state, child.reason
     else:
         # Nobody has reported it (yet): this leader has just begun, or the queue does not run.
         state = "unknown" if queue.running else queue.record.state.value
@@ -176,6 +181,7 @@ def _exchange_row(queue: Queue, exchange: ExchangeRecord, recovery: Recovery) ->
         Data=(child.data if child is not None else exchange.data) if up else "",
         Live=(child.live if child is not None else exchange.live) if up else "",
         State=state,
+        Reason=reason,
         Epoch=epoch,
         Pid=pid,
         Origin=exchange.origin,

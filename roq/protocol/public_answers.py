@@ -85,6 +85,9 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     Live: str
     """Where subscribers listen; empty until it runs."""
     State: str
+    """Of its process; or `lost`, `missing`, `host silent`, …"""
+    Reason: str = ""
+    """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
     Epoch: int
     Pid: int
     Origin: str = "manual"
