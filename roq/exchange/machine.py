@@ -3,7 +3,7 @@
 The shell calls `begin` once per turn, `append` for each batch, `take_acks` and `take_answers` for
 what that has earned; everything else is an event (`events.py`) through `handle`. Readers wait:
 their `requests` are answered one by one by `answer_next`, old batches come piece by piece out of
-`fetches`, as the shell finds time beside the publishers.
+`fetches`, as the shell finds time beside the publishers. So do newcomers who arrive in a crowd.
 
 What is held here: per link no batch is lost, doubled or out of order; the log shows each stream's
 position before its first batch; nothing that a peer sends raises, and every request is answered.
@@ -42,6 +42,11 @@ from roq.protocol.entry import EntryKind, pack_entry
 
 B = TypeVar("B")
 
+HELLO_BYTES: Final = 4 * 1024
+"""So much of Hellos is answered at once in a turn; what comes on top waits among the requests of
+readers. So a crowd that arrives in one instant does not hold up those who publish already."""
+HELLO_BYTES_MIN: Final = 1_024
+"""A small one counts as so much."""
 END_SECONDS: Final = 0.5
 """How often the end of the log is published; links are looked after at the same time."""
 STREAMS_FACTOR: Final = 2
@@ -89,12 +94,14 @@ class ExchangeCore(Generic[B]):
         self.append = self.intake.append
         self.take_acks = self.intake.take_acks
         self.take_answers = self.intake.take_answers
+        self._hello_bytes = HELLO_BYTES
         self._now = 0.0
         self._next_end = 0.0
 
     def begin(self, now: float, time_us: int) -> None:
         """A turn of the loop begins: monotonic seconds, and the wall clock in µs UTC."""
         self._now = now
+        self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
         self.ring.advance_clock(time_us)
 
@@ -125,9 +132,11 @@ class ExchangeCore(Generic[B]):
                 return self._tick()
 
     def answer_next(self, now: float) -> list[Effect]:
-        """Answer the reader whose turn it is; only when `requests` is not empty."""
+        """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
         self._now = now
         request = self.requests.take()
+        if request.letter == HELLO:
+            return self._welcome(request.route, request.document)
         return self._readers.handle(request.route, request.letter, request.document)
 
     def next_deadline(self) -> float:
@@ -160,14 +169,25 @@ class ExchangeCore(Generic[B]):
         letter = frames[0]
         if len(frames) == 2:
             if letter == HELLO:
-                self.intake.welcome(route)
-                return self._publishers.hello(route, frames[1], self._now)
+                return self._hello(route, frames[1])
             if letter == BYE:
+                self.requests.drop(route)
                 return self._publishers.bye(route, frames[1], self._now)
             if self._readers.serves(letter):
                 return self._queue(Request(route, letter, frames[1]))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
+
+    def _hello(self, route: bytes, document: bytes) -> list[Effect]:
+        """Answer it now, if there is time for it in this turn or no other place to wait."""
+        if self._hello_bytes <= 0 and self.requests.add(Request(route, HELLO, document)):
+            return []
+        self._hello_bytes -= max(HELLO_BYTES_MIN, len(document))
+        return self._welcome(route, document)
+
+    def _welcome(self, route: bytes, document: bytes) -> list[Effect]:
+        self.intake.welcome(route)
+        return self._publishers.hello(route, document, self._now)
 
     def _queue(self, request: Request) -> list[Effect]:
         if self.requests.add(request):

@@ -127,6 +127,7 @@ class Publisher:
             attempt=self.attempt, streams=streams or [],
         )  # fmt: skip
         self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
+        self.exchange.serve()
         ((letter, document),) = self.exchange.answers(self.route)
         if letter == channel.READY:
             return documents.decode(document, Ready)

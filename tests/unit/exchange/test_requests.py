@@ -1,11 +1,11 @@
 """Readers wait in line, each in one of its own."""
 
-from exchange_driver import QUEUE, exchange
+from exchange_driver import QUEUE, exchange, publisher_id
 
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.requests import PER_ROUTE_MAX, ROUTES_MAX, Request, Requests
 from roq.protocol import channel, documents
-from roq.protocol.channel import SEEK, Refused, SeekRequest
+from roq.protocol.channel import BYE, HELLO, SEEK, Bye, Hello, Refused, SeekRequest, StreamState
 
 
 def request(route: bytes, number: int = 0) -> Request:
@@ -53,3 +53,53 @@ def test_requests_of_a_connection_that_is_gone_are_dropped() -> None:
     there.tell(Received(b"r", (SEEK, document)))
     there.tell(Unreachable(b"r"))
     assert not there.core.requests
+
+
+def hello(name: str, streams: int = 0) -> tuple[bytes, bytes]:
+    states = [StreamState(topic=b"t%d" % n, first=10, idle_us=0) for n in range(streams)]
+    asked = Hello(
+        version=1, queue=QUEUE, publisher=publisher_id(name), epoch=1, attempt=1, streams=states
+    )
+    return (HELLO, documents.encode(asked))
+
+
+def test_of_a_crowd_that_arrives_at_once_some_are_let_in_and_the_others_wait() -> None:
+    there = exchange()
+    routes = [b"%d" % number for number in range(50)]
+    for route in routes:
+        there.tell(Received(route, hello(route.decode())))
+    there.settle()
+    in_time = len(there.sent)
+    assert 0 < in_time < 10
+    there.core.begin(1.0, 2_000)
+    there.tell(Received(b"late", hello("late")))
+    assert there.answers(b"late")  # the next turn has time again
+    there.serve()
+    assert [there.answers(route)[0][0] for route in routes] == [channel.READY] * 50
+
+
+def test_a_single_hello_does_not_wait_however_long_it_is() -> None:
+    there = exchange()
+    there.tell(Received(b"big", hello("big", streams=500)))
+    assert there.answers(b"big")[0][0] == channel.READY
+
+
+def test_a_newcomer_who_goes_while_he_waits_is_not_let_in() -> None:
+    there = exchange()
+    for number in range(10):
+        there.tell(Received(b"%d" % number, hello(f"p{number}")))
+    there.tell(Unreachable(b"8"))
+    bye = documents.encode(Bye(publisher=publisher_id("p9"), epoch=2))
+    there.tell(Received(b"9", (BYE, bye)))
+    there.serve()
+    assert len(there.core.present()) == 8
+
+
+def test_when_too_many_wait_newcomers_are_let_in_all_the_same() -> None:
+    there = exchange()
+    document = documents.encode(SeekRequest(id=1, queue=QUEUE, time_us=0))
+    for number in range(ROUTES_MAX):
+        there.tell(Received(b"r%d" % number, (SEEK, document)))
+    for number in range(20):
+        there.tell(Received(b"%d" % number, hello(f"p{number}")))
+    assert len(there.core.present()) == 20
