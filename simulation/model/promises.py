@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from roq.gcm.records import QueueRecord
 from roq.model import QueueState
 from roq.testing.history import StreamVerdict
 from simulation.model.clients import PublisherShell
@@ -11,6 +12,11 @@ from simulation.model.cluster import QUEUE, Cluster
 from simulation.model.hosts import Running
 from simulation.model.troubles import CUTTING_OFF
 
+SPARING_CHILDREN = frozenset({
+    "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",
+    "clock", "expiry", "away", "empty", "grow", "another-queue",
+})  # fmt: skip
+"""Kinds of trouble that do nothing to monitors and exchanges."""
 REPLAY_SECONDS = 10.0
 """What a publisher had acknowledged for longer is not replayed, so its death changes nothing."""
 
@@ -20,14 +26,24 @@ def healed(cluster: Cluster) -> str:
     leaders = cluster.leaders
     if len(leaders) != 1:
         return f"{len(leaders)} managers lead"
-    queue = leaders[0].machine.queues.get(QUEUE)
-    if queue is None:
-        return "the leader does not know the queue"
-    record = queue.record
+    queues = leaders[0].machine.queues
+    if queues.get(QUEUE) is None:
+        return f"the leader does not know queue {QUEUE}"
+    records = [queue.record for queue in queues]
+    return "".join(map(_half_done, records)) or _processes(cluster, records) or _clients(cluster)
+
+
+def _half_done(record: QueueRecord) -> str:
     if record.state is not QueueState.RUNNING:
-        return f"the queue is {record.state}"
-    wanted = {f"{QUEUE}.monitor": record.host}
-    wanted |= {f"{QUEUE}.x{each.number}": each.host for each in record.exchanges}
+        return f"queue {record.name} is {record.state}"
+    unfinished = [each for each in record.exchanges if each.state != "created"]
+    return ", ".join(f"x{each.number} of {record.name} is {each.state}" for each in unfinished)
+
+
+def _processes(cluster: Cluster, records: list[QueueRecord]) -> str:
+    wanted = {f"{record.name}.monitor": record.host for record in records}
+    for record in records:
+        wanted |= {f"{record.name}.x{x.number}": x.host for x in record.exchanges}
     running = list(_running(cluster))
     for name, host in wanted.items():
         there = [machine for machine, child in running if child.spec.child == name]
@@ -36,7 +52,7 @@ def healed(cluster: Cluster) -> str:
     for machine, child in running:
         if child.spec.child not in wanted:
             return f"{child.spec.child} runs on {machine} and is not wanted"
-    return _clients(cluster, record.state)
+    return ""
 
 
 def _running(cluster: Cluster) -> Iterator[tuple[str, Running]]:
@@ -46,8 +62,9 @@ def _running(cluster: Cluster) -> Iterator[tuple[str, Running]]:
                 yield host.machine, child
 
 
-def _clients(cluster: Cluster, _state: QueueState) -> str:
-    serving = {each.info.number: each.info.epoch for each in cluster.exchanges}
+def _clients(cluster: Cluster) -> str:
+    exchanges = [each for each in cluster.exchanges if each.spec.queue == QUEUE]
+    serving = {each.info.number: each.info.epoch for each in exchanges}
     for publisher in cluster.publishers:
         if publisher.process.alive and not publisher.attached:
             return f"{publisher.process.name} is not attached: {publisher.why}"
@@ -80,18 +97,18 @@ def excuse_the_dead(cluster: Cluster, happened: Collection[str]) -> None:
 
 def _exchanges_died(cluster: Cluster) -> bool:
     spawned = cluster.watch.spawned
-    return any(count > 1 for name, count in spawned.items() if not name.endswith(".monitor"))
+    return any(count > 1 for name, count in spawned.items() if ".monitor" not in name)
 
 
 def broken(cluster: Cluster, happened: Collection[str]) -> list[str]:
     """All promises that were broken, a sentence for each."""
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
-    found += cluster.watch.broken
+    found += cluster.watch.broken + _moved_for_nothing(cluster, happened)
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)
     counted = bool(CUTTING_OFF & set(happened))
-    names = {publisher.id: publisher.process.name for publisher in cluster.publishers}
+    names = {bytes(publisher.id): publisher.process.name for publisher in cluster.publishers}
     for row in cluster.history.check().rows:
         cluster.watch.checked["all arrives once and in order, or is counted"] += 1
         problem = _of_row(row, counted=counted)
@@ -99,6 +116,18 @@ def broken(cluster: Cluster, happened: Collection[str]) -> list[str]:
             name = names.get(row.publisher, row.publisher.hex())
             found.append(f"{row.subscriber}, topic {row.topic!r} of {name}: {problem}")
     return found
+
+
+def _moved_for_nothing(cluster: Cluster, happened: Collection[str]) -> list[str]:
+    """Children live on without managers and ZooKeeper, and are not started anew for that."""
+    if not set(happened) <= SPARING_CHILDREN:
+        return []
+    cluster.watch.checked["children outlive their managers"] += 1
+    return [
+        f"{name} was started {count} times, though nothing happened to it"
+        for name, count in cluster.watch.spawned.items()
+        if count > 1
+    ]
 
 
 def _of_publisher(publisher: PublisherShell) -> list[str]:

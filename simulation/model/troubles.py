@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from roq.protocol import documents
+from roq.protocol.public import (
+    CreateExchange,
+    CreateQueue,
+    Public,
+    RemoveExchange,
+    RemoveQueue,
+)
 from simulation.model.children import ExchangeShell, MonitorShell
-from simulation.model.cluster import Cluster
+from simulation.model.cluster import QUEUE, Cluster
 from simulation.model.ensemble import DELAY_SECONDS, MACHINE
 from simulation.model.hosts import Host
 from simulation.model.process import Process
@@ -22,11 +30,11 @@ from simulation.network import Connection
 KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
     "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
-    "slow-disk", "clock", "expiry", "away", "empty",
+    "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
 )  # fmt: skip
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
-"""Kinds that keep readers from what there is: only they may make an exchange's end lose anything."""
+"""Kinds that keep readers from what there is: without them an exchange that dies loses nothing."""
 NEVER: Final = 1e9
 SECONDS: Final = {
     "partition": (0.2, 8.0), "one-way": (0.2, 8.0), "isolate": (0.2, 8.0), "pause": (0.1, 7.0),
@@ -67,6 +75,9 @@ def draw(
     """
     random = Random(f"troubles of {seed}")
     kinds = random.sample(KINDS, random.choice([1, 1, 2, 2, 3, 4, 6]))
+    if "empty" in kinds:
+        # Managers remember what the registry has forgotten: nobody is left if they die as well.
+        kinds = [kind for kind in kinds if kind != "kill-gcm"]
     plan = []
     for _ in range(random.randint(1, 3) + len(kinds) * random.randint(1, 2)):
         kind = random.choice(kinds)
@@ -103,7 +114,8 @@ class Troubles:
             "kill-gcm": self._kill_gcm, "kill-host": self._kill_host,
             "kill-publisher": self._kill_publisher, "kill-subscriber": self._kill_subscriber,
             "slow-disk": self._slow_disk, "clock": self._clock, "expiry": self._expiry,
-            "away": self._away, "empty": self._empty,
+            "away": self._away, "empty": self._empty, "grow": self._grow,
+            "shrink": self._shrink, "another-queue": self._another_queue,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -125,7 +137,7 @@ class Troubles:
 
         self._world.call_later(trouble.at, happen)
 
-    def _for(self, seconds: float, undo: Callable[[], None]) -> None:
+    def _for(self, seconds: float, undo: Callable[[], object]) -> None:
         """Have this done after so many seconds, or when all troubles end."""
 
         def once() -> None:
@@ -176,7 +188,7 @@ class Troubles:
 
     def _machines(self) -> list[str]:
         cluster = self._cluster
-        clients = [each.process.machine for each in (*cluster.publishers, *cluster.subscribers)]
+        clients = [each.machine for each in self._clients()]
         machines = [slot.machine for slot in cluster.managers]
         machines += [host.machine for host in cluster.hosts]
         return list(dict.fromkeys([*machines, MACHINE, *clients]))
@@ -213,15 +225,19 @@ class Troubles:
         found = [slot.shell.process for slot in cluster.managers if slot.shell is not None]
         for host in cluster.hosts:
             found += host.processes
-        found += [each.process for each in (*cluster.publishers, *cluster.subscribers)]
+        found += self._clients()
         return [process for process in found if process.alive]
+
+    def _clients(self) -> list[Process]:
+        publishers = [each.process for each in self._cluster.publishers]
+        return publishers + [each.process for each in self._cluster.subscribers]
 
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
         process.pause(seconds)
         return f"{process} for {seconds:.2f} s"
 
-    def _kill_child(self, random: Random, kind: type[MonitorShell | ExchangeShell]) -> str:
+    def _kill_child(self, random: Random, kind: type[MonitorShell] | type[ExchangeShell]) -> str:
         found = [each.process for each in self._cluster.children if isinstance(each, kind)]
         if not found:
             return ""
@@ -340,3 +356,32 @@ class Troubles:
         ensemble.go_away()
         self._for(seconds, lambda: ensemble.come_back(empty=True))
         return f"ZooKeeper for {seconds:.2f} s, and comes back with nothing"
+
+    # --- people who want something meanwhile ------------------------------------------------------
+
+    def _ask(self, request: Public) -> str:
+        for leader in self._cluster.leaders[:1]:
+            leader.ask(
+                documents.encode(request),
+                lambda data: self._world.note("console", f"{documents.decode_raw(data)}"),
+            )
+            return f"{request}"
+        return ""
+
+    def _grow(self, random: Random, _seconds: float) -> str:
+        host = random.choice(self._cluster.hosts)
+        return self._ask(
+            CreateExchange(QName=QUEUE, Host=host.machine, TransactionID=random.getrandbits(30))
+        )
+
+    def _shrink(self, random: Random, _seconds: float) -> str:
+        numbers = [each.info.number for each in self._cluster.exchanges if each.spec.queue == QUEUE]
+        if not numbers:
+            return ""
+        return self._ask(RemoveExchange(QName=QUEUE, Exchange=f"x{random.choice(numbers)}"))
+
+    def _another_queue(self, random: Random, _seconds: float) -> str:
+        name = f"other-{random.randint(1, 2)}"
+        if random.random() < 0.7:
+            return self._ask(CreateQueue(QName=name))
+        return self._ask(RemoveQueue(QName=name))

@@ -14,7 +14,7 @@ class Watch:
     Attributes:
         broken: one sentence for each.
         checked: how often each promise was looked at.
-        spawned: monitors and exchanges that were started, by name.
+        spawned: monitors and exchanges that were started, by name and life of the queue.
     """
 
     def __init__(self, world: World) -> None:
@@ -45,7 +45,7 @@ class Watch:
     def started(self, spec: MonitorSpec | ExchangeSpec) -> None:
         """The process of a child begins."""
         self.checked["of two processes of a child the later has the higher epoch"] += 1
-        self.spawned[spec.child] += 1
+        self.spawned[f"{spec.child} of {spec.queue_id.hex()[:6]}"] += 1
         key = (spec.queue_id, spec.number if isinstance(spec, ExchangeSpec) else 0)
         known = self._children.get(key, 0)
         if spec.epoch <= known:
@@ -56,7 +56,9 @@ class Watch:
         """A manager has written to the registry, where this stands about the leader."""
         self.checked["only the leader writes definitions"] += 1
         if f"//{machine}:" not in leader:
-            self._break(f"the manager on {machine} writes definitions, but this one leads: {leader}")
+            self._break(
+                f"the manager on {machine} writes definitions, but this one leads: {leader}"
+            )
 
     def _break(self, text: str) -> None:
         self.broken.append(f"at {self._world.now:.3f}: {text}")

@@ -49,12 +49,13 @@ class Wires(Network):
     def dial(self, machine: str, address: str, client: Client) -> Connection:
         """Connect from a machine to an address; whatever is wrong with it shows later."""
         there = self._machines.get(address, machine)
-        if self.reaches(machine, there) and self.reaches(there, machine):
-            connection = self.connect(address, client)
-        else:
+        if not (self.reaches(machine, there) and self.reaches(there, machine)):
+            # An attempt that is not answered is given up, even if the way is free by then.
             connection = self._connect_to(_Void(), client)
-            connection.hold(up=True, down=True)
-            self._give_up_later(connection)
+            patience = self._world.random.uniform(*HEARTBEAT_SECONDS)
+            self._world.call_later(patience, connection.cut)
+            return connection
+        connection = self.connect(address, client)
         self._lines.append((connection, machine, there))
         if len(self._lines) > 64 and connection.number % 32 == 0:
             self._lines = [line for line in self._lines if not line[0].over]

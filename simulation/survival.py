@@ -1,0 +1,276 @@
+"""Whole clusters on a virtual clock, in which everything fails: `python -m simulation.survival`.
+
+Each seed is one cluster of real machines (managers, hosts, monitors, exchanges, clients) in which
+things go wrong that are drawn from the seed: processes die or stand still, machines vanish,
+networks are cut, disks are slow, clocks jump, ZooKeeper is away or empty. Then everything is put
+right, and all promises are looked at. The same seed gives the same history:
+
+    python -m simulation.survival --count 10000          many seeds, in several processes
+    python -m simulation.survival --seed 7 --trace       one seed, and everything that happens
+    python -m simulation.survival --seed 7 --without cut the same, without one kind of trouble
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from roq.cli.output import print_json
+from simulation.model.trial import Case, Result, Trial
+from simulation.model.troubles import KINDS
+from simulation.scenario import results
+from simulation.scenario.results import Machine
+
+NAME: Final = "survival"
+CHUNK: Final = 20
+"""Seeds that one process takes at a time."""
+BAD_SHOWN: Final = 10
+GARBAGE_AFTER: Final = 50_000
+"""Allocations between two looks for garbage: trials make little, and objects that last."""
+
+
+class Bad(msgspec.Struct, kw_only=True):
+    """A seed in which a promise was broken."""
+
+    seed: int
+    broken: list[str]
+    troubles: dict[str, int]
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What came of many seeds; messages are counted once for each subscriber."""
+
+    machine: Machine
+    first: int
+    count: int
+    seconds: float
+    """Real time."""
+    virtual_seconds: float = 0.0
+    sent: int = 0
+    received: int = 0
+    counted_lost: int = 0
+    """Reported as lost by a subscriber that was cut off while an exchange died."""
+    heal_seconds_most: float = 0.0
+    troubles: dict[str, int] = {}
+    checked: dict[str, int] = {}
+    """Promises, and how often they were looked at."""
+    bad: list[Bad] = []
+
+
+def try_seeds(
+    seeds: Iterable[int], only: Sequence[str] = (), without: Sequence[str] = ()
+) -> Iterator[Result]:
+    """Run one trial for each seed, in this process."""
+    quiet_before = logging.root.manager.disable
+    thresholds = gc.get_threshold()
+    logging.disable(logging.CRITICAL)
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER, 20, 100)
+    try:
+        for seed in seeds:
+            yield Trial(Case.draw(seed, only, without)).run()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        logging.disable(quiet_before)
+
+
+def replay_command(seed: int, only: Sequence[str] = (), without: Sequence[str] = ()) -> str:
+    """What replays a seed."""
+    options = [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
+    return " ".join([f"python -m simulation.survival --seed {seed}", *options])
+
+
+def _try_chunk(first: int, count: int, only: Sequence[str], without: Sequence[str]) -> list[bytes]:
+    """Run in a process of its own; gives encoded results."""
+    seeds = range(first, first + count)
+    return [msgspec.msgpack.encode(result) for result in try_seeds(seeds, only, without)]
+
+
+def _try_all(
+    first: int, count: int, processes: int, only: Sequence[str], without: Sequence[str]
+) -> Iterator[Result]:
+    if processes == 1:
+        yield from try_seeds(range(first, first + count), only, without)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        starts = range(first, first + count, CHUNK)
+        futures = [
+            pool.submit(_try_chunk, start, min(CHUNK, first + count - start), only, without)
+            for start in starts
+        ]
+        try:
+            for future in as_completed(futures):
+                for data in future.result():
+                    yield msgspec.msgpack.decode(data, type=Result)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@click.command(short_help="Whole clusters in which everything fails, on a virtual clock.")
+@click.option("--seed", type=click.IntRange(0), help="Try this seed alone.")
+@click.option(
+    "--count", type=click.IntRange(1, 10_000_000), default=300, show_default=True,
+    help="How many seeds.",
+)  # fmt: skip
+@click.option(
+    "--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them."
+)
+@click.option(
+    "--only", multiple=True, type=click.Choice(KINDS), help="Only this kind of trouble; repeatable."
+)
+@click.option(
+    "--without", multiple=True, type=click.Choice(KINDS), help="Not this one; repeatable."
+)
+@click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
+    show_default="as many as cores", help="How many seeds are tried at once.",
+)  # fmt: skip
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=results.RESULTS,
+    show_default=True, help="Directory for the JSON.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of tables.")
+@results.scenario
+def main(
+    seed: int | None,
+    count: int,
+    first: int,
+    only: tuple[str, ...],
+    without: tuple[str, ...],
+    trace: bool,
+    processes: int,
+    output: Path,
+    as_json: bool,
+) -> bool:
+    """Let everything fail in whole clusters, and look whether RoQ keeps its promises.
+
+    Exits with 1 if a promise was broken, and names the seeds.
+
+    \b
+    Example:
+      python -m simulation.survival --count 10000
+      python -m simulation.survival --seed 7 --trace
+    """
+    if seed is not None:
+        return _try_one(seed, only, without, trace=trace, as_json=as_json)
+    began = time.monotonic()
+    progress = None if as_json else _progress()
+    with results.measured() as machine, progress or nullcontext():
+        outcome = Outcome(machine=machine, first=first, count=count, seconds=0.0)
+        task = None if progress is None else progress.add_task("seeds", total=count)
+        for result in _try_all(first, count, processes, only, without):
+            _add(outcome, result)
+            if progress is not None and task is not None:
+                bad = f", {len(outcome.bad)} bad" if outcome.bad else ""
+                progress.update(task, advance=1, description=f"seeds{bad}")
+    outcome.seconds = round(time.monotonic() - began, 1)
+    outcome.bad.sort(key=lambda bad: bad.seed)
+    if as_json:
+        print_json(outcome)
+    else:
+        _show(outcome, only, without)
+    written = results.write(outcome, NAME, output)
+    results.console(as_json=as_json).print(f"written: {written}", style="dim")
+    return not outcome.bad
+
+
+def _try_one(
+    seed: int, only: Sequence[str], without: Sequence[str], *, trace: bool, as_json: bool
+) -> bool:
+    logging.disable(logging.CRITICAL)
+    trial = Trial(Case.draw(seed, only, without), traced=trace)
+    result = trial.run()
+    if as_json:
+        print_json(result)
+        return not result.broken
+    out = results.console(as_json=False)
+    if trace:
+        for trouble in trial.case.plan:
+            out.print(f"planned: {trouble}", style="dim", markup=False)
+        for at, who, what in trial.cluster.world.trace or ():
+            out.print(f"{at:9.3f}  {who:22} {what}", markup=False, highlight=False)
+    out.print(
+        f"seed {seed}: {trial.case.shape}, {result.seconds:.1f} virtual seconds, "
+        f"{result.sent} messages, troubles: {_in_words(result.troubles)}, "
+        f"history {result.checksum}",
+        markup=False, highlight=False,
+    )  # fmt: skip
+    for broken in result.broken:
+        out.print(f"broken: {broken}", style="bold red", markup=False, highlight=False)
+    if not result.broken:
+        out.print("all promises were kept", style="green")
+    return not result.broken
+
+
+def _add(outcome: Outcome, result: Result) -> None:
+    outcome.virtual_seconds += result.seconds
+    outcome.sent += result.sent
+    outcome.received += result.received
+    outcome.counted_lost += result.counted_lost
+    outcome.heal_seconds_most = max(outcome.heal_seconds_most, result.heal_seconds)
+    outcome.troubles = dict(Counter(outcome.troubles) + Counter(result.troubles))
+    outcome.checked = dict(Counter(outcome.checked) + Counter(result.checked))
+    if result.broken:
+        outcome.bad.append(Bad(seed=result.seed, broken=result.broken, troubles=result.troubles))
+
+
+def _show(outcome: Outcome, only: Sequence[str], without: Sequence[str]) -> None:
+    out = results.console(as_json=False)
+    out.print(
+        f"{outcome.count:,} clusters from seed {outcome.first} on, "
+        f"{outcome.virtual_seconds:,.0f} virtual seconds in {outcome.seconds:,.0f} real ones; "
+        f"{outcome.sent:,} messages to receive, {outcome.received:,} received, "
+        f"{outcome.counted_lost:,} reported as lost; "
+        f"healed within {outcome.heal_seconds_most:.1f} s\n"
+    )
+    rows = sorted(outcome.troubles.items(), key=lambda item: -item[1])
+    out.print(results.table("What went wrong", ("", "times#"), [(k, f"{n:,}") for k, n in rows]))
+    out.print()
+    promises = sorted(outcome.checked.items())
+    out.print(
+        results.table("What was looked at", ("", "times#"), [(k, f"{n:,}") for k, n in promises])
+    )
+    for bad in outcome.bad[:BAD_SHOWN]:
+        out.print(f"\nseed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
+        out.print(f"  {_in_words(bad.troubles)}; {replay_command(bad.seed, only, without)}")
+    if len(outcome.bad) > BAD_SHOWN:
+        seeds = ", ".join(str(bad.seed) for bad in outcome.bad[BAD_SHOWN:])
+        out.print(f"\n{len(outcome.bad)} seeds went wrong; the others: {seeds}", style="bold red")
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+        console=results.console(as_json=False), transient=True,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
