@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.errors import InvalidName, RequestError
-from roq.model import NAME_PATTERN, Limits, QueueState, check_name
+from roq.model import Limits, QueueState, check_name
 from roq.protocol.public import (
     DURABILITIES,
     LIMIT_RANGES,
@@ -184,8 +184,8 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     defects: dict[str, tuple[str, ...]] = {}
     for path, data in sorted(documents.items()):
         _, _, name, *rest = path.split("/")
-        if NAME_PATTERN.match(name) is None:
-            continue  # no queue can have this name
+        if not _is_name(name):
+            continue  # no queue can have this one
         try:
             match rest:
                 case []:
@@ -205,6 +205,14 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
             else:
                 unreadable[name] = str(error)
     return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except InvalidName:
+        return False
+    return True
 
 
 class _Unreadable(Exception):

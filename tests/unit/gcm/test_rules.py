@@ -1,10 +1,12 @@
 """Scaling rules: stored, told, pushed."""
 
+import json
+
 import pytest
-from gcm_script import PaperHost, Script
+from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
-from roq.gcm.rules import LISTENERS_PER_QUEUE_MAX
+from roq.gcm.rules import LISTENERS_MAX, LISTENERS_PER_QUEUE_MAX
 from roq.model import ElasticRules
 
 HOST = {"AUTOSCALING_HOST_CPU": 80, "AUTOSCALING_HOST_RAM": 512}
@@ -74,6 +76,34 @@ def test_a_listener_that_is_gone_gets_nothing_more(script: Script) -> None:
     script.feed(events.ListenerGone("tcp://l:1"))
     script.ask(2006, QName="orders", AUTOSCALING_NAME="a")
     assert script.pushed == []
+
+
+def test_a_later_leader_tells_the_listeners_as_well(script: Script) -> None:
+    for port in (1, 2):
+        script.ask(2008, QName="orders", Address=f"tcp://l:{port}")
+    script.feed(events.Following(OTHER))
+    assert sorted(script.forgotten) == ["tcp://l:1", "tcp://l:2"]
+    script.elect()
+    script.ask(2006, QName="orders", AUTOSCALING_NAME="a")
+    assert [address for address, _ in script.pushed] == ["tcp://l:1", "tcp://l:2"]
+
+
+def test_nobody_can_begin_to_listen_while_the_registry_is_away(script: Script) -> None:
+    script.feed(events.RegistryLost())
+    answer = script.ask(2008, QName="orders", Address="tcp://l:1")
+    assert answer["CODE"] == "registry_away"
+
+
+def test_no_more_listeners_are_taken_over_than_one_leader_may_have(script: Script) -> None:
+    for number in range(LISTENERS_MAX // LISTENERS_PER_QUEUE_MAX + 2):
+        name = f"q{number}"
+        script.ask(2003, QName=name, Host="h1")
+        addresses = [f"tcp://l:{number * 100 + port}" for port in range(1, 99)]
+        script.registry[f"/queues/{name}/listeners"] = json.dumps(addresses).encode()
+    script.elect()
+    for number in range(LISTENERS_MAX // LISTENERS_PER_QUEUE_MAX + 2):
+        script.ask(2006, QName=f"q{number}", AUTOSCALING_NAME="a")
+    assert len(script.pushed) == LISTENERS_MAX
 
 
 def test_the_oldest_listener_makes_room(script: Script) -> None:

@@ -1,0 +1,33 @@
+"""Whom a manager that does not lead names."""
+
+import msgspec
+import pytest
+from gcm_script import ME, OTHER, Script
+
+from roq.gcm import events
+
+
+@pytest.mark.parametrize("field", ["client", "management"])
+def test_nobody_is_sent_to_a_dead_predecessor_at_the_same_address(field: str) -> None:
+    script = Script(leads=False)
+    same = msgspec.structs.replace(OTHER, **{field: getattr(ME, field)})
+    script.feed(events.Following(same))
+    for answer in (script.ask(2101), script.ask(2000, port=5000, QName="q")):
+        assert (answer["RESULT"], answer["CODE"]) == (1101, "not_leader")
+        assert "no configuration manager leads" in answer["COMMENT"]
+    assert script.machine.health().state == "electing"
+
+
+def test_a_manager_never_names_itself_as_the_leader_that_it_is_not() -> None:
+    script = Script(leads=False)
+    script.feed(events.Following(ME))
+    assert script.ask(2101)["RESULT"] == 1101
+    assert script.machine.health().state == "electing"
+
+
+def test_a_follower_names_the_leader_at_each_interface() -> None:
+    script = Script(leads=False)
+    script.feed(events.Following(OTHER))
+    assert script.ask(2101)["COMMENT"] == OTHER.management
+    assert script.ask(2000, port=5000, QName="q")["COMMENT"] == OTHER.client
+    assert script.machine.health().state == "following"
