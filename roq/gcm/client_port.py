@@ -84,7 +84,7 @@ class ClientPort:
         if isinstance(request, HealthRequest):
             told = health.of_manager(self._standing, self._queues, self._hosts, request.id)
             return [Reply(event.peer, documents.encode(told))]
-        if not self._standing.leads:
+        if not self._standing.answers:
             raise self._standing.not_leader("client")
         match request:
             case LocateQueue():
@@ -182,7 +182,7 @@ class ClientPort:
         return ClusterInfo(
             id=request.id,
             cluster=standing.cluster,
-            leader=standing.leads and not standing.caretaker,
+            leader=standing.answers and not standing.caretaker,
             client=standing.me.client,
             management=standing.me.management,
             broadcast=standing.me.broadcast,

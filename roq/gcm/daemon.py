@@ -81,6 +81,7 @@ class Gcm:
         self._timer: Timer | None = None
         self._stopping = False
         self._ready = False
+        self._fed = 0.0
         self._clients: dict[str, tuple[RpcClient, float]] = {}
         self._limited = RateLimited(log)
         self._reactor = Reactor()
@@ -121,7 +122,14 @@ class Gcm:
             else None
         )
         self._definitions = Definitions(
-            registry, self.manager, self._feed, self._connected, self._highest_epoch
+            registry,
+            self.manager,
+            self._feed,
+            self._connected,
+            self._highest_epoch,
+            self._reactor.call_later,
+            # The last word from the ensemble is up to two thirds of the session older.
+            config.zk.session_seconds / 3,
         )
 
     @property
@@ -262,6 +270,12 @@ class Gcm:
 
     def _feed(self, event: events.Event) -> None:
         now = self._reactor.now()
+        stood_still = now - self._fed
+        self._fed = now
+        if self.machine.leads and stood_still > self._config.zk.session_seconds / 2:
+            # A leader has something to do all the time. What comes first now may be a request that
+            # has waited for it for so long that somebody else leads.
+            self._definitions.doubt()
         for effect in self.machine.handle(event, now):
             self._perform(effect)
         self._arm()
@@ -349,7 +363,12 @@ class Gcm:
 
     def _ask(self, ask: events.Ask) -> None:
         known = self._clients.get(ask.endpoint)
-        client = known[0] if known else RpcClient(self._reactor, self._context, ask.endpoint)
+        try:
+            client = known[0] if known else RpcClient(self._reactor, self._context, ask.endpoint)
+        except zmq.ZMQError as error:  # no descriptor, or no socket, is left
+            reason = f"cannot connect to {ask.endpoint}: {error.strerror}"
+            self._reactor.call_soon(partial(self._feed, events.Unanswered(ask.token, reason)))
+            return
         self._clients[ask.endpoint] = (client, self._reactor.now() + ask.timeout)
         client.request(ask.message, ask.timeout, partial(self._answered, ask.token))
 

@@ -39,6 +39,7 @@ from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import events, records
 from roq.gcm.events import Commit, DrawEpoch, Drop, Put
 from roq.gcm.restoration import Restoration
+from roq.runtime.reactor import Timer
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class Definitions:
         feed: takes an event to the machine.
         on_connected: called once, when the registry was reached for the first time.
         highest: the highest host epoch that is known here.
+        later: calls something after so many seconds, unless it is cancelled.
+        lease_seconds: this long after the connection has gone the session may have ended.
     """
 
     def __init__(
@@ -66,12 +69,17 @@ class Definitions:
         feed: Callable[[events.Event], None],
         on_connected: Callable[[], None],
         highest: Callable[[], int] = int,
+        later: Callable[[float, Callable[[], None]], Timer] | None = None,
+        lease_seconds: float = 2.0,
     ) -> None:
         self._registry = registry
         self._me = me
         self._feed = feed
         self._on_connected = on_connected
         self._highest = highest
+        self._later = later
+        self._lease_seconds = lease_seconds
+        self._lease: Timer | None = None
         self._leadership: Leadership | None = None
         self._epoch = 0
         """The latest one under which this manager has led."""
@@ -167,12 +175,27 @@ class Definitions:
     def _session_changed(self, state: SessionState) -> None:
         match state:
             case SessionState.CONNECTED:
+                self._end_lease()
                 self._connected()
             case SessionState.SUSPENDED:
                 self._feed(events.RegistryLost())
+                if self._later is not None:
+                    self._lease = self._later(self._lease_seconds, self._lapsed)
             case SessionState.LOST:
+                self._end_lease()
                 self._leadership, self._serving = None, False
                 self._feed(events.RegistryLost(session_ended=True))
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
+            self._lease = None
+
+    def _lapsed(self) -> None:
+        """The ensemble may have ended the session by now, which it could not tell this manager."""
+        self._lease = None
+        self._serving = False
+        self._feed(events.RegistryLost(session_ended=True))
 
     def _connected(self) -> None:
         if self._leadership is not None:
@@ -201,6 +224,29 @@ class Definitions:
         if data is not None or not self._empty:
             self._feed(events.Following(leader))
 
+    def doubt(self) -> None:
+        """This process has stood still; whether it still leads is for the registry to say."""
+        leadership = self._leadership
+        if leadership is None or not self._serving:
+            return
+        log.warning(
+            "this process stood still; looking whether it still leads", extra={"event": "paused"}
+        )
+        self._serving = False
+        self._feed(events.Doubted())
+        self._ask_about(leadership)
+
+    def _ask_about(self, leadership: Leadership) -> None:
+        if self._leadership is leadership and not self._serving:
+            self._registry.commit([], leadership.fence, partial(self._told_about, leadership))
+
+    def _told_about(self, leadership: Leadership, result: CommitResult) -> None:
+        if isinstance(result, Committed):
+            self._take_office()
+        elif self._registry.state is SessionState.CONNECTED and self._later is not None:
+            # Whoever leads now, or the session's end, is heard of; this is for all other cases.
+            self._later(self._lease_seconds, partial(self._ask_about, leadership))
+
     # --- which cluster this is --------------------------------------------------------------------
 
     def _may_lead(self, cluster: str | None) -> bool:
@@ -216,7 +262,8 @@ class Definitions:
         self._astray = problem
         if returned:
             self._feed(events.RegistryBack(None))
-            self._follow(self._leader)
+            if cluster is not None:
+                self._follow(self._leader)
         return not problem
 
     def _problem(self, cluster: str | None) -> str:

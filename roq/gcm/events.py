@@ -72,6 +72,11 @@ class Following:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubted:
+    """This manager stood still for so long that it may not lead any more; the registry is asked."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryLost:
     """The registry is out of reach; this manager may still lead, unless its session has ended."""
 
@@ -173,9 +178,9 @@ class Measured:
 
 
 Event = (
-    ClientFrame | ManagementFrame | Elected | Following | RegistryLost | RegistryBack | ClusterNamed
-    | ManagersChanged | HostsPresent | Committed | CommitFailed | EpochDrawn | Answered | Unanswered
-    | Subscribed | ListenerGone | ProviderAnswered | Measured | Tick
+    ClientFrame | ManagementFrame | Elected | Following | Doubted | RegistryLost | RegistryBack
+    | ClusterNamed | ManagersChanged | HostsPresent | Committed | CommitFailed | EpochDrawn
+    | Answered | Unanswered | Subscribed | ListenerGone | ProviderAnswered | Measured | Tick
 )  # fmt: skip
 
 

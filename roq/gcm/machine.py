@@ -23,6 +23,7 @@ from roq.gcm.events import (
     ClusterNamed,
     CommitFailed,
     Committed,
+    Doubted,
     Effect,
     Elected,
     EpochDrawn,
@@ -162,6 +163,8 @@ class GcmMachine:
         """Take one event in and give the effects to perform, in order."""
         self.hosts.now = now
         effects = self._dispatch(event, now)
+        if self._standing.doubtful:
+            return effects  # and does nothing, until the registry has told who leads
         if self.leads:
             effects += self.recovery.advance(now)
         effects += self._provide(now)
@@ -171,6 +174,8 @@ class GcmMachine:
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted."""
+        if self._standing.doubtful:
+            return None
         deadlines = (
             self._next_broadcast,
             self._next_look,
@@ -207,11 +212,13 @@ class GcmMachine:
             case Unanswered():
                 return self._completed(self.operations.completed(event.token, event.reason, now))
             case Tick():
-                return self._tick(now)
+                return [] if self._standing.doubtful else self._tick(now)
             case Elected():
                 return self._elected(event, now)
             case Following():
                 return self._following(event)
+            case Doubted():
+                return self._doubted()
             case RegistryLost():
                 return self._registry_lost(event)
             case RegistryBack():
@@ -234,7 +241,7 @@ class GcmMachine:
                 self._standing.measured = event.checks
                 return []
             case Subscribed():
-                return self._broadcast(now) if self.leads else []
+                return self._broadcast(now) if self._standing.answers else []
             case ListenerGone():
                 self.rules.listener_gone(event.address)
                 return []
@@ -250,12 +257,12 @@ class GcmMachine:
         effects = self.operations.abort(self._standing.not_leader("management"))
         effects += self._stop_providing(self._standing.not_leader("client"))
         self._standing.leads = True
-        self._standing.caretaker = False
+        self._standing.caretaker = self._standing.doubtful = False
         self._standing.leader = self._standing.me
         self._standing.registry_away = False
         self._sagas.lead(event.epoch)
         self.provisioning.lead(event.epoch, now)
-        self._version = event.epoch << _VERSION_BITS
+        self._version = max(self._version, event.epoch << _VERSION_BITS)
         self.hosts.lead(now)
         self._proofs.clear()
         self.recovery.lead(event.snapshot)
@@ -266,17 +273,26 @@ class GcmMachine:
         self._standing.leader = event.leader
         return self._resign() if self.leads else []
 
+    def _doubted(self) -> list[Effect]:
+        if not self.leads:
+            return []
+        self._standing.doubtful = True
+        effects = self.operations.abort(self._standing.not_leader("management"))
+        return effects + self._stop_providing(self._standing.not_leader("client"))
+
     def _registry_lost(self, event: RegistryLost) -> list[Effect]:
         self._standing.registry_away = True
         self.hosts.registry_lost()
-        if not event.session_ended or not self.leads:
+        ended = event.session_ended or self._standing.doubtful
+        self._standing.doubtful = False
+        if not ended or not self.leads:
             return []
         self._standing.caretaker = True
         effects = self.operations.abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
-        self._standing.leads = self._standing.caretaker = False
+        self._standing.leads = self._standing.caretaker = self._standing.doubtful = False
         effects = self.operations.abort(self._standing.not_leader("management"))
         effects += self._stop_providing(self._standing.not_leader("client"))
         effects += self.rules.clear()

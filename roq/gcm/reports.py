@@ -70,7 +70,10 @@ class Reports:
         if self._standing.caretaker:
             raise NotLeader("the registry is away and leadership open; try the other managers")
         ack = HostReportAck(
-            id=report.id, cluster=cluster, monitors=self._queues.monitors_for(report.host)
+            id=report.id,
+            cluster=cluster,
+            monitors=self._queues.monitors_for(report.host),
+            leader_epoch=self._sagas.leader_epoch,
         )
         effects.append(Reply(peer, documents.encode(ack)))
         return effects

@@ -21,6 +21,8 @@ class Standing:
             so nothing is changed any more; but as nobody can tell, what is known is told.
         leader: who leads; None if nobody does.
         managers: all that stand for election.
+        doubtful: it led, and then stood still for so long that somebody else may lead by now: it
+            says nothing until the registry has told.
         registry_away: the registry is out of reach, so nothing can be changed.
         measured: what its shell has found out about this process.
     """
@@ -29,10 +31,16 @@ class Standing:
     cluster: str = ""
     leads: bool = False
     caretaker: bool = False
+    doubtful: bool = False
     leader: Manager | None = None
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
     measured: tuple[Check, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """Whether this manager answers what only a leader may."""
+        return self.leads and not self.doubtful
 
     @property
     def known_leader(self) -> Manager | None:

@@ -32,6 +32,7 @@ class LeaderLink:
         endpoint: where the next report goes.
         monitors: control addresses of monitors by queue, as the leader told last.
         cluster: name of the cluster; empty until the leader has told it.
+        epoch: the highest of a leader that has taken a report.
         known: the leader has taken a report.
         trouble: why the last report was not taken; empty if it was.
     """
@@ -50,6 +51,7 @@ class LeaderLink:
         self.endpoint = self._managers[0]
         self.monitors: dict[str, str] = {}
         self.cluster = ""
+        self.epoch = 0
         self.known = False
         self.trouble = ""
 
@@ -113,6 +115,7 @@ class LeaderLink:
         self.known = True
         self.cluster = ack.cluster or self.cluster
         self.monitors = dict(ack.monitors)
+        self.epoch = max(self.epoch, ack.leader_epoch)
         self._due = now if self._changed else now + REPORT_SECONDS
 
     def _silent(self, trouble: str, now: float) -> None:

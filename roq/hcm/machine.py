@@ -204,10 +204,9 @@ class HostMachine:
             return [Reply(peer, failure(message.id, str(error), InvalidRequest.code))]
 
     def _check_leader(self, epoch: int) -> None:
-        if epoch < self._leader_epoch:
-            raise StaleEpoch(
-                f"a configuration manager with epoch {self._leader_epoch} leads, not {epoch}"
-            )
+        leads = max(self._leader_epoch, self._leader.epoch)
+        if epoch < leads:
+            raise StaleEpoch(f"a configuration manager with epoch {leads} leads, not {epoch}")
         self._leader_epoch = epoch
 
     def _start(self, peer: Peer, message: Start, now: float) -> list[Effect]:

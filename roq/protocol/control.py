@@ -145,6 +145,8 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     cluster: str
     monitors: dict[str, str] = {}
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
+    leader_epoch: int = 0
+    """Of the leader that answers: the host manager obeys no lower one from now on."""
 
 
 class ScaleOut(Control, frozen=True, kw_only=True, tag=3020):

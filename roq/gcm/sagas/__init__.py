@@ -40,6 +40,11 @@ class Sagas:
         self.healing = HealingSagas(self._steps)
         self.upkeep = Upkeep(self._steps)
 
+    @property
+    def leader_epoch(self) -> int:
+        """Under which commands are given."""
+        return self._steps.leader_epoch
+
     def lead(self, epoch: int) -> None:
         """Host managers are told that commands come from the leader of this epoch."""
         self._steps.leader_epoch = epoch

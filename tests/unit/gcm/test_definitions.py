@@ -13,6 +13,7 @@ from roq.gcm import events, records
 from roq.gcm.definitions import Definitions
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
+from roq.runtime.reactor import Timer
 
 RECORD = records.QueueRecord(
     name="a", queue_id=bytes(16), state=QueueState.RUNNING, host="h", created=1.0
@@ -227,7 +228,7 @@ def test_the_leader_writes_back_what_a_registry_has_lost(
     elected = shell.take(events.Elected)[-1]
     assert isinstance(elected, events.Elected)
     assert elected.snapshot.queues == (RECORD,)
-    assert shell.commit(2, Drop(RULES), Drop(PATH)) == events.Committed(2)
+    assert shell.commit(2, Drop(PATH)) == events.Committed(2)
     assert shell.tree() == {}
 
 
@@ -319,9 +320,6 @@ def test_nobody_leads_in_the_registry_of_another_cluster(
     shell.take(events.Elected)
     ensemble.wipe()
     stranger = Shell(ensemble, OTHER)
-    assert not stranger.take(events.Elected), "it is cut off as well"
-    stranger.registry.resume()
-    stranger.run()
     shell.run()
     shell.registry.resume()
     shell.run()
@@ -362,3 +360,77 @@ def test_a_restoration_that_was_interrupted_is_completed(
     shell.run()
     assert sorted(shell.tree()) == many
     assert identity(shell) == cluster
+
+
+# --- a leader that has stood still, or is cut off -------------------------------------------------
+
+
+class Timers:
+    """What a reactor would call later."""
+
+    def __init__(self) -> None:
+        self.set: list[Timer] = []
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        self.set.append(Timer(seconds, call))
+        return self.set[-1]
+
+    def fire(self) -> None:
+        for timer in self.set:
+            if timer.call is not None:
+                timer.call()
+        self.set.clear()
+
+
+def test_a_leader_that_stood_still_says_nothing_until_it_knows(shell: Shell) -> None:
+    (elected,) = shell.take(events.Elected)
+    shell.definitions.doubt()
+    assert shell.told[-1] == events.Doubted()
+    assert shell.take(events.Elected) == [elected]
+
+
+def test_a_leader_that_was_succeeded_while_it_stood_still_follows(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    second = Shell(ensemble, OTHER)
+    shell.take(events.Elected)
+    shell.registry.expire(reconnect=False)
+    assert second.take(events.Elected)
+    shell.definitions.doubt()
+    assert shell.told[-1] == events.Doubted()
+    shell.run()
+    shell.registry.resume()
+    assert shell.take(events.Elected) == []
+    assert shell.take(events.Following)[-1] == events.Following(OTHER)
+
+
+def test_a_follower_has_nothing_to_doubt(ensemble: MemoryEnsemble, shell: Shell) -> None:
+    second = Shell(ensemble, OTHER)
+    second.told.clear()
+    second.definitions.doubt()
+    assert second.told == []
+
+
+def test_a_leader_that_is_cut_off_for_longer_than_its_lease_leads_again_if_nobody_else_does(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    timers = Timers()
+    shell.definitions._later = timers.later
+    (elected,) = shell.take(events.Elected)
+    shell.registry.suspend()
+    assert shell.take(events.RegistryLost) == [events.RegistryLost()]
+    timers.fire()
+    assert shell.take(events.RegistryLost) == [events.RegistryLost(session_ended=True)]
+    shell.registry.resume()
+    assert shell.take(events.Elected) == [elected], "the session was still there"
+
+
+def test_a_short_interruption_ends_no_lease(shell: Shell) -> None:
+    timers = Timers()
+    shell.definitions._later = timers.later
+    shell.registry.suspend()
+    shell.run()
+    shell.registry.resume()
+    shell.run()
+    timers.fire()
+    assert shell.take(events.RegistryLost) == [events.RegistryLost()]

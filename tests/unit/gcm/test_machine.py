@@ -7,6 +7,7 @@ import pytest
 from gcm_script import CLUSTER, ME, OTHER, PaperHost, Script
 
 from roq.gcm import events
+from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import (
     ClusterInfo,
@@ -412,6 +413,49 @@ def test_reports_are_taken_in_while_leadership_is_open(script: Script) -> None:
     script.feed(events.RegistryLost(session_ended=True))
     assert script.report(script.hosts["h1"]).CODE == "not_leader"
     assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
+
+
+def test_a_leader_that_stood_still_answers_and_does_nothing(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.feed(events.Doubted())
+    assert script.ask(2000, port=5000, QName="orders")["CODE"] == "not_leader"
+    for command in (2101, 2003):
+        answer = script.ask(command, QName="more", Host="h1")
+        assert answer["CODE"] == "not_leader"
+    assert script.report(script.hosts["h1"]).CODE == "not_leader"
+    assert script.machine.next_deadline() is None
+    before = len(script.broadcasts)
+    script.feed(Tick())
+    script.feed(events.Subscribed())
+    assert len(script.broadcasts) == before
+
+
+def test_what_a_leader_that_stood_still_was_doing_is_given_up(script: Script) -> None:
+    peer = script.send(2003, QName="orders", Host="h1")
+    script.feed(events.Doubted())
+    assert script.answer(peer)["CODE"] == "not_leader"
+    script.settle()
+    assert script.hosts["h1"].children == {}
+
+
+def test_a_leader_in_doubt_that_cannot_find_out_takes_care_of_what_there_is(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.feed(events.Doubted())
+    script.feed(events.RegistryLost())
+    assert script.ask(2101)["Queues"][0]["Name"] == "orders"
+    assert script.ask(2002, QName="orders")["CODE"] == "registry_away"
+    assert script.report(script.hosts["h1"]).CODE == "not_leader"
+
+
+def test_a_leader_that_leads_again_goes_on_with_higher_versions(script: Script) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    before = script.broadcasts[-1].version
+    script.feed(events.Doubted())
+    script.feed(events.Elected(script.epoch, script.snapshot()))
+    assert script.ask(2101)["Queues"][0]["Name"] == "orders"
+    assert script.broadcasts[-1].version >= before
 
 
 def test_when_the_registry_is_back_it_is_right(script: Script) -> None:

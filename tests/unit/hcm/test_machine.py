@@ -179,6 +179,15 @@ def test_room_is_free_again_once_an_exchange_is_stopped() -> None:
 # --- leaders --------------------------------------------------------------------------------------
 
 
+def test_a_leader_is_known_by_its_answers_to_reports_as_well() -> None:
+    host = Host()
+    host.answers_leader = False
+    host.advance(2.0)
+    host.leader(HostReportAck(cluster="c1", leader_epoch=9))
+    assert failure(host.start_monitor(leader_epoch=8)).CODE == "stale_epoch"
+    assert host.start_monitor(leader_epoch=9) == []
+
+
 def test_a_lower_leader_epoch_is_refused_everywhere() -> None:
     host = Host()
     host.start_exchange(1, leader_epoch=5)
