@@ -35,9 +35,12 @@ from roq.protocol.channel import RESET, Reset
 
 B = TypeVar("B")
 
-PROBE_SECONDS: Final = 2.0
-"""A link without an ack for so long gets one, which shows whether it is still there."""
-PROBE_PARTS: Final = 4
+SILENCE_SECONDS: Final = 0.5
+"""A link without an ack for so long gets one, which shows whether it is still there: a publisher
+that was killed is to be forgotten within two seconds."""
+PROBE_SECONDS: Final = 1.0
+"""Each link has its turn once in so long."""
+PROBE_PARTS: Final = 2
 """Calls of `probe` in which all links have their turn."""
 RESET_REPEAT_SECONDS: Final = 1.0
 STRANGERS_MAX: Final = 1_024
@@ -137,13 +140,13 @@ class Intake(Generic[B]):
     def ack_later(self, link: Link) -> None:
         """The publisher does not read: acks add up, so a later one will say it all."""
         self._counters.acks_skipped += 1
-        link.acked_at = self._now - PROBE_SECONDS
+        link.acked_at = self._now - SILENCE_SECONDS
 
     def probe(self) -> None:
         """Owe an ack to those links, out of a part of all, that have not had one for long."""
         self._probe_part = (self._probe_part + 1) % PROBE_PARTS
         for link in list(self._links)[self._probe_part :: PROBE_PARTS]:
-            if link.route is not None and self._now - link.acked_at >= PROBE_SECONDS:
+            if link.route is not None and self._now - link.acked_at >= SILENCE_SECONDS:
                 self._owe_ack(link)
 
     def welcome(self, route: bytes) -> None:
