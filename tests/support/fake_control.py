@@ -56,6 +56,9 @@ class FakeControl:
         self.relocated: list[Relocated] = []
         self.peers: dict[bytes | int, Peer] = {}
         self.silent = False
+        self._closed = False
+        self._shown: list[ExchangeInfo] = []
+        self._version = 0
         self._moves = 0
         self._engine = Engine("fake-control")
         self._engine.start()
@@ -167,10 +170,17 @@ class FakeControl:
         self.push(exchange.number, Passed(queue_id=self.queue_id, publisher=publisher, epoch=epoch))
 
     def _topology(self, number: int) -> Topology:
+        if self._shown != self.exchanges:
+            self._shown = list(self.exchanges)
+            self._version += 1
         return Topology(
-            id=number, queue_id=self.queue_id, epoch=1, version=len(self.exchanges),
+            id=number, queue_id=self.queue_id, epoch=1, version=self._version,
             exchanges=list(self.exchanges),
         )  # fmt: skip
+
+    def tell_topology(self, client: bytes) -> None:
+        """Push the exchanges that there are now to a client that has said something before."""
+        self.push(client, self._topology(0))
 
     def silence(self) -> None:
         """The monitor answers nobody any more."""
@@ -179,12 +189,26 @@ class FakeControl:
     def stop_queue(self) -> None:
         self.refusal = QueueStopped(f"queue {self.queue} is stopped: start it first")
 
+    def close_monitor(self) -> None:
+        """End the monitor as a process ends: whoever is connected notices."""
+
+        def shut() -> None:
+            if self._mon is not None:
+                mon, self._mon = self._mon, None
+                mon.close()
+
+        self._engine.run_sync(shut)
+
     def close(self) -> None:
+        """Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.close_monitor()
+
         def shut() -> None:
             assert self._gcm is not None
-            assert self._mon is not None
             self._gcm.close()
-            self._mon.close()
 
         self._engine.run_sync(shut)
         self._engine.close()

@@ -1,0 +1,160 @@
+"""Batches do not leave though they should: each reason is provoked by a fault, and named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from standings import eventually
+from watched import Scene
+
+from roq.client.publisher import Publisher
+from roq.client.state import Cause, ClientState
+from roq.errors import DeliveryError, QueueNotFound, Unavailable
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def test_a_publisher_says_when_it_connects_and_when_it_is_closed(scene: Scene) -> None:
+    publisher = scene.publisher()
+    scene.told.wait(ClientState.CONNECTED)
+    assert (publisher.state, publisher.trouble) == (ClientState.CONNECTED, "")
+    publisher.close()
+    assert scene.told.wait(ClientState.CLOSED, Cause.CLOSED) == (
+        "the publisher of queue orders was closed"
+    )
+    assert publisher.state is ClientState.CLOSED
+
+
+def test_an_exchange_that_does_not_acknowledge(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher = scene.publisher()
+    released = scene.exchanges[0].freeze()
+    publisher.publish(b"x")
+    reason = scene.told.wait(ClientState.WAITING, Cause.NOT_ACKNOWLEDGED)
+    assert "exchange x1 has acknowledged nothing for 2." in reason
+    with pytest.raises(Unavailable, match="exchange x1 has acknowledged nothing for"):
+        publisher.flush(0.01)
+    assert "publisher of queue orders: exchange x1 has acknowledged nothing" in caplog.text
+    released.set()
+    scene.told.wait(ClientState.CONNECTED)
+    publisher.flush(10)
+
+
+def test_no_exchange_no_monitor_and_no_manager(scene: Scene) -> None:
+    publisher = scene.publisher(timeout=0.1)
+    scene.exchanges[0].kill()
+    scene.control.exchanges.clear()
+    scene.told.wait(ClientState.RECONNECTING, Cause.NO_EXCHANGE)
+    scene.told.wait(ClientState.WAITING, Cause.NO_EXCHANGE)
+    publisher.publish(b"x")
+    with pytest.raises(Unavailable, match="connection refused"):
+        publisher.flush(0.01)
+    scene.control.silence()
+    reason = scene.told.wait(ClientState.WAITING, Cause.NO_MONITOR)
+    assert "the monitor of queue orders" in reason
+    scene.control.close()
+    reason = scene.told.wait(ClientState.WAITING, Cause.NO_MANAGER)
+    assert f"no configuration manager answers: {scene.control.address}: connection" in reason
+
+
+def test_a_monitor_that_is_silent_while_data_flows(scene: Scene) -> None:
+    publisher = scene.publisher()
+    subscriber = scene.subscriber()
+    scene.control.silence()
+    eventually(lambda: "the monitor" in publisher.trouble and "the monitor" in subscriber.trouble)
+    assert publisher.state is subscriber.state is ClientState.CONNECTED
+    publisher.publish(b"x")
+    publisher.flush(10)
+    assert subscriber.receive(10) is not None
+
+
+def test_a_queue_that_is_stopped_and_then_removed(scene: Scene) -> None:
+    publisher = scene.publisher()
+    scene.control.stop_queue()
+    scene.control.close_monitor()
+    scene.exchanges[0].kill()
+    assert "is stopped" in scene.told.wait(ClientState.WAITING, Cause.QUEUE_STOPPED)
+    scene.control.refusal = QueueNotFound("queue orders does not exist")
+    assert "does not exist" in scene.told.wait(ClientState.CLOSED, Cause.QUEUE_REMOVED)
+    with pytest.raises(QueueNotFound):
+        publisher.publish(b"x")
+
+
+def test_a_background_thread_that_does_not_run(scene: Scene) -> None:
+    publisher = scene.publisher()
+    subscriber = scene.subscriber()
+    released, hung = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        released.wait(30)
+
+    scene.engine.call_soon(hang)
+    assert hung.wait(10)
+    for client in (publisher, subscriber):
+        eventually(lambda client=client: client.state is ClientState.WAITING)
+        assert "background thread did not run for 2." in client.trouble
+    released.set()
+    scene.told.wait(ClientState.WAITING, Cause.STARVED)
+    scene.told.wait(ClientState.CONNECTED)
+
+
+def test_what_is_given_up_is_told_as_lost(scene: Scene) -> None:
+    publisher = scene.publisher(delivery_timeout=0.3)
+    released = scene.exchanges[0].freeze()
+    publisher.publish_many([b"a", b"b"])
+    eventually(lambda: ClientState.LOST_DATA in [each.state for each in scene.told.told])
+    lost = [each for each in scene.told.told if each.state is ClientState.LOST_DATA]
+    assert sum(each.messages for each in lost) == 2
+    assert "not acknowledged within 0.3 s" in lost[0].reason
+    with pytest.raises(DeliveryError):
+        publisher.flush(0.01)
+    released.set()
+
+
+def test_a_callback_that_raises_or_hangs_disturbs_nobody(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    called, released = threading.Event(), threading.Event()
+
+    def fail(_change: object) -> None:
+        called.set()
+        released.wait(30)
+        raise ZeroDivisionError
+
+    publisher = scene.publisher(on_state=fail)
+    assert called.wait(10)
+    for number in range(100):
+        publisher.publish(b"%d" % number)
+    publisher.flush(10)
+    released.set()
+    eventually(lambda: "ZeroDivisionError" in caplog.text)
+
+
+def test_a_callback_may_ask_and_close_its_own_client(scene: Scene) -> None:
+    asked: list[object] = []
+    done = threading.Event()
+
+    def ask(_change: object) -> None:
+        if publishers and not done.is_set():
+            asked.append(publishers[0].stats().acked_messages)
+            publishers[0].abort()
+            done.set()
+
+    publishers: list[Publisher] = []
+    publishers.append(scene.publisher(on_state=ask, delivery_timeout=0.2))
+    released = scene.exchanges[0].freeze()
+    publishers[0].publish(b"given up")
+    assert done.wait(20)
+    assert asked == [0]
+    released.set()

@@ -1,0 +1,42 @@
+"""Remembers what a client is told about how it stands; no test in here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from roq.client.state import Cause, ClientState, StateChange
+
+
+class Standings:
+    """Give it as `on_state`."""
+
+    def __init__(self) -> None:
+        self.told: list[StateChange] = []
+
+    def __call__(self, change: StateChange) -> None:
+        self.told.append(change)
+
+    @property
+    def states(self) -> list[tuple[ClientState, Cause]]:
+        return [(each.state, each.cause) for each in self.told]
+
+    def wait(self, state: ClientState, cause: Cause = Cause.NONE, seconds: float = 10) -> str:
+        """Until this is told once more; the reason. What was told before is forgotten."""
+        eventually(lambda: (state, cause) in self.states, seconds, self)
+        found = self.states.index((state, cause))
+        reason = self.told[found].reason
+        del self.told[: found + 1]
+        return reason
+
+    def __repr__(self) -> str:
+        return "; ".join(f"{each.state} {each.cause}: {each.reason}" for each in self.told)
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0, what: object = "") -> None:
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what
+        pause.wait(0.02)

@@ -1,0 +1,74 @@
+"""A queue with faults between it and clients that tell how they stand; no test in here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from fake_control import FakeControl, ThreadExchange
+from standings import Standings
+from tcp_relay import TcpRelay
+
+from roq.client.engine import Engine
+from roq.client.publisher import Publisher
+from roq.client.subscriber import Subscriber
+from roq.model import ExchangeInfo
+from roq.testing.faults import LossyLive, parse_endpoint
+
+
+class Scene:
+    """One queue, two exchanges, and faults between them and the clients."""
+
+    def __init__(self) -> None:
+        self.control = FakeControl()
+        self.exchanges = [ThreadExchange(self.control, number, number) for number in (1, 2)]
+        self.serve(1)
+        self.engine = Engine()
+        self.engine.start()
+        self.told = Standings()
+        self.detours: dict[str, str] = {}
+        self._closers: list[Callable[[], None]] = []
+
+    def serve(self, *numbers: int) -> None:
+        """These make up the queue from now on."""
+        self.control.exchanges = [self.exchanges[number - 1].info for number in numbers]
+
+    def info(self, number: int) -> ExchangeInfo:
+        return self.exchanges[number - 1].info
+
+    def relay(self, address: str) -> TcpRelay:
+        relay = TcpRelay(parse_endpoint(address))
+        self.detours[address] = f"tcp://{relay.address}"
+        self._closers.append(relay.close)
+        return relay
+
+    def drop_batches(self, number: int) -> None:
+        live = self.info(number).live
+        lossy = LossyLive(live, drop=1.0)
+        self.detours[live] = lossy.address
+        self._closers.append(lossy.close)
+
+    def publisher(self, **options: object) -> Publisher:
+        publisher = Publisher(
+            self.engine, [self.control.address], "orders", publisher_id=os.urandom(16),
+            **{"on_state": self.told, "timeout": 10.0, **options},  # type: ignore[arg-type]
+        )  # fmt: skip
+        self._closers.insert(0, publisher.abort)
+        return publisher
+
+    def subscriber(self, **options: object) -> Subscriber:
+        subscriber = Subscriber(
+            self.engine, [self.control.address], "orders", on_state=self.told,
+            translate=lambda address: self.detours.get(address, address),
+            **options,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self._closers.insert(0, subscriber.close)
+        return subscriber
+
+    def close(self) -> None:
+        for close in self._closers:
+            close()
+        self.engine.close()
+        for exchange in self.exchanges:
+            exchange.kill()
+        self.control.close()
