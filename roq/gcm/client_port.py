@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
-from roq.gcm import health
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
@@ -26,6 +25,7 @@ from roq.protocol.control import (
     Elasticity,
     ElasticityRequest,
     GcmRequest,
+    Health,
     HealthRequest,
     HostReport,
     Located,
@@ -54,6 +54,7 @@ class ClientPort:
         sagas: Sagas,
         reports: Reports,
         provisioning: Provisioning,
+        health: Callable[[int], Health],
     ) -> None:
         self._standing = standing
         self._queues = queues
@@ -64,6 +65,7 @@ class ClientPort:
         self._sagas = sagas
         self._reports = reports
         self._provisioning = provisioning
+        self._health = health
 
     def frame(self, event: ClientFrame, now: float) -> list[Effect]:
         """Answer one frame, at once or through an operation."""
@@ -82,8 +84,7 @@ class ClientPort:
         if isinstance(request, ClusterInfoRequest):
             return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
         if isinstance(request, HealthRequest):
-            told = health.of_manager(self._standing, self._queues, self._hosts, request.id)
-            return [Reply(event.peer, documents.encode(told))]
+            return [Reply(event.peer, documents.encode(self._health(request.id)))]
         if not self._standing.answers:
             raise self._standing.not_leader("client")
         match request:

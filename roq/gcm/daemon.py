@@ -29,6 +29,7 @@ from roq.gcm.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of, host_epoch
 from roq.protocol.control import Answer, Health
+from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
@@ -241,8 +242,10 @@ class Gcm:
         self._code = exits.UNAVAILABLE
         self._reactor.stop()
 
-    def _measure(self) -> None:
-        self._feed(events.Measured(resources.measure().checks()))
+    def _measure(self) -> Iterable[Check]:
+        checks = resources.measure().checks()
+        self._feed(events.Measured(checks))
+        return checks
 
     def _look(self) -> tuple[Iterable[Sample], Health]:
         return self.machine.figures(), self.machine.health()

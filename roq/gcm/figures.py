@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from roq.gcm.hosts import Hosts, HostState
-from roq.gcm.impairments import impairments
 from roq.gcm.operations import Operations
 from roq.gcm.queues import Queues
+from roq.gcm.recovery import Recovery
 from roq.gcm.standing import Standing
 from roq.model import QueueState
-from roq.protocol.figures import Sample, by_state, gauge
+from roq.protocol.figures import Sample, by_state, counter, gauge
 
 LEADER: Final = gauge("roq_gcm_leader", "1 on the manager that leads, 0 on the others.")
 REGISTRY: Final = gauge(
@@ -24,19 +24,34 @@ REGISTRY: Final = gauge(
 MANAGERS: Final = gauge("roq_gcm_managers", "Managers that stand for election, as seen here.")
 HOSTS: Final = gauge("roq_gcm_hosts", "Hosts by the state of their host manager.", "state")
 QUEUES: Final = gauge("roq_gcm_queues", "Queues by state.", "state")
-IMPAIRED: Final = gauge(
-    "roq_gcm_queues_impaired", "Running queues whose monitor or an exchange does not run."
+DEGRADED: Final = gauge(
+    "roq_gcm_queues_degraded",
+    "Queues that lack something; `roq queue list` says what, and what becomes of it.",
+)
+UNREADABLE: Final = gauge(
+    "roq_gcm_queues_unreadable", "Queues whose definition in the registry cannot be read."
 )
 EXCHANGES: Final = gauge("roq_gcm_exchanges", "Exchanges of all queues, as they are defined.")
 OPERATIONS: Final = gauge("roq_gcm_operations", "Queues that are being changed at the moment.")
+MENDED: Final = counter(
+    "roq_gcm_queues_mended_total", "Times a queue got back what it had lost, by this manager."
+)
+NOT_MENDED: Final = counter(
+    "roq_gcm_queues_not_mended_total", "Times that was tried in vain; it is tried again."
+)
 
 METRICS: Final = (
-    LEADER, REGISTRY, MANAGERS, HOSTS, QUEUES, IMPAIRED, EXCHANGES, OPERATIONS,
+    LEADER, REGISTRY, MANAGERS, HOSTS, QUEUES, DEGRADED, UNREADABLE, EXCHANGES, OPERATIONS, MENDED,
+    NOT_MENDED,
 )  # fmt: skip
 
 
 def figures(
-    standing: Standing, queues: Queues, hosts: Hosts, operations: Operations
+    standing: Standing,
+    queues: Queues,
+    hosts: Hosts,
+    operations: Operations,
+    recovery: Recovery,
 ) -> Iterator[Sample]:
     """How all of `METRICS` stand."""
     leads = standing.leads and not standing.caretaker
@@ -45,6 +60,9 @@ def figures(
     yield Sample(MANAGERS, len(standing.managers))
     yield from by_state(HOSTS, (host.state for host in hosts), HostState)
     yield from by_state(QUEUES, (queue.record.state for queue in queues), QueueState)
-    yield Sample(IMPAIRED, len(impairments(queues, hosts)))
+    yield Sample(DEGRADED, len(recovery.degraded()))
+    yield Sample(UNREADABLE, len(queues.unreadable))
     yield Sample(EXCHANGES, sum(len(queue.record.exchanges) for queue in queues))
     yield Sample(OPERATIONS, len(operations.queues))
+    yield Sample(MENDED, recovery.mended)
+    yield Sample(NOT_MENDED, recovery.not_mended)

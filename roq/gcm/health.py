@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from roq.gcm.hosts import LIVE, Hosts
-from roq.gcm.impairments import impairments
 from roq.gcm.queues import Queues
+from roq.gcm.recovery import Recovery
 from roq.gcm.standing import Standing
 from roq.protocol.control import Health
 from roq.protocol.facts import Check
@@ -20,17 +20,19 @@ SHOWN_MAX: Final = 5
 """Hosts and queues that are named one by one."""
 
 
-def of_manager(standing: Standing, queues: Queues, hosts: Hosts, request_id: int = 0) -> Health:
+def of_manager(
+    standing: Standing, queues: Queues, hosts: Hosts, recovery: Recovery, request_id: int = 0
+) -> Health:
     """The answer of this manager.
 
     Args:
         standing: where it stands; it is ready if it knows who leads, and the registry is there.
-        queues, hosts: what it knows as the leader.
+        queues, hosts, recovery: what it knows as the leader.
         request_id: of the request that is answered.
     """
     checks = [_registry(standing), _leader(standing), *standing.measured]
     if standing.leads:
-        checks += [_hosts(queues, hosts), _queues(queues, hosts), _definitions(queues)]
+        checks += [_hosts(queues, hosts), _queues(queues, recovery), _definitions(queues)]
     return Health(
         id=request_id,
         role="gcm",
@@ -69,11 +71,11 @@ def _leader(standing: Standing) -> Check:
 
 
 def _hosts(queues: Queues, hosts: Hosts) -> Check:
-    used = queues.hosts_in_use()  # of others nobody misses anything
+    used = queues.hosts_in_use()
     unwell = [
-        f"{host.name} is {host.state}"
+        f"{host.name} is {host.state}" + ("" if host.name in used else ", nothing is missing of it")
         for host in hosts
-        if host.state is not LIVE and host.name in used
+        if host.state is not LIVE
     ]
     live = sum(host.state is LIVE for host in hosts)
     if not unwell and not live:
@@ -82,11 +84,13 @@ def _hosts(queues: Queues, hosts: Hosts) -> Check:
     return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
 
 
-def _queues(queues: Queues, hosts: Hosts) -> Check:
-    lacking = impairments(queues, hosts)
+def _queues(queues: Queues, recovery: Recovery) -> Check:
+    lacking = recovery.degraded()
     running = sum(queue.running for queue in queues)
-    detail = _shown(f"{name}: {lacks}" for name, lacks in lacking.items()) or f"{running} running"
-    return Check(name="queues", ok=not lacking, detail=detail, essential=False)
+    detail = _shown(f"{name}: {'; '.join(lacks)}" for name, lacks in lacking.items())
+    return Check(
+        name="queues", ok=not lacking, detail=detail or f"{running} running", essential=False
+    )
 
 
 def _definitions(queues: Queues) -> Check:

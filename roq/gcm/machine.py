@@ -114,6 +114,7 @@ class GcmMachine:
             self._sagas,
             self._reports,
             self.provisioning,
+            self.health,
         )
         self._management = ManagementPort(
             self._standing,
@@ -149,13 +150,13 @@ class GcmMachine:
         others = (manager.client for manager in standing.managers)
         return list(dict.fromkeys([standing.me.client, *others]))
 
-    def health(self) -> Health:
+    def health(self, request_id: int = 0) -> Health:
         """How it is."""
-        return of_manager(self._standing, self.queues, self.hosts)
+        return of_manager(self._standing, self.queues, self.hosts, self.recovery, request_id)
 
     def figures(self) -> Iterator[Sample]:
         """`roq.gcm.figures.METRICS` as they stand now."""
-        return figures(self._standing, self.queues, self.hosts, self.operations)
+        return figures(self._standing, self.queues, self.hosts, self.operations, self.recovery)
 
     # --- the contract of a machine ----------------------------------------------------------------
 

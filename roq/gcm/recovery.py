@@ -99,6 +99,10 @@ class Recovery:
         self._troubles: dict[str, _Trouble] = {}
         self._moved: dict[tuple[bytes, int], _Moved] = {}
         self._inherited: frozenset[bytes] = frozenset()
+        self.mended = 0
+        """How often a queue was brought in order, since the start of this process."""
+        self.not_mended = 0
+        """How often that did not work."""
 
     def lead(self, snapshot: Snapshot) -> None:
         """This manager leads from now on, and has found these definitions."""
@@ -267,6 +271,7 @@ class Recovery:
         try:
             answer = yield from make()
         except RequestError as error:
+            self.not_mended += 1
             trouble = self._trouble(name)
             trouble.failures += 1
             trouble.due = None
@@ -274,6 +279,7 @@ class Recovery:
             yield Emit((Note("queue_not_mended", f"queue {name}: {error}"),))
             return None
         else:
+            self.mended += 1
             trouble = self._trouble(name)
             trouble.failures, trouble.reason = 0, ""
             return answer

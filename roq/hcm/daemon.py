@@ -251,14 +251,16 @@ class HostManager:
 
     # --- how it is --------------------------------------------------------------------------------
 
-    def _measure(self) -> None:
+    def _measure(self) -> Iterable[Check]:
         folder = Path(self._config.data.dir)
         self._resources = measure(folder, self._processes.open_files())
         state = self._registry.state
         connected = state is SessionState.CONNECTED
         detail = "connected" if connected else f"{state}; children go on, nothing is changed"
         registry = Check(name="registry", ok=connected, detail=detail, essential=False)
-        self._handle(Measured((registry, *self._resources.checks(folder))))
+        checks = self._resources.checks(folder)
+        self._handle(Measured((registry, *checks)))
+        return checks  # of the registry the log has told already
 
     def _look(self) -> tuple[Iterable[Sample], Health]:
         found = self._resources

@@ -10,6 +10,7 @@ picture, and never looks at anything else.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from roq.protocol.control import Health
+from roq.protocol.facts import Check
 from roq.protocol.figures import Kind, Metric, Sample, gauge
 from roq.runtime.http import HttpServer, Response
 from roq.runtime.reactor import Reactor, Timer
@@ -44,6 +46,8 @@ LONGEST_TURN: Final = gauge(
 )
 COMMON: Final = (INFO, READY, CHECK, LONGEST_TURN)
 """What every daemon tells."""
+
+log = logging.getLogger(__name__)
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
@@ -78,7 +82,8 @@ class Telemetry:
         reactor: the daemon's loop.
         settings: where to listen, if at all.
         metrics: what the daemon tells beside `COMMON`.
-        measure: called in the loop each second, whether it listens or not.
+        measure: called in the loop each second, whether it listens or not; gives what it has found
+            out about this process, of which the log tells when it turns bad and good again.
         look: called after that if it listens; gives the figures and the health of this moment.
 
     Raises:
@@ -91,13 +96,14 @@ class Telemetry:
         settings: MetricsSettings,
         metrics: Sequence[Metric],
         *,
-        measure: Callable[[], None],
+        measure: Callable[[], Iterable[Check]],
         look: Callable[[], tuple[Iterable[Sample], Health]],
     ) -> None:
         self._reactor = reactor
         self._measure = measure
         self._look = look
         self._timer: Timer | None = None
+        self._warned: set[str] = set()
         self._page = Page((*COMMON, *metrics))
         self._server = (
             HttpServer(settings.bind, settings.port, self._page.respond) if settings.port else None
@@ -123,12 +129,21 @@ class Telemetry:
 
     def _observe(self) -> None:
         self._timer = self._reactor.call_later(LOOK_SECONDS, self._observe)
-        self._measure()
+        self._warn(self._measure())
         if self._server is not None:
             longest = self._reactor.take_longest_turn()
             samples, health = self._look()
             told = (*_common(health, longest), *samples)
             self._page.show(Picture(self._reactor.now(), told, health))
+
+    def _warn(self, checks: Iterable[Check]) -> None:
+        for check in checks:
+            if not check.ok and check.name not in self._warned:
+                self._warned.add(check.name)
+                log.warning("%s: %s", check.name, check.detail, extra={"event": "check_failed"})
+            elif check.ok and check.name in self._warned:
+                self._warned.discard(check.name)
+                log.info("%s: %s", check.name, check.detail, extra={"event": "check_ok"})
 
 
 def _common(health: Health, longest_turn: float) -> Iterator[Sample]:

@@ -102,22 +102,42 @@ def test_a_daemon_is_measured_always_and_drawn_if_somebody_may_ask(listens: bool
         seen.append("looked")
         return [], WELL
 
-    telemetry = Telemetry(
-        reactor, Settings(), (), measure=lambda: seen.append("measured"), look=look
-    )
-    if listens:
-        telemetry.close()
-        telemetry = Telemetry(
-            reactor,
-            Settings(port=_free_port()),
-            (),
-            measure=lambda: seen.append("measured"),
-            look=look,
-        )
+    def measure() -> list[Check]:
+        seen.append("measured")
+        return []
+
+    settings = Settings(port=_free_port() if listens else 0)
+    telemetry = Telemetry(reactor, settings, (), measure=measure, look=look)
     telemetry.start()
     telemetry.close()
     reactor.close()
     assert seen == (["measured", "looked"] if listens else ["measured"])
+
+
+def test_what_turns_bad_and_good_again_is_a_line_in_the_log_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reactor = Reactor()
+    found = [True, False, False, True]
+
+    def measure() -> list[Check]:
+        ok = found.pop(0)
+        if not found:
+            reactor.stop()
+        return [Check(name="disk", ok=ok, detail="free" if ok else "full")]
+
+    telemetry = Telemetry(reactor, Settings(), (), measure=measure, look=lambda: ([], WELL))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("roq.runtime.metrics.LOOK_SECONDS", 0.01)
+        caplog.set_level("INFO")
+        telemetry.start()
+        reactor.run()
+    telemetry.close()
+    reactor.close()
+    assert [(each.levelname, each.message) for each in caplog.records] == [
+        ("WARNING", "disk: full"),
+        ("INFO", "disk: free"),
+    ]
 
 
 def _free_port() -> int:
