@@ -1,0 +1,156 @@
+"""Several configuration managers as processes: one leads, also when it is stopped or paused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import bson
+import pytest
+import zmq
+from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_script import PaperHost
+
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.protocol import broadcast
+from roq.protocol.documents import RawDocument
+
+pytestmark = pytest.mark.integration
+
+SESSION_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.address
+
+
+class Manager:
+    """One configuration manager, and a console at its management port."""
+
+    def __init__(self, folder: Path, zookeeper: str, root: str) -> None:
+        folder.mkdir()
+        self.process = DaemonProcess(
+            "roq.gcm",
+            folder,
+            f'[ports]\nbase = 0\n[broadcast]\nperiod = 200\n[zk]\nservers = "{zookeeper}"\n'
+            f'root = "{root}"\nsession_seconds = {SESSION_SECONDS}\n',
+        )
+        self.addresses = self.process.ready()
+        self.console = Console(self.addresses["management"], kind=zmq.DEALER, delimiter=True)
+
+    def leads(self) -> bool:
+        return self.console.ask(2101)["RESULT"] == 0
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.child.pid, number)
+
+    def close(self) -> None:
+        self.console.__exit__(None, None, None)
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGCONT)
+        self.process.close()
+
+
+@pytest.fixture
+def pair(
+    tmp_path: Path, zookeeper: str, request: pytest.FixtureRequest
+) -> Iterator[tuple[Manager, Manager]]:
+    """The one that leads, and the one that follows."""
+    root = f"/{request.node.name.replace('[', '-').replace(']', '')[:40]}"
+    first = Manager(tmp_path / "one", zookeeper, root)
+    second = Manager(tmp_path / "two", zookeeper, root)
+    assert first.leads()
+    assert not second.leads()
+    yield first, second
+    first.close()
+    second.close()
+
+
+def send(console: Console, command: int, **fields: object) -> None:
+    console.socket.send_multipart([b"", bson.encode({"CMD": command, **fields})])
+
+
+def receive(console: Console) -> RawDocument:
+    return bson.decode(console.socket.recv_multipart()[-1])
+
+
+def test_a_leader_that_was_paused_says_at_once_that_it_does_not_lead(
+    pair: tuple[Manager, Manager],
+) -> None:
+    old, new = pair
+    host = PaperHost("127.0.0.1")
+    with PaperHostManager(host, old.addresses["client"]):
+        assert old.console.ask(2003, QName="before", Host="127.0.0.1")["RESULT"] == 0
+    old.signal(signal.SIGSTOP)
+    # These wait for it, and are the first that it sees when it goes on.
+    for command in (2101, 2003, 2001, 2005):
+        send(old.console, command, QName="before", Host="127.0.0.1")
+    eventually(new.leads, "the other one leads")
+    with PaperHostManager(host, new.addresses["client"]):
+        assert new.console.ask(2003, QName="after", Host="127.0.0.1")["RESULT"] == 0
+        old.signal(signal.SIGCONT)
+        answers = [receive(old.console) for _ in range(4)]
+        assert {answer["CODE"] for answer in answers} == {"not_leader"}
+        assert sorted(queue for queue, _ in host.children) == ["after"] * 2 + ["before"] * 2
+        eventually(
+            lambda: old.console.ask(2101)["COMMENT"] == new.addresses["management"],
+            "the old one names the new one",
+        )
+        queues = new.console.ask(2101)["Queues"]
+        assert [queue["Name"] for queue in queues] == ["after", "before"]
+
+
+def test_only_the_leader_broadcasts_and_versions_rise_with_leaders(
+    pair: tuple[Manager, Manager],
+) -> None:
+    old, new = pair
+    told: dict[str, list[int]] = {"old": [], "new": []}
+    with contextlib.ExitStack() as stack:
+        readers = {}
+        for name, manager in (("old", old), ("new", new)):
+            reader = stack.enter_context(Console(manager.addresses["broadcast"], kind=zmq.SUB))
+            reader.socket.setsockopt(zmq.SUBSCRIBE, b"")
+            readers[name] = reader
+
+        def heard(name: str) -> bool:
+            while readers[name].socket.poll(10):
+                frames = readers[name].socket.recv_multipart()
+                told[name].append(broadcast.decode(frames).version)
+            return bool(told[name])
+
+        eventually(lambda: heard("old"), "a broadcast of the leader")
+        assert not heard("new")
+        old.signal(signal.SIGTERM)
+        eventually(lambda: heard("new"), "a broadcast of the next leader")
+        heard("old")
+    assert min(told["new"]) > max(told["old"])
+
+
+def test_a_leader_whose_session_has_ended_does_not_write(
+    pair: tuple[Manager, Manager], zookeeper: str
+) -> None:
+    old, new = pair
+    host = PaperHost("127.0.0.1")
+    with PaperHostManager(host, old.addresses["client"]):
+        # Stopped again and again while it works: wherever that catches it, it writes nothing late.
+        for number in range(3):
+            name = f"q{number}"
+            send(old.console, 2003, QName=name, Host="127.0.0.1")
+        old.signal(signal.SIGSTOP)
+        eventually(new.leads, "the other one leads")
+    with PaperHostManager(host, new.addresses["client"]):
+        for number in range(3):
+            answer = new.console.ask(2003, QName=f"q{number}", Host="127.0.0.1")
+            assert answer["RESULT"] == 0 or answer["CODE"] == "queue_exists", answer
+        before = {key: child.epoch for key, child in host.children.items()}
+        old.signal(signal.SIGCONT)
+        for _ in range(3):
+            receive(old.console)
+        eventually(lambda: not old.leads(), "the old one follows")
+        assert {key: child.epoch for key, child in host.children.items()} == before
+        assert len(new.console.ask(2101)["Queues"]) == 3
