@@ -68,6 +68,8 @@ SILENCE_SPREAD: Final = 0.2
 STEADY_SECONDS: Final = 1.0
 """A monitor that has been there for so long works: the next search begins at once."""
 ASK_SECONDS: Final = 3.0
+URGENT_MOST_SECONDS: Final = 1.0
+"""The limit of a wait for a monitor while the publisher has no exchange, so nothing flows."""
 ATTACH_MOST_SECONDS: Final = 0.5
 """A monitor that has no exchange to offer answers late, so it may be asked again soon."""
 REMOVED_SECONDS: Final = 3.0
@@ -287,6 +289,8 @@ class SessionMachine:
         """Look for the monitor again: at once for the first time, then after a while."""
         self._attach_at = None
         effects: list[Effect] = [DropMonitor(), *self._become(state, reason, cause)]
+        if self._attach_wanted and most is None:
+            most = URGENT_MOST_SECONDS
         delay = self._backoff.wait(most)
         if delay <= 0.0:
             return [*effects, *self._locate()]

@@ -183,10 +183,17 @@ def test_the_next_manager_is_asked_at_once_and_all_again_after_a_while() -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "most"), [(Unavailable("silence"), 5.0), (refused("queue_stopped"), 2.0)]
+    ("answer", "role", "most"),
+    [
+        (Unavailable("silence"), "publisher", 5.0),
+        (refused("queue_stopped"), "subscriber", 2.0),
+        (refused("queue_stopped"), "publisher", 1.0),
+    ],
 )
-def test_waiting_grows_and_is_bounded_for_ever(answer: Failure | Unavailable, most: float) -> None:
-    session = machine(managers=("tcp://a:1",), jitter=0.999)
+def test_waiting_grows_and_is_bounded_for_ever(
+    answer: Failure | Unavailable, role: str, most: float
+) -> None:
+    session = machine(role, managers=("tcp://a:1",), jitter=0.999)
     session.handle(Start(), 0.0)
     waits = []
     now = 0.0
