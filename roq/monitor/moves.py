@@ -30,8 +30,6 @@ RELOCATE_TRIES: Final = 5
 UNDER_WAY_MAX: Final = 256
 REMEMBERED_MAX: Final = 8_192
 """Publishers that rest, and moves whose load has not settled yet."""
-ACCEPTED_REST_PERIODS: Final = 2.5
-"""After so many KPI periods the reports tell what a move has changed."""
 FAILED_REST_SECONDS: Final = 2.0
 """Doubled with each further failure."""
 REST_MAX_SECONDS: Final = 60.0
@@ -83,7 +81,7 @@ class Moves:
         return UNDER_WAY_MAX - len(self._under_way)
 
     def busy(self, publisher: bytes, now: float) -> bool:
-        """Whether this publisher is on its way, or was a moment ago."""
+        """Whether this publisher is on its way, or rests after a way that led nowhere."""
         rest = self._resting.get(publisher)
         return publisher in self._under_way or (rest is not None and now < rest.until)
 
@@ -100,6 +98,21 @@ class Moves:
             each.change_at(exchange.key) * exchange.window.last_before(each.accepted_at)
             for each in self._concerning(exchange.key)
         )
+
+    def newcomers(self, exchange: Exchange) -> dict[PublisherId, float]:
+        """Who came by a move so short ago that no report tells all of what he brings.
+
+        Returns:
+            Publisher → bytes per minute that he brings here.
+        """
+        key = exchange.key
+        return {
+            each.publisher: each.load / len(each.targets)
+            for each in self._concerning(key)
+            if each.publisher not in self._under_way
+            and key in each.targets
+            and exchange.window.last_before(each.accepted_at) > 0
+        }
 
     # --- the course of a move ---------------------------------------------------------------------
 
@@ -229,7 +242,7 @@ class Moves:
         self._drop(relocation.publisher)
         relocation.accepted_at = now
         self._settling.append(relocation)
-        self._rest(relocation, now + ACCEPTED_REST_PERIODS * self._kpi_seconds, failures=0)
+        self._resting.pop(relocation.publisher, None)
         self._sessions.place(session, relocation.targets, relocation.epoch)
         passed = Passed(
             queue_id=self._queue_id,

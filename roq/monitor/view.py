@@ -60,18 +60,19 @@ class Viewer:
         )
 
     def _top(self, exchange: Exchange, now: float) -> list[PublisherView]:
+        """The busiest, and those who came a moment ago with what they are known to bring."""
+        told = exchange.window.top()
+        rates = {PublisherId(each.load.publisher): each.bytes * 60 for each in told}
+        rates.update(self._moves.newcomers(exchange))
         found = []
-        for rates in exchange.window.top():
-            publisher = rates.load.publisher
+        for publisher, throughput in rates.items():
             session = self._sessions.find(publisher)
             if session is None or not session.exchanges:
                 alone = (exchange.number,)
-                found.append(
-                    PublisherView(PublisherId(publisher), rates.bytes * 60, alone, moving=True)
-                )
+                found.append(PublisherView(publisher, throughput, alone, moving=True))
             elif exchange.key in session.exchanges:
-                found.append(self._publisher(session, rates.bytes * 60, now))
-        return found
+                found.append(self._publisher(session, throughput, now))
+        return sorted(found, key=lambda each: (-each.throughput, each.id))
 
     def _publisher(self, session: Session, throughput: float, now: float) -> PublisherView:
         return PublisherView(

@@ -70,10 +70,13 @@ class Balanced:
     def decide(self, view: QueueView, memory: Memory) -> tuple[list[Decision], Memory]:
         """The decisions of one round; see the module."""
         marks = Marks(memory, view.now)
-        if watch_exchanges(marks, view):
+        changed = watch_exchanges(marks, view)
+        if changed:
             _end_phase(marks)
             marks.put(_PHASE, 0)
-            marks.keep(_MOVED, ())  # where they were moved to was the best of other exchanges
+            # Where they were moved to was the best of other exchanges.
+            marks.keep(_MOVED, ())
+            marks.keep(_SETTLING, ())
         resting = _resting(marks)
         settling = _settling(marks, view, resting)
         unknown = _unknown(view)
@@ -86,7 +89,7 @@ class Balanced:
         if not settling:
             gather(view, loads, marks)
             if not unknown:
-                _rebalance(loads, marks)
+                _rebalance(loads, marks, changed=changed and bool(memory.marks))
         stuck = overloaded(loads, flickers)
         moves = loads.decisions()
         for move in moves:
@@ -109,8 +112,13 @@ def _relieve(view: QueueView, loads: Loads, settling: set[int], flickers: set[in
             relieve(loads, number, MOVES_MAX, hasty=bool(settling))
 
 
-def _rebalance(loads: Loads, marks: Marks) -> None:
-    """One round of the phase after a scale event."""
+def _rebalance(loads: Loads, marks: Marks, *, changed: bool) -> None:
+    """One round of the phase after a scale event.
+
+    Args:
+        changed: in this round others take publishers than in the one before: what is uneven by
+            that is no noise.
+    """
     if _PHASE not in marks or loads.peak <= COLD * loads.limit:
         return  # a phase waits until there is load
     rounds = marks.get(_PHASE) + 1
@@ -118,7 +126,7 @@ def _rebalance(loads: Loads, marks: Marks) -> None:
     balanced = loads.imbalance <= BALANCED and not loads.touched
     hits = marks.hit(_UNBALANCED, loads.imbalance > BALANCED)
     over = marks.hit(_BALANCED, balanced) >= BALANCED_HITS or rounds > PHASE_ROUNDS_MAX
-    clear = loads.imbalance > CLEARLY_UNBALANCED or bool(loads.touched)
+    clear = changed or loads.imbalance > CLEARLY_UNBALANCED or bool(loads.touched)
     bearable = TARGET if loads.touched else BALANCED  # who moves anyway moves to where he can stay
     if loads.imbalance > bearable and (hits >= UNBALANCED_HITS or clear):
         better = plan(loads, MOVES_MAX)

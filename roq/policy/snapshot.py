@@ -19,10 +19,11 @@ class PublisherView:
 
     Attributes:
         id: of the publisher.
-        throughput: what it brings to this exchange, bytes per minute, in the last period.
+        throughput: what it brings to this exchange, bytes per minute, in the last period; if it
+            has come by a move since, what it brought before.
         exchanges: numbers of all exchanges that it publishes at; several: it is striped.
-        moving: a move of it is under way, or was so short ago that reports are still about the
-            time before, or nobody can tell it anything at present: it is to be left alone.
+        moving: a move of it is under way, or has failed a short while ago, or nobody can tell it
+            anything at present: it is to be left alone.
     """
 
     id: PublisherId

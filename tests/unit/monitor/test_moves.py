@@ -244,6 +244,21 @@ def test_after_a_move_the_load_stays_counted_once_until_reports_show_it() -> Non
         assert here.mean + there.mean == pytest.approx(60 * 200, rel=0.2)
 
 
+def test_whoever_has_just_come_may_go_on_and_counts_with_what_he_brought_before() -> None:
+    queue, script = scripted(3)
+    script.wanted = [Move(P, 1, 2, "because")]
+    queue.periods(1)
+    queue.add_exchange()  # a round is decided before any report shows the move
+    views = len(script.views)
+    queue.periods(6)
+    for view in script.views[views - 1 :]:
+        [first, second, third, *_] = view.exchanges
+        assert first.top == ()
+        assert {each.id: each.moving for each in second.top} == {P: False, Q: False}
+        assert [each.throughput for each in second.top] == pytest.approx([6_000, 6_000], rel=0.1)
+        assert third.top == ()
+
+
 def test_a_move_that_failed_counts_where_the_publisher_stayed() -> None:
     queue, script = scripted()
     queue.publishers["p"].mood = "fails"
