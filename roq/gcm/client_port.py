@@ -76,7 +76,11 @@ class ClientPort:
             return self._answer(event, request, now)
         except RequestError as error:
             request_id = 0 if isinstance(request, LocateQueue) else request.id
-            return [Reply(event.peer, refusal(error, request_id))]
+            reply = Reply(event.peer, refusal(error, request_id))
+            if isinstance(request, HostReport) and not isinstance(error, NotLeader):
+                text = f"refused the report of a host manager: {error}"
+                return [reply, Note("report_refused", text, provoked=True)]
+            return [reply]
 
     def _answer(  # noqa: PLR0911 - one per message
         self, event: ClientFrame, request: LocateQueue | GcmRequest, now: float

@@ -57,7 +57,9 @@ class Reports:
         cluster = self._standing.cluster
         if report.cluster and cluster and report.cluster != cluster:
             raise InvalidRequest(
-                f"host {report.host} belongs to cluster {report.cluster}, this is {cluster}"
+                f"host {report.host} belongs to cluster {report.cluster}, this is {cluster}: it "
+                "goes on by itself. Stop its host manager and start it anew to have it join this "
+                "cluster, without what runs there now"
             )
         before = self._hosts.live(report.host)
         host = self._hosts.report(report, now)

@@ -31,7 +31,9 @@ from roq.hcm.events import (
     Kill,
     Note,
     Probed,
+    Remember,
     Reply,
+    Rested,
     Spawn,
     Spawned,
     SpawnFailed,
@@ -49,7 +51,7 @@ from roq.protocol.spec import Spec
 CHILDREN_MAX: Final = 2_000
 UNAVAILABLE: Final = "unavailable"
 
-ProcessEvent = Adopted | Spawned | SpawnFailed | Exited | Probed
+ProcessEvent = Rested | Adopted | Spawned | SpawnFailed | Exited | Probed
 
 
 class Lives:
@@ -57,13 +59,12 @@ class Lives:
 
     Attributes:
         children: by name.
-        ports: that they use, or used a short while ago.
         stops: requests that wait for children to be gone.
     """
 
     def __init__(self, settings: Settings, leader: LeaderLink) -> None:
         self.children = Children()
-        self.ports = PortBook()
+        self._ports = PortBook()
         self.stops = Stops()
         self._settings = settings
         self._leader = leader
@@ -74,8 +75,11 @@ class Lives:
     def handle(self, event: ProcessEvent, now: float) -> list[Effect]:
         """Something has happened to a process."""
         match event:
-            case Adopted(spec, pid):
-                return self._adopt(spec, pid, now)
+            case Rested(ports):
+                self._ports.rest(ports, now)
+                return []
+            case Adopted(spec, pid, ports):
+                return self._adopt(spec, pid, ports, now)
             case Spawned(name, epoch, pid):
                 return self._spawned(name, epoch, pid, now)
             case SpawnFailed(name, epoch, reason):
@@ -108,6 +112,10 @@ class Lives:
         if not self._epochs.host:
             raise RegistryAway(f"host {self._settings.host} is not registered yet; try again")
 
+    def count_from(self, base: int) -> None:
+        """Whatever process starts here from now on has at least this epoch."""
+        self._epochs.rise(base)
+
     def start_new(self, message: Start, waiter: Waiter, now: float) -> list[Effect]:
         """A child that is not here yet.
 
@@ -124,7 +132,6 @@ class Lives:
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
             restarted=isinstance(message, StartMonitor) and message.restarted,
-            base=message.base,
         )
         self.children.add(child)
         child.waiters.append(waiter)
@@ -157,13 +164,15 @@ class Lives:
         child.state = state
         self._leader.changed(now)
         try:
-            child.epoch = self._epochs.next(child.base)
+            child.epoch = self._epochs.next()
         except RequestError as error:
             return self._give_up(child, str(error), now)
         child.alive, child.killed = True, ""
         child.info = child.peer = None
         child.deadline = now + self._settings.start_seconds
-        return [Spawn(make_spec(child, self._settings, self.ports.avoid(now)))]
+        return [
+            Spawn(make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now)))
+        ]
 
     def _spawned(self, name: str, epoch: int, pid: int, now: float) -> list[Effect]:
         child = self.children.get(name)
@@ -172,15 +181,15 @@ class Lives:
             child.history.started(now)
         return []
 
-    def _adopt(self, spec: Spec, pid: int, now: float) -> list[Effect]:
+    def _adopt(self, spec: Spec, pid: int, ports: tuple[int, ...], now: float) -> list[Effect]:
         child = adopted_child(spec, pid, CrashHistory(self._settings.crashes))
         if self.children.get(child.name) is not None or len(self.children) >= CHILDREN_MAX:
             return []
-        child.base = self._epochs.adopted(spec.epoch)
+        self._epochs.adopted(spec.epoch)
+        self._leader.cluster = self._leader.cluster or spec.cluster
         child.deadline = now + self._settings.start_seconds
         self.children.add(child)
-        # What others rested from then rests now, a little longer than it would have to.
-        self.ports.rest(spec.avoid_ports, now)
+        self._ports.took(child.name, ports)
         text = f"{child.name} goes on, epoch {child.epoch}, pid {pid}"
         return [Note("child_adopted", text)]
 
@@ -206,7 +215,7 @@ class Lives:
         child = self.children.get(name)
         if child is None or not child.alive or child.epoch != epoch:
             return []
-        self.ports.left(name, now)
+        self._ports.left(name, now)
         if child.state is State.STOPPING:
             return self._gone(self._dead(child, now), now)
         how = f"{child.killed}; {how}" if child.killed else how
@@ -361,6 +370,10 @@ class Lives:
         return [Note("child_killed", f"{child.name} is killed: it {why}", True), Kill(child.name)]
 
     # --- being alive ------------------------------------------------------------------------------
+
+    def listens(self, child: Child, ports: tuple[int, ...]) -> list[Effect]:
+        """A child has told where it listens."""
+        return [Remember(child.name, ports)] if self._ports.took(child.name, ports) else []
 
     def heard(self, child: Child, now: float) -> None:
         """A child that runs has reported."""

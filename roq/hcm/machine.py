@@ -47,6 +47,7 @@ from roq.hcm.events import (
     Reply,
     ReportToLeader,
     Requested,
+    Rested,
     Spawned,
     SpawnFailed,
     StopWanted,
@@ -59,9 +60,11 @@ from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
 from roq.machine import Tick
 from roq.protocol.control import (
+    NOT_LEADER,
     ChildAck,
     ChildReport,
     Done,
+    Failure,
     HcmRequest,
     Health,
     HealthRequest,
@@ -90,6 +93,7 @@ class HostMachine:
         self._lives = Lives(settings, self._leader)
         self._leader_epoch = 0
         self._trouble = ""
+        self._refusal = ""
         self._measured: tuple[Check, ...] = ()
         self._finish_by: float | None = None
         self._finished = False
@@ -154,7 +158,7 @@ class HostMachine:
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
-            case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
+            case Rested() | Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
                 return self._lives.handle(event, now)
             case LeaderAnswered() | LeaderLost():
                 return self._leader_said(event, now)
@@ -212,12 +216,12 @@ class HostMachine:
     def _start(self, peer: Peer, message: Start, now: float) -> list[Effect]:
         self._lives.check_start(message)
         self._check_leader(message.leader_epoch)
+        self._lives.count_from(message.base)
         wait = self._settings.start_seconds + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
         child = self._lives.children.get(child_name(message.queue, number_of(message)))
         if child is None:
             return self._lives.start_new(message, waiter, now)
-        child.base = max(child.base, message.base)
         if child.state is State.STOPPING or child.queue_id != message.queue_id:
             return self._lives.start_after(child, message, waiter, now)
         if child.state is State.RUNNING:
@@ -255,17 +259,17 @@ class HostMachine:
         child.peer = peer
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
+        effects: list[Effect] = []
         if child.info is None and told.state == State.RUNNING:
-            self._lives.ports.took(child.name, check_report(told))
+            effects = self._lives.listens(child, check_report(told))
         if child.state is State.STOPPING:
             ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
-            return [Reply(peer, ack)]
-        effects: list[Effect] = []
+            return [Reply(peer, ack), *effects]
         if child.state is State.RUNNING:
             self._lives.heard(child, now)
         elif told.state == State.RUNNING and not child.killed:
             child.info = told
-            effects = self._lives.now_running(child, now)
+            effects += self._lives.now_running(child, now)
         elif told.state == State.STOPPING and child.state is State.STARTING:
             effects = self._lives.leaves(child, now)
         return [Reply(peer, keep(child, self._leader, message.id)), *effects]
@@ -292,7 +296,10 @@ class HostMachine:
                 self._leader.lost(endpoint, reason, now)
         effects: list[Effect] = []
         trouble = self._leader.trouble
-        if trouble and not self._trouble:
+        refusal = _refusal(said)
+        news = refusal not in {"", self._refusal}
+        self._refusal = refusal or (self._refusal if trouble else "")
+        if trouble and (news or not self._trouble):
             effects.append(Note("leader_away", f"no leading manager yet: {trouble}", True))
         self._trouble = trouble
         if self._leader.known and not known:
@@ -322,3 +329,11 @@ class HostMachine:
             return []
         self._finished = True
         return [Finished()]
+
+
+def _refusal(said: LeaderAnswered | LeaderLost) -> str:
+    """Why somebody who leads does not take this host's reports; empty if that is not so."""
+    answer = said.answer if isinstance(said, LeaderAnswered) else None
+    if isinstance(answer, Failure) and answer.RESULT != NOT_LEADER:
+        return answer.COMMENT
+    return ""

@@ -8,10 +8,11 @@ from roq.hcm.settings import Settings
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 
 
-def make_spec(child: Child, settings: Settings, avoid: list[int]) -> Spec:
+def make_spec(child: Child, settings: Settings, cluster: str, avoid: list[int]) -> Spec:
     """The spec of a child's next process.
 
     Args:
+        cluster: its identity; empty if it is not known yet.
         avoid: ports that it must not take.
     """
     if child.role == EXCHANGE:
@@ -31,6 +32,7 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> Spec:
             log_level=settings.log_level,
             log_format=settings.log_format,
             limits=child.limits,
+            cluster=cluster,
             number=child.number,
             host=settings.host,
             monitor=child.monitor,
@@ -51,6 +53,7 @@ def make_spec(child: Child, settings: Settings, avoid: list[int]) -> Spec:
         log_level=settings.log_level,
         log_format=settings.log_format,
         limits=child.limits,
+        cluster=cluster,
         statistics_ports=settings.statistics_ports,
         # Exchanges may be there already, and must not be taken for gone.
         restarted=child.ran or child.restarted,

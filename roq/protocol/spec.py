@@ -36,6 +36,8 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     log_format: str = "text"
     limits: Limits
+    cluster: str = ""
+    """Identity of the cluster it belongs to, for a later life of the host manager."""
 
 
 class MonitorSpec(ChildSpec, frozen=True, kw_only=True, tag="monitor"):

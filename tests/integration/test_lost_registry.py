@@ -1,0 +1,120 @@
+"""ZooKeeper comes back without anything in it: the cluster goes on, and nobody stops anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import alive, until
+
+import roq
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.errors import RequestError, Unavailable
+from roq.testing import RunningCluster, cluster
+
+pytestmark = pytest.mark.integration
+
+ZK = {"zk": {"session_seconds": 2.0}}
+
+
+def emptied(server: EmbeddedZooKeeper, folder: Path) -> EmbeddedZooKeeper:
+    """The same server with nothing in it."""
+    port = int(server.address.rsplit(":", 1)[1])
+    server.stop()
+    shutil.rmtree(folder)
+    server = EmbeddedZooKeeper(folder, port=port)
+    server.start()
+    return server
+
+
+def children(running: RunningCluster) -> list[psutil.Process]:
+    """Monitors and exchanges of the first host."""
+    return psutil.Process(running.pid("host 127.0.0.1")).children(recursive=True)
+
+
+def changes(client: roq.Cluster) -> bool:
+    try:
+        client.set_rules("orders", roq.ScalingRules(name="again"))
+    except (RequestError, Unavailable):
+        return False
+    return True
+
+
+def log(running: RunningCluster, name: str) -> str:
+    return (running.folder / "log" / f"{name}.log").read_text()
+
+
+def test_the_leader_writes_everything_back_and_data_flows_all_the_time(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path / "zk")
+    server.start()
+    try:
+        with (
+            cluster(zookeeper=server.address, managers=2, gcm=ZK, hcm=ZK) as running,
+            roq.connect(*running.managers) as client,
+        ):
+            client.create_queue("orders", limits={"exchanges_max": 3})
+            client.set_rules("orders", roq.ScalingRules(name="mine"))
+            before = client.describe("orders")
+            processes = children(running)
+            with client.publisher("orders") as pub, client.subscriber("orders") as sub:
+                server = emptied(server, tmp_path / "zk")
+                assert until(lambda: "written back from memory" in log(running, "gcm-1"))
+                assert client.get_rules("orders").name == "mine"
+                assert until(lambda: changes(client))
+                after = client.describe("orders")
+                assert (after.queue_id, after.monitor) == (before.queue_id, before.monitor)
+                assert [child.pid for child in children(running)] == [
+                    each.pid for each in processes
+                ]
+                pub.publish(b"still here")
+                pub.flush(10)
+                message = sub.receive(timeout=10)
+                assert message is not None
+                assert message.payload == b"still here"
+            assert until(lambda: host_is_registered(client))
+            client.add_exchange("orders", "127.0.0.1")
+            client.create_queue("more")
+            # The next leader knows of all this.
+            os.kill(running.pid("gcm 1"), signal.SIGKILL)
+            assert until(lambda: changes(client))
+            assert [queue.name for queue in client.queues()] == ["more", "orders"]
+            assert all(alive(process) for process in processes)
+    finally:
+        server.stop()
+
+
+def host_is_registered(client: roq.Cluster) -> bool:
+    return [host.state for host in client.hosts()] == ["live"]
+
+
+def test_a_new_cluster_in_an_emptied_registry_leaves_the_hosts_of_the_old_one_alone(
+    tmp_path: Path,
+) -> None:
+    server = EmbeddedZooKeeper(tmp_path / "zk")
+    server.start()
+    try:
+        with cluster(zookeeper=server.address, gcm=ZK, hcm=ZK, restart=True) as running:
+            with roq.connect(running.address) as client:
+                client.create_queue("orders")
+            processes = children(running)
+            # The only one that remembers dies with the registry.
+            manager = running.pid("gcm")
+            os.kill(manager, signal.SIGSTOP)
+            server = emptied(server, tmp_path / "zk")
+            os.kill(manager, signal.SIGKILL)
+            assert until(lambda: log(running, "gcm").count("this is the new cluster") == 2)
+            assert until(lambda: "belongs to cluster" in log(running, "host-127.0.0.1"))
+            assert until(lambda: "belongs to cluster" in log(running, "gcm"))
+            assert all(alive(process) for process in processes)
+            assert children(running) == processes
+            # Also a host manager that was started again knows where its children belong.
+            manager = running.pid("host 127.0.0.1")
+            os.kill(manager, signal.SIGKILL)
+            assert until(lambda: log(running, "host-127.0.0.1").count("belongs to cluster") == 2)
+            assert all(alive(process) for process in processes)
+    finally:
+        server.stop()
