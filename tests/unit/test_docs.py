@@ -4,6 +4,10 @@ import re
 import runpy
 from pathlib import Path
 
+from roq.gcm.figures import METRICS as OF_MANAGER
+from roq.hcm.figures import METRICS as OF_HOST
+from roq.runtime.metrics import COMMON
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -12,6 +16,26 @@ def test_the_protocol_reference_is_up_to_date() -> None:
     document = (ROOT / "docs" / "protocol.md").read_text()
     for part, text in module["generated"]().items():
         assert text in document, f"{part} changed: run python scripts/protocol_reference.py"
+
+
+def test_the_tables_of_metrics_are_up_to_date() -> None:
+    module = runpy.run_path(str(ROOT / "scripts" / "metrics_reference.py"))
+    document = (ROOT / "docs" / "operations.md").read_text()
+    assert module["generated"]() in document, "run python scripts/metrics_reference.py"
+
+
+def test_alerts_and_documents_name_metrics_that_there_are() -> None:
+    there = {metric.name for metric in (*COMMON, *OF_MANAGER, *OF_HOST)}
+    for path in (
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "examples").glob("prometheus*.yml"),
+    ):
+        named = set(
+            re.findall(
+                r"\broq_(?:gcm|host|child|exchange|monitor|check|loop)_\w+", path.read_text()
+            )
+        )
+        assert named <= there, f"{path.name} names metrics that nobody tells"
 
 
 def test_links_between_documents_lead_somewhere() -> None:
