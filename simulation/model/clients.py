@@ -16,6 +16,7 @@ from simulation.actors.subscriber import Subscriber
 from simulation.load import Profile, User
 from simulation.model.process import LocalWorld, Process
 from simulation.model.sockets import Context, context
+from simulation.model.watch import Watch
 
 if TYPE_CHECKING:
     from roq.client.engine import Engine
@@ -196,6 +197,7 @@ class SubscriberShell:
         name: str,
         history: History,
         *,
+        watch: Watch,
         from_first: bool,
         check_duplicates: bool = True,
     ) -> None:
@@ -205,6 +207,8 @@ class SubscriberShell:
         self._time = LocalWorld(process, active=True)
         self._reason = "new"
         self._history = history
+        self._watch = watch
+        self._known: set[tuple[int, int]] = set()
         self._check_duplicates = check_duplicates
         history.subscribed(name, from_first=from_first)
         process.at_kill.append(lambda: history.gone(name))
@@ -247,6 +251,10 @@ class SubscriberShell:
                 check_duplicates=self._check_duplicates,
             )  # fmt: skip
         self.subscriber.told(topology)
+        readers = set(self.subscriber.reception.readers)
+        for number, epoch in sorted(readers - self._known):
+            self._watch.read(self.name, number, epoch)
+        self._known = readers
 
     def _alive(self) -> Mapping[str, object]:
         if self.subscriber is None:

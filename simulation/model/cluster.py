@@ -194,7 +194,7 @@ class Cluster:
         process = self._client("sub")
         shell = SubscriberShell(
             process, self.addresses, QUEUE, process.name, self.history,
-            from_first=from_first, check_duplicates=self.shape.check_duplicates,
+            watch=self.watch, from_first=from_first, check_duplicates=self.shape.check_duplicates,
         )  # fmt: skip
         self.subscribers.append(shell)
         return shell

@@ -136,7 +136,7 @@ class Host:
             on_end=lambda reason: self._ended(name, spec.epoch, reason),
         )  # fmt: skip
         running = self.running[name] = Running(spec, pid, process)
-        self.watch.started(spec)
+        self.watch.started(self.machine, spec)
         self.world.note(process.name, f"starts, epoch {spec.epoch}")
         process.call_later(
             self.world.random.uniform(*self.start_seconds), partial(self._come_up, running)

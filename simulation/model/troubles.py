@@ -79,7 +79,8 @@ def draw(
         # Managers remember what the registry has forgotten: nobody is left if they die as well.
         kinds = [kind for kind in kinds if kind != "kill-gcm"]
     plan = []
-    for _ in range(random.randint(1, 3) + len(kinds) * random.randint(1, 2)):
+    many = random.choice([1, 1, 1, 3])
+    for _ in range(many * (random.randint(1, 3) + len(kinds) * random.randint(1, 2))):
         kind = random.choice(kinds)
         low, high = SECONDS.get(kind, (0.0, 0.0))
         # Short ones are as frequent as long ones.

@@ -24,7 +24,8 @@ class Watch:
         self._world = world
         self._leader_epoch = 0
         self._obeyed: dict[str, int] = {}
-        self._children: dict[tuple[bytes, int], int] = {}
+        self._reads: dict[tuple[str, int], int] = {}
+        self._children: dict[tuple[str, bytes, int], int] = {}
 
     def elected(self, manager: str, epoch: int) -> None:
         """A manager leads from now on, under this epoch."""
@@ -42,15 +43,26 @@ class Watch:
         if obeyed:
             self._obeyed[machine] = max(known, epoch)
 
-    def started(self, spec: MonitorSpec | ExchangeSpec) -> None:
-        """The process of a child begins."""
-        self.checked["of two processes of a child the later has the higher epoch"] += 1
+    def started(self, machine: str, spec: MonitorSpec | ExchangeSpec) -> None:
+        """The process of a child begins.
+
+        A host that was cut off may start one that runs elsewhere by now; that one ends by itself.
+        """
+        self.checked["of two processes of a child on a host the later has the higher epoch"] += 1
         self.spawned[f"{spec.child} of {spec.queue_id.hex()[:6]}"] += 1
-        key = (spec.queue_id, spec.number if isinstance(spec, ExchangeSpec) else 0)
+        key = (machine, spec.queue_id, spec.number if isinstance(spec, ExchangeSpec) else 0)
         known = self._children.get(key, 0)
         if spec.epoch <= known:
             self._break(f"{spec.child} begins with epoch {spec.epoch}, after one with {known}")
         self._children[key] = max(spec.epoch, known)
+
+    def read(self, subscriber: str, number: int, epoch: int) -> None:
+        """A subscriber begins to read an exchange."""
+        self.checked["nobody goes back to an earlier process of an exchange"] += 1
+        known = self._reads.get((subscriber, number), 0)
+        if epoch < known:
+            self._break(f"{subscriber} reads x{number} of epoch {epoch}, after one with {known}")
+        self._reads[subscriber, number] = max(epoch, known)
 
     def written(self, machine: str, leader: str) -> None:
         """A manager has written to the registry, where this stands about the leader."""
