@@ -1,0 +1,144 @@
+"""Messages that flow all the time, and processes that fail meanwhile; no test in here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import psutil
+from standings import Standings, eventually
+
+import roq
+from roq.testing import RunningCluster
+from roq.testing.history import History, Verdict
+
+TURN_SECONDS = 0.005
+PAYLOAD = b"." * 100
+
+
+class Flow:
+    """Two publishers and a subscriber of one queue."""
+
+    def __init__(self, cluster: roq.Cluster, queue: str) -> None:
+        self.errors: list[Exception] = []
+        self.written = History()
+        self.read = History()
+        self.read.subscribed("reader", [""])
+        self.told = Standings()
+        self.received = 0
+        self.publishers = [cluster.publisher(queue, on_state=self.told) for _ in range(2)]
+        self.subscriber = cluster.subscriber(queue, on_gap=partial(self.read.gap, "reader"))
+        self._ending = threading.Event()
+        self._spoken = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._speak),
+            threading.Thread(target=self._listen),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def goes_on(self, messages: int = 200) -> None:
+        """Wait until so many more were received."""
+        wanted = self.received + messages
+        eventually(lambda: self.received >= wanted, 20, self)
+
+    @property
+    def waited(self) -> int:
+        """How often `publish()` has waited for the window."""
+        return sum(each.stats().window_waits for each in self.publishers)
+
+    def end(self) -> Verdict:
+        """Publish no more, let the subscriber come to the end, and judge."""
+        self._ending.set()
+        for thread in self._threads:
+            thread.join(40)
+        for publisher in self.publishers:
+            publisher.close()
+        self.subscriber.close()
+        return self.written.merge(self.read).check()
+
+    def _speak(self) -> None:
+        number = 0
+        while not self._ending.wait(TURN_SECONDS):
+            for publisher in self.publishers:
+                number += 1
+                payload, topic = b"%d" % number + PAYLOAD, f"t{number % 2}"
+                try:
+                    publisher.publish(payload, topic=topic)
+                except roq.RoQError as error:
+                    self.errors.append(error)
+                else:
+                    self.written.sent(publisher.id, topic, payload)
+        for publisher in self.publishers:
+            publisher.flush(20)
+        self._spoken.set()
+
+    def _listen(self) -> None:
+        while True:
+            message = self.subscriber.receive(timeout=1.0)
+            if message is not None:
+                self.read.received("reader", message)
+                self.received += 1
+            elif self._spoken.is_set():
+                return
+
+    def __repr__(self) -> str:
+        troubles = [each.trouble for each in (*self.publishers, self.subscriber)]
+        return f"{self.received} received; {troubles}; {self.errors[:3]}; {self.told}"
+
+
+@contextmanager
+def flow(cluster: roq.Cluster, queue: str) -> Iterator[Flow]:
+    """Messages through this queue; everything must arrive, and no `publish()` fail."""
+    running = Flow(cluster, queue)
+    try:
+        running.goes_on()
+        running.told.told.clear()  # that they have connected
+        yield running
+    finally:
+        verdict = running.end()
+    assert verdict.ok, (verdict, running)
+    assert not running.errors, running
+
+
+def child(cluster: RunningCluster, queue: str, number: int = 0) -> int:
+    """The process of an exchange of a queue, as soon as it runs; 0: that of its monitor."""
+    name = f"/{queue}.x{number}.json" if number else f"/{queue}.monitor.json"
+    found: list[int] = []
+
+    def look() -> bool:
+        for process in psutil.process_iter(["pid", "cmdline", "status"]):
+            arguments = process.info["cmdline"]
+            if not arguments or process.info["status"] == psutil.STATUS_ZOMBIE:
+                continue
+            if arguments[-1].endswith(name) and str(cluster.folder) in arguments[-1]:
+                found.append(process.info["pid"])
+        return bool(found)
+
+    eventually(look, 15)
+    return found[-1]
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Stopped for the length of a block; somebody may have killed it meanwhile."""
+    process = psutil.Process(pid)
+    process.suspend()
+    try:
+        yield
+    finally:
+        if process.is_running():
+            process.resume()
+
+
+def again(pid: Callable[[], int], before: int) -> None:
+    """Wait until this part has another process."""
+    eventually(lambda: pid() != before and psutil.pid_exists(pid()), 20)
