@@ -61,7 +61,6 @@ class Child:
         alive: its process exists, or is just being made.
         restarted: of a monitor: exchanges of its queue may run already.
         ran: it has run once, so it is started again after a crash.
-        base: lowest upper part that the epochs of its processes may have.
         killed: why it was sent SIGKILL; empty: it was not.
         deadline: when something is due: the first report, the next start, or SIGKILL.
         peer: where its reports come from.
@@ -83,7 +82,6 @@ class Child:
     epoch: int = 0
     alive: bool = False
     ran: bool = False
-    base: int = 0
     killed: str = ""
     pid: int = 0
     deadline: float | None = None
@@ -214,17 +212,20 @@ def child_name(queue: str, number: int) -> str:
     return f"{queue}.{exchange_name(number) if number else MONITOR}"
 
 
-def check_report(info: ChildInfo) -> list[str]:
-    """The addresses that a child tells.
+def check_report(info: ChildInfo) -> tuple[int, ...]:
+    """The ports at which a child tells to listen.
 
     Raises:
         InvalidRequest: one is missing or cannot be an address.
     """
     told = [info.control, info.statistics] if info.role == MONITOR else [info.data, info.live]
+    ports = []
     for address in told:
-        if not address.startswith("tcp://") or len(address) > 300 or port_of(address) is None:
+        port = port_of(address)
+        if not address.startswith("tcp://") or len(address) > 300 or port is None:
             raise InvalidRequest(f"{info.child[:150]!r} tells an address that cannot be one")
-    return told
+        ports.append(port)
+    return tuple(ports)
 
 
 def check_start(message: Start) -> None:

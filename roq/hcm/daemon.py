@@ -32,6 +32,7 @@ from roq.hcm.events import (
     Note,
     Probe,
     Registered,
+    Remember,
     Reply,
     ReportToLeader,
     Requested,
@@ -91,7 +92,7 @@ class HostManager:
         self._reactor = Reactor()
         self._context = sockets.new_context()
         self._processes = Processes(self._reactor, folder, self._handle)
-        self._adopted = self._processes.adopt()
+        self._rested, self._adopted = self._processes.adopt()
         socket = sockets.router(self._context)
         try:
             port = self._bind(socket, bind)
@@ -140,6 +141,7 @@ class HostManager:
         """Serve until told to stop; gives the exit code."""
         log.info("host manager of %s at %s", self._host, self.control, extra={"event": "started"})
         psutil.cpu_percent()  # the first call only begins the measurement
+        self._handle(self._rested)
         for adopted in self._adopted:
             self._handle(adopted)
         self._registry.start(self._session_changed)
@@ -314,7 +316,7 @@ class HostManager:
                 if isinstance(message, HostReport):
                     message = with_load(message)
                 self._server.send(Peer(*peer), documents.encode(message))
-            case Spawn() | Probe() | Terminate() | Kill() | Discard() | Forget():
+            case Spawn() | Remember() | Probe() | Terminate() | Kill() | Discard() | Forget():
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
                 self._reporter.report(endpoint, report)

@@ -12,17 +12,17 @@ NUMBER_MAX: Final = (1 << 16) - 1
 
 
 class Epochs:
-    """Gives each process an epoch: the host's epoch, or a higher base, and a count that rises.
+    """Gives each process an epoch: the epoch of the host, and a count that rises.
 
-    A base is drawn from the same counter as the epochs of hosts, for a child that was on another
-    host before. It counts for all processes of that child from then on.
+    For a child that was on another host before, the configuration manager draws a base from the
+    counter of host epochs. If it is higher than the epoch of the host, everything here counts under
+    it from then on: epochs never fall, whoever they are for.
     """
 
     def __init__(self) -> None:
         self._host = 0
+        self._upper = 0
         self._number = 0
-        self._highest = 0
-        """Of all host epochs and bases under which something was numbered."""
 
     @property
     def host(self) -> int:
@@ -32,19 +32,21 @@ class Epochs:
     def registered(self, epoch: int) -> None:
         """This host has an epoch. A lower one than before says that the counter was lost."""
         self._host = max(self._host, epoch)
-        if epoch > self._highest:
-            # Nothing was numbered under it yet.
-            self._highest, self._number = epoch, 0
+        self.rise(epoch)
 
-    def adopted(self, epoch: int) -> int:
-        """An earlier life has given this epoch; gives the base for those that follow."""
-        base = host_epoch(epoch)
-        self._highest = max(self._highest, base)
-        self._number = max(self._number, child_number(epoch))
-        return base
+    def adopted(self, epoch: int) -> None:
+        """An earlier life of this host manager has given this epoch."""
+        self.rise(host_epoch(epoch))
+        if host_epoch(epoch) == self._upper:
+            self._number = max(self._number, child_number(epoch))
 
-    def next(self, base: int) -> int:
-        """The epoch of the next process of a child.
+    def rise(self, base: int) -> None:
+        """Everything from now on counts under this, or what was higher already."""
+        if base > self._upper:
+            self._upper, self._number = base, 0
+
+    def next(self) -> int:
+        """The epoch of the next process.
 
         Raises:
             RequestError: all are used up.
@@ -52,6 +54,4 @@ class Epochs:
         if self._number >= NUMBER_MAX:
             raise RequestError(f"this host manager has started {NUMBER_MAX} processes: restart it")
         self._number += 1
-        upper = max(self._host, base)
-        self._highest = max(self._highest, upper)
-        return child_epoch(upper, self._number)
+        return child_epoch(self._upper, self._number)

@@ -31,10 +31,22 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A child that an earlier life of this host manager has started still runs; comes first."""
+    """A child that an earlier life of this host manager has started still runs; comes first.
+
+    Attributes:
+        ports: at which it listens, as far as it has told.
+    """
 
     spec: Spec
     pid: int
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """Ports that children of an earlier life have used or kept away from; comes first."""
+
+    ports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +133,8 @@ class StopWanted:
 
 
 Event = (
-    Registered | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed | LeaderAnswered
-    | LeaderLost | Measured | StopWanted | Tick
+    Registered | Rested | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed
+    | LeaderAnswered | LeaderLost | Measured | StopWanted | Tick
 )  # fmt: skip
 
 # --- effects --------------------------------------------------------------------------------------
@@ -141,6 +153,14 @@ class Spawn:
     """Write the spec down and start the process that reads it."""
 
     spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write down where a child listens, for the next life of this host manager."""
+
+    child: str
+    ports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +230,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Probe | Terminate | Kill | Discard | Forget | ReportToLeader | Announce | Note
-    | Finished
+    Reply | Spawn | Remember | Probe | Terminate | Kill | Discard | Forget | ReportToLeader
+    | Announce | Note | Finished
 )  # fmt: skip

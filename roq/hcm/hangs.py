@@ -23,8 +23,8 @@ BUSY_SECONDS: Final = 10.0
 """A child that works, or would if it could, may be silent for so long."""
 LOOKS: Final = 4
 """In the time of silence that makes a child suspicious."""
-STOPPED: Final = "Tt"
-ASLEEP: Final = "SD"
+STOPPED: Final = frozenset("Tt")
+ASLEEP: Final = frozenset("SD")
 _ROUNDING: Final = 1e-3
 
 

@@ -43,6 +43,8 @@ class LeaderLink:
         self._managers = list(dict.fromkeys(managers))
         self._asked: set[str] = set()
         """In this round."""
+        self._named = 0
+        """Asked in this round because others named them."""
         self._shunned: dict[str, float] = {}
         """Until when."""
         self._due: float | None = None
@@ -109,7 +111,7 @@ class LeaderLink:
         return None if self._in_flight else self._due
 
     def _accepted(self, ack: HostReportAck, now: float) -> None:
-        self._asked.clear()
+        self._begin_round()
         self._shunned.clear()
         self.trouble = ""
         self.known = True
@@ -126,15 +128,20 @@ class LeaderLink:
         self.trouble = trouble
         self._asked.add(self.endpoint)
         self._shunned = {each: until for each, until in self._shunned.items() if now < until}
-        following = next(self._candidates(named), "")
-        if following and len(self._asked) < len(self._managers) + NAMED_MAX:
+        following = next(self._candidates(named if self._named < NAMED_MAX else ""), "")
+        if following:
+            self._named += following not in self._managers
             self.endpoint, self._due = following, now
             return
-        self._asked.clear()
+        self._begin_round()
         # If all are shunned, whoever is so for the longest time.
         fallback = min(self._managers, key=lambda each: self._shunned.get(each, now))
         self.endpoint = next(self._candidates(""), fallback)
         self._due = now + ROUND_SECONDS
+
+    def _begin_round(self) -> None:
+        self._asked.clear()
+        self._named = 0
 
     def _candidates(self, named: str) -> Iterator[str]:
         """Whom to ask in this round: who was named by the last one, then all others."""

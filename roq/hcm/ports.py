@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 QUARANTINE_SECONDS: Final = 600.0
@@ -21,19 +22,20 @@ class PortBook:
         self._used: dict[str, frozenset[int]] = {}
         self._left: deque[tuple[float, int]] = deque(maxlen=QUARANTINE_MAX)
 
-    def took(self, child: str, endpoints: list[str]) -> None:
-        """A child tells where it listens."""
-        ports = frozenset(port for each in endpoints if (port := port_of(each)) is not None)
-        self._used[child] = self._used.get(child, frozenset()) | ports
+    def took(self, child: str, ports: Iterable[int]) -> bool:
+        """A child tells where it listens; whether that is new."""
+        before = self._used.get(child, frozenset())
+        self._used[child] = before | frozenset(ports)
+        return self._used[child] != before
 
     def left(self, child: str, now: float) -> None:
         """The process of a child has ended."""
         for port in sorted(self._used.pop(child, ())):
             self._left.append((now + QUARANTINE_SECONDS, port))
 
-    def rest(self, ports: list[int], now: float) -> None:
+    def rest(self, ports: Iterable[int], now: float) -> None:
         """These must not be used for a while, whoever had them."""
-        self._left.extend((now + QUARANTINE_SECONDS, port) for port in ports[:QUARANTINE_MAX])
+        self._left.extend((now + QUARANTINE_SECONDS, port) for port in ports)
 
     def avoid(self, now: float) -> list[int]:
         """Ports that a child that starts now must not take."""

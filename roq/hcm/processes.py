@@ -18,6 +18,8 @@ from roq.hcm.events import (
     Kill,
     Probe,
     Probed,
+    Remember,
+    Rested,
     Spawn,
     Spawned,
     SpawnFailed,
@@ -45,7 +47,7 @@ _ADVICE: Final = {
 log = logging.getLogger(__name__)
 
 Process = process.Child | process.Adopted
-ProcessEffect = Spawn | Probe | Terminate | Kill | Discard | Forget
+ProcessEffect = Spawn | Remember | Probe | Terminate | Kill | Discard | Forget
 
 
 class Processes:
@@ -63,10 +65,11 @@ class Processes:
         self._on_exit = on_exit
         self._running: dict[str, tuple[int, Process]] = {}
 
-    def adopt(self) -> list[Adopted]:
+    def adopt(self) -> tuple[Rested, list[Adopted]]:
         """Watch those that an earlier life of this host manager has left running. Comes first."""
         adopted = []
-        for spec, record in self._records.left():
+        left = self._records.left()
+        for spec, record in left.living:
             try:
                 found = process.Adopted(record.pid, record.start)
             except OSError as error:
@@ -75,14 +78,16 @@ class Processes:
                 )
                 continue
             self._watch(spec, found)
-            adopted.append(Adopted(spec, found.pid))
-        return adopted
+            adopted.append(Adopted(spec, found.pid, tuple(record.ports)))
+        return Rested(tuple(sorted(left.resting))), adopted
 
     def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed]:
         """Do what the machine wants done to a process or its files; gives its answer, if any."""
         match effect:
             case Spawn(spec):
                 yield self.spawn(spec)
+            case Remember(child, ports):
+                self._records.write_ports(child, ports)
             case Probe(child, epoch):
                 yield self.probe(child, epoch)
             case Terminate(child):

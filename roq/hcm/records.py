@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from roq.runtime.files import DRAFT, write_whole
 MODULES: Final = {MonitorSpec: "roq.monitor", ExchangeSpec: "roq.exchange"}
 RECORD_BYTES_MAX: Final = 4_096
 SPEC_BYTES_MAX: Final = 1024 * 1024
+PORTS_MAX: Final = 8
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,21 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As in `procfs.Sample`."""
     boot: str
     """As `procfs.boot_id` was."""
+    ports: list[int] = []
+    """At which it listens, as far as it has told."""
+
+
+@dataclass(slots=True)
+class Left:
+    """What an earlier life has left behind.
+
+    Attributes:
+        living: children whose processes live.
+        resting: ports that others used, or that were to be avoided.
+    """
+
+    living: list[tuple[Spec, ProcessRecord]] = field(default_factory=list)
+    resting: set[int] = field(default_factory=set)
 
 
 class Records:
@@ -52,6 +68,7 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._boot = procfs.boot_id()
+        self._written: dict[str, ProcessRecord] = {}
 
     def write_spec(self, spec: Spec) -> Path:
         """Write down what a child is told; gives the file.
@@ -75,43 +92,67 @@ class Records:
         record = ProcessRecord(
             child=spec.child, epoch=spec.epoch, pid=pid, start=found.start, boot=self._boot
         )
-        write_whole(self._record(spec.child), msgspec.json.encode(record))
+        self._write(record)
+
+    def write_ports(self, child: str, ports: tuple[int, ...]) -> None:
+        """Write down where a child listens. Without it, its ports rest less than they should."""
+        record = self._written.get(child)
+        if record is not None:
+            try:
+                self._write(msgspec.structs.replace(record, ports=list(ports)))
+            except OSError as error:
+                log.warning(
+                    "%s: %s", self._record(child), error.strerror, extra={"event": "not_recorded"}
+                )
 
     def ended(self, child: str) -> None:
         """The process of a child has ended; its spec is kept."""
+        self._written.pop(child, None)
         remove(self._record(child))
 
     def forget(self, child: str) -> None:
         """A child is gone for good."""
         remove(self._spec(child))
-        remove(self._record(child))
+        self.ended(child)
 
-    def left(self) -> list[tuple[Spec, ProcessRecord]]:
-        """The children that an earlier life has left behind and whose processes live.
+    def left(self) -> Left:
+        """What an earlier life has left behind.
 
-        Files of all others are removed: who still runs without a record is not known here, and is
-        told so when it reports.
+        The files of children that live no more are removed. Who lives and has no record is not
+        known here, and is told so when it reports.
         """
-        found = {spec.child: (spec, record) for spec, record in self._living()}
-        for path in [*self._folder.glob("*.json"), *self._folder.glob("*.process")]:
-            if path.stem not in found:
-                remove(path)
-        for path in self._folder.glob(f"*{DRAFT}"):
-            remove(path)
-        return list(found.values())
-
-    def _living(self) -> Iterator[tuple[Spec, ProcessRecord]]:
+        left = Left()
         for path in sorted(self._folder.glob("*.process")):
             try:
-                record = self._read_record(path)
-                if not self._lives(record):
-                    continue
-                yield self._read_spec(record), record
+                self._take(path, left)
             except (OSError, msgspec.MsgspecError, InvalidName, InvalidRequest) as error:
                 log.warning(
                     "%s is of no use: its process, if there is one, is not adopted: %s", path,
                     error, extra={"event": "record_refused"},
                 )  # fmt: skip
+        self._tidy({record.child for _, record in left.living})
+        return left
+
+    def _tidy(self, living: set[str]) -> None:
+        for path in [*self._folder.glob("*.json"), *self._folder.glob("*.process")]:
+            if path.stem not in living:
+                remove(path)
+        for path in self._folder.glob(f"*{DRAFT}"):
+            remove(path)
+
+    def _take(self, path: Path, left: Left) -> None:
+        record = self._read_record(path)
+        spec = self._read_spec(record)
+        left.resting.update(spec.avoid_ports)
+        if self._lives(record):
+            self._written[record.child] = record
+            left.living.append((spec, record))
+        else:
+            left.resting.update(record.ports)
+
+    def _write(self, record: ProcessRecord) -> None:
+        write_whole(self._record(record.child), msgspec.json.encode(record))
+        self._written[record.child] = record
 
     def _read_record(self, path: Path) -> ProcessRecord:
         record = msgspec.json.decode(_read(path, RECORD_BYTES_MAX), type=ProcessRecord)
@@ -119,6 +160,8 @@ class Records:
             raise InvalidRequest(f"it names {record.child[:150]!r}")
         if not 1 < record.pid < 1 << 31:
             raise InvalidRequest(f"{record.pid} is no process of a child")
+        if len(record.ports) > PORTS_MAX or not _are_ports(record.ports):
+            raise InvalidRequest("no child listens at these ports")
         return record
 
     def _lives(self, record: ProcessRecord) -> bool:
@@ -140,6 +183,8 @@ class Records:
             raise InvalidRequest(f"the spec is that of {spec.child[:150]!r}")
         if spec.epoch != record.epoch or not 0 < host_epoch(spec.epoch) <= HOST_EPOCH_MAX:
             raise InvalidRequest(f"the spec is of epoch {spec.epoch}, the process of another")
+        if not _are_ports(spec.avoid_ports):
+            raise InvalidRequest("these cannot be ports to avoid")
         return spec
 
     def _spec(self, child: str) -> Path:
@@ -147,6 +192,10 @@ class Records:
 
     def _record(self, child: str) -> Path:
         return self._folder / f"{child}.process"
+
+
+def _are_ports(numbers: list[int]) -> bool:
+    return all(0 < number < 1 << 16 for number in numbers)
 
 
 def remove(path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hcm_host import Host, peer_of
+from hcm_host import HOST_EPOCH, Host, peer_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.hcm.events import Effect, Exited, Reply, Requested, Spawn, Spawned
+from roq.hcm.events import Effect, Exited, Kill, Registered, Reply, Requested, Spawn, Spawned
 from roq.hcm.ports import QUARANTINE_SECONDS
 from roq.model import Limits
 from roq.protocol.control import (
@@ -23,14 +23,17 @@ from roq.protocol.control import (
 
 QUEUES = st.sampled_from(["a", "b"])
 IDS = st.sampled_from([b"1" * 16, b"2" * 16])
+BASES = st.sampled_from([0, 0, 0, 4, 9])
 LIFE = st.lists(
     st.one_of(
-        st.tuples(st.just("monitor"), QUEUES, IDS, st.integers(1, 3)),
-        st.tuples(st.just("exchange"), QUEUES, IDS, st.integers(1, 3), st.integers(0, 3)),
+        st.tuples(st.just("monitor"), QUEUES, IDS, st.integers(1, 3), BASES),
+        st.tuples(st.just("exchange"), QUEUES, IDS, st.integers(1, 3), BASES, st.integers(0, 3)),
         st.tuples(st.just("stop"), QUEUES, st.sampled_from([b"", b"1" * 16]), st.integers(-1, 2)),
         st.tuples(st.just("crash"), st.integers(0, 9)),
         st.tuples(st.just("report"), st.integers(0, 9)),
         st.tuples(st.just("obey"), st.integers(0, 9)),
+        st.tuples(st.just("hang"), st.integers(0, 9), st.sampled_from(["T", "S", "R", ""])),
+        st.tuples(st.just("killed"), st.booleans()),
         st.tuples(st.just("inventory")),
         st.tuples(st.just("wait"), st.floats(0.0, 30.0)),
     ),
@@ -50,6 +53,7 @@ class Watched(Host):
         self.left: dict[int, float] = {}
         self.told: set[str] = set()
         self._ids = 0
+        self._lives = 0
 
     def request(self, message: Control) -> None:
         self._ids += 1
@@ -62,6 +66,8 @@ class Watched(Host):
             self.answered[effect.peer[0], effect.message.id] += 1
         if isinstance(effect, Spawn):
             self.epochs.append(effect.spec.epoch)
+        if isinstance(effect, Kill):
+            self._leaves(effect.child)
         events = super()._perform(effect)
         for event in events:
             match event:
@@ -71,20 +77,23 @@ class Watched(Host):
         return events
 
     def crash(self, child: str, status: str = "exit code 70", last_line: str = "") -> list[Effect]:
+        self._leaves(child)
+        return super().crash(child, status, last_line)
+
+    def _leaves(self, child: str) -> None:
         # Ports that the child never told of were never known to anybody.
         if child in self.told:
             self.left.update(dict.fromkeys(self.processes[child].ports, self.now))
             self.told.discard(child)
-        return super().crash(child, status, last_line)
 
     def step(self, action: tuple) -> None:  # type: ignore[type-arg]
         match action:
-            case ("monitor", queue, queue_id, epoch):
-                self.request(StartMonitor(id=1, queue=queue, queue_id=queue_id,
+            case ("monitor", queue, queue_id, epoch, base):
+                self.request(StartMonitor(id=1, queue=queue, queue_id=queue_id, base=base,
                                           leader_epoch=epoch, limits=Limits()))  # fmt: skip
-            case ("exchange", queue, queue_id, epoch, number):
+            case ("exchange", queue, queue_id, epoch, base, number):
                 self.request(StartExchange(id=2, queue=queue, queue_id=queue_id, monitor="",
-                                           number=number, leader_epoch=epoch,
+                                           number=number, leader_epoch=epoch, base=base,
                                            limits=Limits()))  # fmt: skip
             case ("stop", queue, queue_id, number):
                 self.request(StopQueue(id=3, queue=queue, queue_id=queue_id, number=number,
@@ -93,15 +102,34 @@ class Watched(Host):
                 self.request(Inventory(id=4))
             case ("wait", seconds):
                 self.advance(seconds)
-            case (what, index) if self.processes:
+            case ("killed", registered):
+                self.killed(registered)
+            case ("hang", index, state) if self.processes:
+                child = sorted(self.processes)[index % len(self.processes)]
+                self.processes[child].state = state
+            case (what, int(index)) if self.processes:
                 child = sorted(self.processes)[index % len(self.processes)]
                 self._happens(what, child)
+
+    def killed(self, registered: bool) -> None:
+        """The host manager is killed and started again."""
+        before = {child: process.spec.epoch for child, process in self.processes.items()}
+        # Whoever waited for an answer has lost his connection.
+        self.asked = Counter(self.answered)
+        # What rested for no child that lives is forgotten; that is the price of it.
+        kept = {port for each in self.processes.values() for port in each.spec.avoid_ports}
+        self.left = {port: left for port, left in self.left.items() if port in kept}
+        self._lives += 1
+        self.next_life(HOST_EPOCH + 10 * self._lives, registered=registered)
+        assert {child: process.spec.epoch for child, process in self.processes.items()} == before
+        known = {child.name: child.epoch for child in self.machine._lives.children}
+        assert known == before
 
     def _happens(self, what: str, child: str) -> None:
         process = self.processes[child]
         if what == "crash" or (what == "obey" and process.asked_to_end):
             self.crash(child)
-        elif what == "report":
+        elif what == "report" and process.state in {"", "R"}:
             peer = peer_of(child)
             self.told.add(child)
             self.handle(Requested(peer, ChildReport(id=9, child=process.info())))
@@ -129,9 +157,11 @@ def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(li
     host = Watched()
     for action in life:
         host.step(action)
+    host.handle(Registered(10_000))
     host.advance(1.0)
     told = {child.child: (child.epoch, child.state) for child in host.last_report.values()}
-    assert told == {child.name: (child.epoch, str(child.state)) for child in host.machine._lives.children}
+    children = host.machine._lives.children
+    assert told == {child.name: (child.epoch, str(child.state)) for child in children}
 
 
 def test_an_exit_is_taken_once() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from roq.errors import Unavailable
 from roq.hcm.events import (
+    Adopted,
     Announce,
     Effect,
     Event,
@@ -13,10 +14,14 @@ from roq.hcm.events import (
     Finished,
     Kill,
     LeaderAnswered,
+    Probe,
+    Probed,
     Registered,
+    Remember,
     Reply,
     ReportToLeader,
     Requested,
+    Rested,
     Spawn,
     Spawned,
     SpawnFailed,
@@ -67,6 +72,8 @@ class Process:
     pid: int
     ports: tuple[int, int]
     asked_to_end: bool = False
+    state: str = ""
+    """As in /proc, for one that says nothing any more; else it reports when it is looked at."""
 
     def info(self, state: str = "running") -> ChildInfo:
         spec = self.spec
@@ -86,9 +93,11 @@ class Host:
 
     def __init__(self, *, registered: bool = True, **changes: object) -> None:
         self.now = 1_000.0
-        self.machine = HostMachine(settings(**changes))
+        self._settings = settings(**changes)
+        self.machine = HostMachine(self._settings)
         self.effects: list[Effect] = []
         self.processes: dict[str, Process] = {}
+        self.remembered: dict[tuple[str, int], tuple[int, ...]] = {}
         self.spawned: list[MonitorSpec | ExchangeSpec] = []
         self.reports: list[ReportToLeader] = []
         self.announced: list[str] = []
@@ -120,20 +129,20 @@ class Host:
         return answers(self.handle(Requested(peer_of(peer), message)), peer)  # type: ignore[arg-type]
 
     def start_monitor(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = QUEUE_ID,
-                      leader_epoch: int = 1) -> list[Answer]:  # fmt: skip
+                      leader_epoch: int = 1, base: int = 0) -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StartMonitor(id=1, queue=queue, queue_id=queue_id, leader_epoch=leader_epoch,
-                         limits=Limits()),
+                         limits=Limits(), base=base),
         )  # fmt: skip
 
     def start_exchange(self, number: int = 1, peer: str = "gcm", queue: str = "orders", *,
                        queue_id: bytes = QUEUE_ID, leader_epoch: int = 1,
-                       monitor: str = "tcp://m:1") -> list[Answer]:  # fmt: skip
+                       monitor: str = "tcp://m:1", base: int = 0) -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StartExchange(id=2, queue=queue, queue_id=queue_id, number=number,
-                          leader_epoch=leader_epoch, monitor=monitor, limits=Limits()),
+                          leader_epoch=leader_epoch, monitor=monitor, limits=Limits(), base=base),
         )  # fmt: skip
 
     def stop_queue(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = b"",
@@ -169,6 +178,17 @@ class Host:
             if process.asked_to_end:
                 self.crash(child, "exit code 0")
 
+    def next_life(self, host_epoch: int = HOST_EPOCH + 1, *, registered: bool = True) -> None:
+        """The host manager is killed, and started again; it finds what still runs."""
+        self.machine = HostMachine(self._settings)
+        resting = {port for each in self.processes.values() for port in each.spec.avoid_ports}
+        self.handle(Rested(tuple(sorted(resting))))
+        for child, process in list(self.processes.items()):
+            ports = self.remembered.get((child, process.spec.epoch), ())
+            self.handle(Adopted(process.spec, process.pid, ports))
+        if registered:
+            self.handle(Registered(host_epoch))
+
     def leader(self, answer: Answer | Unavailable) -> list[Effect]:
         return self.handle(LeaderAnswered(answer))
 
@@ -193,6 +213,10 @@ class Host:
         match effect:
             case Spawn(spec):
                 return [self._spawn(spec)]
+            case Remember(child, ports):
+                self.remembered[child, self.processes[child].spec.epoch] = ports
+            case Probe(child, epoch):
+                return [self._probe(child, epoch)]
             case Terminate(child):
                 self.processes[child].asked_to_end = True
             case Kill(child) if self.obedient:
@@ -210,6 +234,12 @@ class Host:
             case _:
                 pass
         return []
+
+    def _probe(self, child: str, epoch: int) -> Event:
+        process = self.processes.get(child)
+        if process is None or process.state:
+            return Probed(child, epoch, process.state if process else "", 0)
+        return Requested(peer_of(child), ChildReport(child=process.info()))
 
     def _spawn(self, spec: MonitorSpec | ExchangeSpec) -> Event:
         assert spec.child not in self.processes, "two live processes of one child"

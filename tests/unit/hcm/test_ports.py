@@ -23,8 +23,9 @@ def test_the_port_of_an_address(endpoint, port) -> None:
 
 def test_ports_are_kept_away_from_while_used_and_for_ten_minutes_after() -> None:
     book = PortBook()
-    book.took("a", ["tcp://h:1", "tcp://h:2"])
-    book.took("b", ["tcp://h:3"])
+    assert book.took("a", [1, 2])
+    assert book.took("b", [3])
+    assert not book.took("b", [3])
     assert book.avoid(0.0) == [1, 2, 3]
     book.left("a", 100.0)
     assert book.avoid(699.9) == [1, 2, 3]

@@ -1,8 +1,16 @@
+import errno
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
-from roq.runtime.process import spawn
+import pytest
+
+from roq.runtime import procfs
+from roq.runtime.process import Adopted, spawn
 from roq.runtime.reactor import Reactor
 
 LIVE = "import signal; print('up', flush=True); signal.pause()"
@@ -62,3 +70,78 @@ def test_a_child_has_its_own_session(tmp_path) -> None:
     assert child.stop() == -signal.SIGTERM
     child.close()
     child.close()
+
+
+# --- adopted --------------------------------------------------------------------------------------
+
+
+class Foreign:
+    """A process that is not our child: its parent has ended."""
+
+    def __init__(self, code: str, folder: Path) -> None:
+        report = folder / "pid"
+        parent = (
+            "import subprocess, sys, pathlib;"
+            f"p = subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session=True,"
+            f" stdout=open({str(folder / 'log')!r}, 'w'));"
+            f"pathlib.Path({str(report)!r}).write_text(str(p.pid))"
+        )
+        subprocess.run([sys.executable, "-W", "ignore", "-c", parent], check=True)
+        self.pid = int(report.read_text())
+        found = procfs.sample(self.pid)
+        assert found is not None
+        self.start = found.start
+        wait_for_line(folder / "log", "up")
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Iterator[Foreign]:
+    found = Foreign(DEAF, tmp_path)
+    yield found
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGKILL)
+
+
+def test_an_adopted_process_is_watched_and_its_end_has_no_exit_code(foreign) -> None:
+    adopted = Adopted(foreign.pid, foreign.start)
+    assert adopted.status is None
+    reactor = Reactor()
+    reactor.add(adopted, reactor.stop)
+    reactor.call_soon(adopted.kill)
+    reactor.run()
+    assert adopted.status == "ended (exit status unknown)"
+    adopted.terminate()
+    adopted.kill()
+    reactor.remove(adopted)
+    adopted.close()
+    reactor.close()
+
+
+def test_an_adopted_process_that_ignores_sigterm_is_killed_after_the_grace(foreign) -> None:
+    adopted = Adopted(foreign.pid, foreign.start)
+    adopted.stop(grace=0.1)
+    assert adopted.status is not None
+    adopted.close()
+
+
+def test_who_has_the_pid_now_is_not_taken_for_who_had_it(foreign) -> None:
+    with pytest.raises(ProcessLookupError):
+        Adopted(foreign.pid, foreign.start - 1)
+    found = procfs.sample(foreign.pid)
+    assert found is not None
+    assert found.start == foreign.start
+
+
+def test_a_process_without_a_descriptor_to_watch_it_is_not_left_behind(
+    tmp_path, monkeypatch
+) -> None:
+    pids = []
+
+    def refuse(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OSError, match="Too many"):
+        spawn([sys.executable, "-c", LIVE], log_path=tmp_path / "log")
+    assert procfs.sample(pids[0]) is None

@@ -1,0 +1,56 @@
+import pytest
+
+from roq.errors import RequestError
+from roq.hcm.epochs import NUMBER_MAX, Epochs
+from roq.model import child_epoch
+
+
+def test_epochs_rise_within_the_epoch_of_the_host() -> None:
+    epochs = Epochs()
+    assert epochs.host == 0
+    epochs.registered(3)
+    assert [epochs.next(), epochs.next()] == [child_epoch(3, 1), child_epoch(3, 2)]
+
+
+def test_after_a_higher_base_nothing_counts_under_a_lower_one() -> None:
+    epochs = Epochs()
+    epochs.registered(3)
+    epochs.rise(9)
+    assert epochs.next() == child_epoch(9, 1)
+    epochs.rise(5)
+    assert epochs.next() == child_epoch(9, 2)
+    assert epochs.host == 3
+
+
+def test_a_base_counts_no_more_once_the_host_is_above_it() -> None:
+    epochs = Epochs()
+    epochs.registered(3)
+    epochs.rise(9)
+    epochs.registered(10)
+    assert epochs.next() == child_epoch(10, 1)
+
+
+def test_a_new_host_epoch_below_a_base_does_not_make_epochs_fall() -> None:
+    epochs = Epochs()
+    epochs.registered(3)
+    epochs.rise(9)
+    first = epochs.next()
+    epochs.registered(7)
+    assert epochs.next() > first
+
+
+def test_epochs_of_an_earlier_life_are_exceeded_even_if_the_counter_was_lost() -> None:
+    epochs = Epochs()
+    epochs.adopted(child_epoch(40, 7))
+    epochs.adopted(child_epoch(39, 900))
+    epochs.registered(1)
+    assert epochs.next() == child_epoch(40, 8)
+    epochs.registered(41)
+    assert epochs.next() == child_epoch(41, 1)
+
+
+def test_no_number_is_given_twice() -> None:
+    epochs = Epochs()
+    epochs.adopted(child_epoch(1, NUMBER_MAX))
+    with pytest.raises(RequestError, match="restart it"):
+        epochs.next()
