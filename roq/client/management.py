@@ -11,12 +11,13 @@ import zmq
 
 from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
 from roq.client.engine import Engine
-from roq.errors import NotLeader, RemoteProtocolError, Unavailable
+from roq.errors import NotLeader, RemoteProtocolError, RoQError, Unavailable
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
 from roq.runtime import sockets
+from roq.runtime.lifeline import REFUSED, Lifeline
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import RpcClient
 
@@ -24,6 +25,8 @@ INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
 LEADER_HOPS_MAX: Final = 5
+CONNECT_MS: Final = 1_000
+"""The machine of a manager that does not take a connection within this is gone."""
 GRACE_SECONDS: Final = 0.5
 
 Translate = Callable[[str], str]
@@ -166,6 +169,7 @@ class _Command:
         self._hops = 0
         self._backoff = Backoff(owner._engine.jitter)  # noqa: SLF001
         self._socket: zmq.Socket[bytes] | None = None
+        self._lifeline: Lifeline | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -183,13 +187,15 @@ class _Command:
     def _send(self, endpoint: str) -> None:
         reactor = self._engine.reactor
         socket = self._socket = sockets.dealer(self._engine.context)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
+        self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
+        reactor.add(socket, self._readable)
         try:
             socket.connect(self._owner.connect_to(endpoint))
         except zmq.ZMQError as error:
             self._done()
             self._fail(Unavailable(f"cannot connect to {endpoint}: {error}"))
             return
-        reactor.add(socket, self._readable)
         self._timer = reactor.call_at(self._deadline, lambda: self._late(endpoint))
         sockets.send_to(socket, [self._frame])
 
@@ -218,14 +224,29 @@ class _Command:
         self._hops += 1
         if refusal.endpoint and self._hops <= LEADER_HOPS_MAX:
             self._send(refusal.endpoint)
-            return
+        else:
+            self._start_again(refusal)
+
+    def _start_again(self, error: RoQError) -> None:
+        """Between two leaders: one will be there in a moment. If none is in time, this is why."""
         wait = self._backoff.wait()
         if self._engine.reactor.now() + wait + LAST_SECONDS < self._deadline:
-            # Between two leaders: one will be there in a moment.
             self._hops = 0
             self._engine.reactor.call_later(wait, self.start)
         else:
-            self._fail(refusal)
+            self._fail(error)
+
+    def _lost(self, endpoint: str, reason: str) -> None:
+        """There is no connection, or no more; what came over it before is read first."""
+        self._readable()
+        if self._socket is None:
+            return
+        self._done()
+        if reason == REFUSED:
+            self._start_again(Unavailable(f"the manager at {endpoint} is gone: {reason}"))
+        else:
+            text = f"no answer from {endpoint}: {reason}; the command may still be carried out"
+            self._fail(Unavailable(text))
 
     def _late(self, endpoint: str) -> None:
         self._done()
@@ -236,6 +257,8 @@ class _Command:
     def _done(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._lifeline is not None:
+            self._lifeline.close()
         if self._socket is not None:
             socket, self._socket = self._socket, None
             self._engine.reactor.remove(socket)

@@ -21,8 +21,10 @@ _ENDINGS: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
+REFUSED: Final = "connection refused"
+"""Nothing that was sent has arrived: there never was a connection."""
 _REASONS: Final = {
-    int(zmq.EVENT_CLOSED): "connection refused",
+    int(zmq.EVENT_CLOSED): REFUSED,
     int(zmq.EVENT_DISCONNECTED): "connection closed by the other side",
 }
 _OTHER: Final = "nothing of RoQ answers there"

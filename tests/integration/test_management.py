@@ -114,6 +114,15 @@ def test_between_two_leaders_the_command_waits_for_the_next_one(engine: Engine) 
     assert ask(engine, manager)["RESULT"] == 0
 
 
+def test_a_leader_that_is_named_and_gone_does_not_take_all_of_the_time(engine: Engine) -> None:
+    manager = Manager(engine)
+    gone = failed(NotLeader("no", "tcp://127.0.0.1:1"))
+    answers = iter([gone, gone, gone, done()])
+    manager.answer = lambda _: documents.encode_raw(next(answers))
+    assert ask(engine, manager)["RESULT"] == 0
+    assert len(manager.asked) == 4
+
+
 def test_a_refusal_is_raised_as_its_own_error(engine: Engine) -> None:
     manager = Manager(engine)
     manager.answer = refuse(QueueNotFound("queue a does not exist"))
