@@ -68,12 +68,23 @@ def part_name(number: int) -> str:
 
 def losses(queue: Queue, hosts: Hosts, proofs: Proofs) -> list[Loss]:
     """What a running queue has lost; the monitor first."""
-    numbers = [MONITOR]
-    numbers += [
-        exchange.number for exchange in queue.record.exchanges if exchange.state == "created"
-    ]
-    found = (loss(queue, number, hosts, proofs) for number in numbers)
+    found = (loss(queue, number, hosts, proofs) for number in parts(queue))
     return [each for each in found if each is not None]
+
+
+def parts(queue: Queue) -> list[int]:
+    """The numbers of the processes that a running queue has; the monitor first."""
+    exchanges = queue.record.exchanges
+    return [MONITOR, *(each.number for each in exchanges if each.state == "created")]
+
+
+def unready(queue: Queue, number: int, hosts: Hosts) -> str:
+    """What a process waits for that is not lost, in a clause; empty if it runs."""
+    host = hosts.live(queue.place(number))
+    child = host.child(queue.record.queue_id, number) if host is not None else None
+    if host is None or child is None or child.state == "running":
+        return ""
+    return f"is {child.state} on host {host.name}" + f": {child.reason}" * bool(child.reason)
 
 
 def loss(queue: Queue, number: int, hosts: Hosts, proofs: Proofs) -> Loss | None:

@@ -15,7 +15,18 @@ from typing import Final
 
 from roq.errors import RequestError
 from roq.gcm.events import Effect, Note
-from roq.gcm.healing import FAILED, GONE, Kind, Loss, loss, losses, signs_of_life
+from roq.gcm.healing import (
+    FAILED,
+    GONE,
+    Kind,
+    Loss,
+    loss,
+    losses,
+    part_name,
+    parts,
+    signs_of_life,
+    unready,
+)
 from roq.gcm.hosts import AWAITED, LOST, SILENT, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
@@ -321,8 +332,11 @@ class Recovery:
 
     def reasons(self, queue: Queue) -> list[str]:
         """What is wrong with a queue and what becomes of it, in sentences; empty if all is well."""
-        found = losses(queue, self._hosts, self._proofs) if queue.running else []
-        told = [f"{each.name} {self.reason(queue, each)}" for each in found]
+        told = [
+            f"{part_name(number)} {reason}"
+            for number in (parts(queue) if queue.running else ())
+            if (reason := self.reason(queue, number))
+        ]
         doing = self._half_done(queue)
         if doing and not self._operations.busy(queue.name):
             host = self._waits_for(queue)
@@ -330,8 +344,11 @@ class Recovery:
             told.append(f"its {doing} was left half-done; {waits}")
         return told + list(self._queues.defects.get(queue.name, ()))
 
-    def reason(self, queue: Queue, each: Loss) -> str:
-        """What is wrong with a process and what becomes of it, in a clause."""
+    def reason(self, queue: Queue, number: int) -> str:
+        """What is wrong with a process and what becomes of it, in a clause; empty if it runs."""
+        each = self.loss(queue, number)
+        if each is None:
+            return unready(queue, number, self._hosts)
         return f"{each.why}; {self._prospect(queue, each)}"
 
     def loss(self, queue: Queue, number: int) -> Loss | None:

@@ -162,13 +162,16 @@ def _exchange_row(
     child = queue.children.get(exchange.number)
     loss = recovery.loss(queue, exchange.number)
     host = hosts.get(exchange.host)
-    reason = ""
+    listed = host.child(queue.record.queue_id, exchange.number) if host is not None else None
+    reason = recovery.reason(queue, exchange.number)
     if loss is not None:
-        state, reason = loss.kind.value, recovery.reason(queue, loss)
+        state = loss.kind.value
     elif host is not None and host.state is not LIVE and queue.running:
         state, reason = f"host {host.state}", f"is on host {host.name}: {hosts.reason(host)}"
+    elif listed is not None:
+        state = listed.state
     elif child is not None:
-        state, reason = child.state, child.reason
+        state = child.state
     else:
         # Nobody has reported it (yet): this leader has just begun, or the queue does not run.
         state = "unknown" if queue.running else queue.record.state.value

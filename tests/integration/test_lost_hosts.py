@@ -1,0 +1,175 @@
+"""Real host managers, monitors and exchanges are killed; their queues run elsewhere, or go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import bson
+import pytest
+import zmq
+from gcm_process import Console, DaemonProcess, eventually
+
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.protocol.documents import RawDocument
+
+pytestmark = pytest.mark.integration
+
+HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+SESSION_SECONDS = 2.0
+
+
+class Cluster:
+    """Two configuration managers and three host managers."""
+
+    def __init__(self, folder: Path, zookeeper: str, root: str) -> None:
+        self._folder = folder
+        self._zk = (
+            f'[zk]\nservers = "{zookeeper}"\nroot = "{root}"\nsession_seconds = {SESSION_SECONDS}\n'
+        )
+        self._started: list[DaemonProcess] = []
+        self.pids: set[int] = set()
+        """Of children; whatever happens, none of them is left."""
+        self.managers = [self._manager(f"gcm{number}") for number in range(2)]
+        self.hosts = {name: self.start_host(name) for name in HOSTS}
+
+    def _daemon(self, module: str, name: str, text: str) -> tuple[DaemonProcess, dict[str, str]]:
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        self._started.append(DaemonProcess(module, folder, self._zk + text))
+        return self._started[-1], self._started[-1].ready()
+
+    def _manager(self, name: str) -> tuple[DaemonProcess, dict[str, str]]:
+        return self._daemon("roq.gcm", name, "[ports]\nbase = 0\n")
+
+    def start_host(self, name: str) -> DaemonProcess:
+        managers = ", ".join(f'"{told["client"][6:]}"' for _, told in self.managers)
+        text = (
+            f'[gcm]\naddress = [{managers}]\n[network]\nbind = "{name}"\nport = 5137\n'
+            f'[data]\ndir = "{self._folder / name}"\n'
+        )
+        return self._daemon("roq.hcm", name, text)[0]
+
+    @contextlib.contextmanager
+    def console(self, manager: int = 0, port: str = "management") -> Iterator[Console]:
+        endpoint = self.managers[manager][1][port]
+        with Console(endpoint, kind=zmq.DEALER, delimiter=True) as console:
+            yield console
+
+    def ask(self, command: int, *, manager: int = 0, **fields: object) -> RawDocument:
+        port = "client" if command == 2000 else "management"
+        with self.console(manager, port) as console:
+            return console.ask(command, **fields)
+
+    def host(self, name: str) -> RawDocument:
+        rows: list[RawDocument] = self.ask(2102)["Hosts"]  # type: ignore[assignment]
+        (row,) = (row for row in rows if row["Host"] == name)
+        for child in row["Children"]:  # type: ignore[attr-defined]
+            self.pids.add(child["Pid"])
+        return row
+
+    def children(self, name: str) -> list[int]:
+        rows = self.host(name)["Children"]
+        return [row["Pid"] for row in rows if row["State"] == "running"]  # type: ignore[attr-defined]
+
+    def where(self, queue: str) -> set[str]:
+        """The hosts of all parts of a queue that runs and lacks nothing; empty if it does."""
+        told = self.ask(2104, QName=queue)
+        rows: list[RawDocument] = told["Exchanges"]  # type: ignore[assignment]
+        if told["Reasons"] or not all(row["State"] == "running" for row in rows):
+            return set()
+        return {str(told["Host"]), *(str(row["Host"]) for row in rows)}
+
+    def lose(self, name: str) -> None:
+        """The host manager and everything on its host is gone at once."""
+        pids = self.children(name)
+        self.kill_manager(name)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def kill_manager(self, name: str) -> None:
+        self.hosts[name].child.kill()
+        self.hosts[name].child.wait()
+
+    def close(self) -> None:
+        for name in HOSTS:
+            with contextlib.suppress(OSError, AssertionError, zmq.ZMQError, ValueError):
+                self.host(name)
+        for daemon in reversed(self._started):
+            if daemon.child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    daemon.child.send_signal(signal.SIGCONT)
+                    daemon.child.terminate()
+        for daemon in reversed(self._started):
+            with contextlib.suppress(Exception):
+                daemon.ends()
+            daemon.close()
+        for pid in self.pids - {0}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.address
+
+
+@pytest.fixture
+def cluster(zookeeper: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path, zookeeper, f"/{abs(hash(request.node.name))}")
+    try:
+        eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cluster) -> None:
+    assert cluster.ask(2003, QName="whole", Host=HOSTS[2])["RESULT"] == 0
+    assert cluster.ask(2003, QName="part", Host=HOSTS[0])["RESULT"] == 0
+    assert cluster.ask(2004, QName="part", Host=HOSTS[2])["RESULT"] == 0
+    eventually(lambda: len(cluster.children(HOSTS[2])) == 3, "all three run")
+    before = cluster.ask(2000, QName="whole")
+    cluster.lose(HOSTS[2])
+    for queue in ("whole", "part"):
+        eventually(
+            lambda queue=queue: cluster.where(queue) and HOSTS[2] not in cluster.where(queue),
+            f"{queue} runs elsewhere",
+        )
+    assert cluster.host(HOSTS[2])["State"] == "lost"
+    assert cluster.ask(2000, QName="whole") != before
+    cluster.hosts[HOSTS[2]] = cluster.start_host(HOSTS[2])
+    eventually(lambda: cluster.host(HOSTS[2])["State"] == "live", "it is back")
+    assert cluster.ask(2003, QName="new", Host=HOSTS[2])["RESULT"] == 0
+
+
+def test_a_host_manager_that_is_killed_and_comes_back_changes_nothing(cluster: Cluster) -> None:
+    assert cluster.ask(2003, QName="q", Host=HOSTS[1])["RESULT"] == 0
+    eventually(lambda: len(cluster.children(HOSTS[1])) == 2, "both run")
+    before, pids = cluster.ask(2000, QName="q"), cluster.children(HOSTS[1])
+    cluster.kill_manager(HOSTS[1])
+    eventually(lambda: cluster.host(HOSTS[1])["State"] == "unmanaged", "its node is gone")
+    cluster.hosts[HOSTS[1]] = cluster.start_host(HOSTS[1])
+    eventually(lambda: cluster.host(HOSTS[1])["State"] == "live", "it is back")
+    eventually(lambda: sorted(cluster.children(HOSTS[1])) == sorted(pids), "with its children")
+    assert cluster.ask(2000, QName="q") == before
+    assert cluster.where("q") == {HOSTS[1]}
+
+
+def test_a_creation_whose_leader_is_killed_is_completed_by_the_next_one(cluster: Cluster) -> None:
+    cluster.hosts[HOSTS[0]].child.send_signal(signal.SIGSTOP)
+    with cluster.console() as console:
+        request = {"CMD": 2003, "QName": "q", "Host": HOSTS[0]}
+        console.socket.send_multipart([b"", bson.encode(request)])
+        eventually(lambda: cluster.ask(2011, QName="q")["COMMENT"] == "YES", "it is written down")
+        cluster.managers[0][0].child.kill()
+    cluster.hosts[HOSTS[0]].child.send_signal(signal.SIGCONT)
+    cluster.managers.reverse()
+    eventually(lambda: cluster.ask(2101)["RESULT"] == 0, "the other one leads")
+    eventually(lambda: cluster.where("q") == {HOSTS[0]}, "the queue runs")
+    assert cluster.ask(2003, QName="q", Host=HOSTS[0])["RESULT"] == 0
+    assert cluster.ask(2003, QName="q", Host=HOSTS[0])["CODE"] == "queue_exists"
