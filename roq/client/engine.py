@@ -14,17 +14,21 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import zmq
 
 from roq.client.notices import Notices
 from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
+from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.sockets import new_context
 
 logger = logging.getLogger(__name__)
+
+LOG_SECONDS: Final = 30.0
+"""The same trouble is logged once in so long."""
 
 T = TypeVar("T")
 
@@ -37,6 +41,7 @@ class Engine:
         context: for every socket of this client.
         pulse: beats for everybody who looks after something.
         notices: calls users back, in a thread of its own.
+        limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
     """
 
@@ -45,6 +50,7 @@ class Engine:
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.pulse = Pulse(self.reactor)
         self.notices = Notices()
+        self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
         self.failure: BaseException | None = None

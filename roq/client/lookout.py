@@ -5,16 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from roq.client.engine import Engine
 from roq.client.state import Cause, ClientState, StateChange
 from roq.client.watchdog import Standing, Watchdog
 from roq.errors import Closed
-from roq.runtime.logs import RateLimited
-
-LOG_SECONDS: Final = 30.0
-"""The same trouble is logged once in so long."""
 
 OnState = Callable[[StateChange], None]
 
@@ -55,7 +51,6 @@ class Lookout:
         self._losses = losses
         self._on_state = on_state
         self._watchdog = Watchdog()
-        self._limited = RateLimited(log, LOG_SECONDS)
         self._closed = False
         self._lock = threading.Lock()
 
@@ -99,9 +94,11 @@ class Lookout:
             self._tell(self._watchdog.look(standing))
         # What only the application can change is told, but not logged.
         if standing.state is ClientState.WAITING and standing.cause is not Cause.NOT_TAKEN:
-            self._limited.warning(
-                standing.cause, self._engine.reactor.now(), "%s: %s", self._who, standing.reason
-            )
+            # One line for all clients of this kind that are in the same trouble.
+            self._engine.limited.warning(
+                f"{self._who} {standing.cause}", self._engine.reactor.now(), "%s: %s", self._who,
+                standing.reason,
+            )  # fmt: skip
 
     def _tell_losses(self) -> None:
         self._tell(self._watchdog.lost(*self._losses()))
