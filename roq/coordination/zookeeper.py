@@ -155,9 +155,13 @@ class ZooKeeperStore:
             ),
             logger=kazoo_log,
         )
-        self._client = client
         client.add_listener(partial(self._heard, client))
-        client.start_async()
+        self._client = client
+        try:
+            client.start_async()
+        except OSError as error:  # no descriptor is left
+            log.warning("no client for ZooKeeper: %s", error, extra={"event": "registry_error"})
+            self._dispose()
         self._arm()
 
     def _heard(self, client: KazooClient, state: str) -> None:

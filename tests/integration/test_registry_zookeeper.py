@@ -1,12 +1,8 @@
 """The registry in a real ZooKeeper keeps the same contract as the one in memory."""
 
 import itertools
-import os
-import shutil
-import signal
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from posting import Loop
@@ -14,7 +10,7 @@ from registry_contract import RegistryContract
 from tcp_relay import TcpRelay
 
 from roq.coordination.embedded import EmbeddedZooKeeper
-from roq.coordination.port import Committed, Conflict, Create, Node, Registry, SessionState
+from roq.coordination.port import Committed, Create, Node, Registry, SessionState
 from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
 from roq.errors import RegistryAway
 
@@ -124,65 +120,3 @@ class TestZooKeeperRegistry(RegistryContract):
         node = self.read(ensemble, registry, "/queues/a")
         assert isinstance(node, Node)
         assert node.data == data
-
-
-def test_a_registry_comes_back_when_the_ensemble_came_back_empty(tmp_path: Path) -> None:
-    server = EmbeddedZooKeeper(tmp_path / "data")
-    server.start()
-    port = int(server.address.rsplit(":", 1)[1])
-    loop = Loop()
-    states: list[SessionState] = []
-    registered: list[Committed | Conflict] = []
-    registry = ZooKeeperRegistry(
-        server.address, loop.post, session_seconds=SESSION_SECONDS, rebuild_seconds=1.0
-    )
-    try:
-        registry.start(states.append)
-        registry.register_host("h1", b"1", registered.append)
-        loop.until(lambda: len(registered) == 1, "the registration")
-        for number in range(50):  # the ensemble must have counted further than it will again
-            loop.ask(partial(registry.commit, [Create(f"/queues/q{number}")], None))
-        server.stop()
-        loop.until(lambda: states[-1] is not SessionState.CONNECTED, "the interruption")
-        shutil.rmtree(tmp_path / "data")
-        server = EmbeddedZooKeeper(tmp_path / "data", port=port)
-        server.start()
-        loop.until(lambda: len(registered) == 2, "the registration anew")
-        assert states == [
-            SessionState.CONNECTED,
-            SessionState.SUSPENDED,
-            SessionState.LOST,
-            SessionState.CONNECTED,
-        ]
-        assert loop.ask(partial(registry.read, "/queues/q1")) is None
-    finally:
-        registry.close()
-        server.stop()
-
-
-def test_a_registry_is_closed_in_bounded_time_while_the_ensemble_hangs(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as server:
-        loop = Loop()
-        registry = ZooKeeperRegistry(server.address, loop.post, session_seconds=SESSION_SECONDS)
-        registry.start(lambda _: None)
-        loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            registry.close()
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
-
-
-def test_an_ensemble_that_is_not_there_is_tried_until_it_is(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as server:
-        port = int(server.address.rsplit(":", 1)[1])
-    loop = Loop()
-    states: list[SessionState] = []
-    registry = ZooKeeperRegistry(
-        f"127.0.0.1:{port}", loop.post, session_seconds=SESSION_SECONDS, rebuild_seconds=0.3
-    )
-    registry.start(states.append)
-    assert isinstance(loop.ask(registry.next_host_epoch), RegistryAway)
-    with EmbeddedZooKeeper(tmp_path, port=port):
-        loop.until(lambda: states == [SessionState.CONNECTED], "a connection")
-        registry.close()

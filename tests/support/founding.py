@@ -1,9 +1,10 @@
-"""A cluster in a real ZooKeeper that has no configuration manager: somebody must name it."""
+"""What tests do to a registry in a real ZooKeeper behind the back of its users."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from kazoo.client import KazooClient
 from posting import Loop
 
 from roq.coordination.port import Committed, Create, SessionState
@@ -21,3 +22,14 @@ def found_cluster(zookeeper: str, cluster: str = "c1", root: str = "/RoQ") -> No
         assert isinstance(loop.ask(partial(registry.commit, [identity], None)), Committed)
     finally:
         registry.close()
+
+
+def end_session(registry: ZooKeeperRegistry) -> None:
+    """Have the ensemble end the session: another client opens it and says goodbye."""
+    victim = registry._store._client
+    thief = KazooClient(
+        hosts=",".join(map("%s:%d".__mod__, victim.hosts)), client_id=victim.client_id
+    )
+    thief.start()
+    thief.stop()
+    thief.close()
