@@ -111,7 +111,8 @@ def everybody(addresses: str, seconds: float) -> Survey:
     except RoQError as error:
         return Survey(tuple(managers), (f"hosts and queues cannot be listed: {error}",))
     monitors, missing = _monitors(leader, queues, seconds)
-    questions = [(host.control, host.host) for host in hosts]
+    missing = [*(_unheard(host) for host in hosts if not host.control), *missing]
+    questions = [(host.control, host.host) for host in hosts if host.control]
     asked = [(endpoint, HealthRequest()) for endpoint, _ in [*questions, *monitors]]
     answers = ask_all(asked, seconds)
     roles = ["host"] * len(questions) + ["monitor"] * len(monitors)
@@ -220,6 +221,18 @@ def _monitors(
 def _forgotten(host: HostSummary) -> bool:
     """Whether a host has gone and nobody misses anything of it."""
     return host.state == _LOST and not host.exchanges and not host.monitors
+
+
+def _unheard(host: HostSummary) -> Finding:
+    """A host that is known by the registry or by what belongs there, and by nothing else."""
+    return Finding(
+        role="host",
+        name=host.host,
+        address="",
+        state=host.state,
+        ready=False,
+        trouble=host.reason or "it has never reported to the leading configuration manager",
+    )
 
 
 def _finding(role: str, name: str, address: str, answer: Answer | Unavailable) -> Finding:

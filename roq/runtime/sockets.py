@@ -20,6 +20,9 @@ from roq.protocol.channel import transfer_seconds
 
 CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
 MAX_SOCKETS: Final = 16_384
+BACKLOG: Final = 4_096
+"""Newcomers that may stand at the door at the same instant; one who does not fit knocks again after
+a second, then three. The system may allow less (net.core.somaxconn)."""
 HEARTBEAT_MS: Final = 500
 HEARTBEAT_TIMEOUT_MS: Final = 2_000
 RECONNECT_MS: Final = (25, 100)
@@ -168,6 +171,7 @@ def _new(
     socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.SNDHWM, 1_000)
     socket.setsockopt(zmq.RCVHWM, 1_000)
+    socket.setsockopt(zmq.BACKLOG, BACKLOG)
     socket.setsockopt(zmq.MAXMSGSIZE, maximum_bytes)
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)

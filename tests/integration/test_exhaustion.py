@@ -1,0 +1,139 @@
+"""Too many clients at once, no descriptor left, a full disk: told, survived, and forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import zmq
+from commands import roq, until
+
+import roq as client
+from roq.protocol import documents
+from roq.protocol.control import Answer, HealthRequest, Located, LocateRequest
+from roq.runtime import procfs
+from roq.testing import RunningCluster, cluster
+
+pytestmark = pytest.mark.integration
+
+CROWD = 1_000
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningCluster]:
+    with cluster(hosts=1) as made:
+        with made.connect() as connection:
+            connection.create_queue("steady")
+        yield made
+
+
+def health(running: RunningCluster) -> list[dict[str, object]]:
+    """What `roq health` says of each daemon."""
+    document = json.loads(roq("health", "--json", cluster=running.address).stdout)
+    daemons: list[dict[str, object]] = document["daemons"]
+    return daemons
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def test_a_thousand_clients_at_the_same_instant_are_all_answered(running: RunningCluster) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 2 * CROWD)
+    poller = zmq.Poller()
+    request = documents.encode(LocateRequest(id=1, QName="steady"))
+    try:
+        for _ in range(CROWD):
+            one = context.socket(zmq.DEALER)
+            one.setsockopt(zmq.LINGER, 0)
+            one.connect(f"tcp://{running.address}")
+            one.send(request)
+            poller.register(one, zmq.POLLIN)
+        answers: list[object] = []
+        deadline = time.monotonic() + 20
+        while len(answers) < CROWD and time.monotonic() < deadline:
+            for one, _ in poller.poll(1_000):
+                answers.append(documents.decode(one.recv(), Answer))  # type: ignore[arg-type]
+        assert len(answers) == CROWD
+        assert all(isinstance(answer, Located) for answer in answers)
+        assert all(each["ready"] for each in health(running))
+    finally:
+        context.destroy(0)
+
+
+def test_a_manager_without_descriptors_serves_whom_it_knows_says_so_and_recovers(
+    running: RunningCluster,
+) -> None:
+    pid = running.pid("gcm")
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    assert until(lambda: (procfs.open_files(pid) or 0) < CROWD / 2), "the crowd of before has gone"
+    used = procfs.open_files(pid) or 0
+    log = running.folder / "log" / "gcm.log"
+    host, _, port = running.address.rpartition(":")
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    known = context.socket(zmq.DEALER)
+    known.setsockopt(zmq.LINGER, 0)
+    known.connect(f"tcp://{running.address}")
+
+    def answers() -> bool:
+        known.send(documents.encode(HealthRequest(id=1)))
+        return bool(known.poll(5_000)) and bool(known.recv())
+
+    try:
+        assert answers()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 20, hard))
+        with ExitStack() as crowd:
+            for _ in range(60):
+                crowd.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            assert until(lambda: "descriptors are open; raise LimitNOFILE" in log.read_text())
+            assert answers()
+        assert until(
+            lambda: roq("health", "--timeout", "1", cluster=running.address).returncode == 0
+        )
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        context.destroy(0)
+
+
+# --- the disk -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_costs_logs_and_new_processes_and_no_message(tmp_path: Path) -> None:
+    disk = tmp_path / "host-127.0.0.1"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], check=True)
+    try:
+        with cluster(hosts=1, data_dir=tmp_path) as small, small.connect() as connection:
+            connection.create_queue("orders")
+            with (
+                connection.subscriber("orders") as subscriber,
+                connection.publisher("orders") as publisher,
+            ):
+                _fill(disk / "ballast")
+                publisher.publish(b"on a full disk")
+                assert subscriber.receive(timeout=10).payload == b"on a full disk"
+                with pytest.raises(client.RequestError, match="make room on the disk"):
+                    connection.create_queue("another")
+                assert until(lambda: "disk: 0 MB are free" in str(health(small)))
+                (disk / "ballast").unlink()
+                connection.create_queue("another")
+                publisher.publish(b"there is room again")
+                assert subscriber.receive(timeout=10).payload == b"there is room again"
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        os.posix_fallocate(file.fileno(), 0, 1 << 30)
+    with path.open("ab", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        file.writelines(b"x" * 512 for _ in range(1 << 20))
