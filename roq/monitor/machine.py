@@ -401,10 +401,11 @@ class MonitorMachine:
 
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING
+        text = f"has taken over: {self._settling.outcome(self._exchanges.numbers())}"
         answers: list[Effect] = [
             Send(each.peer, self._topology(each.request)) for each in self._joining.take()
         ]
-        return answers + self._push(self._topology())
+        return [Note("taken_over", text), *answers, *self._push(self._topology())]
 
     def _every_second(self, now: float) -> list[Effect]:
         self._version_at = _next(self._version_at, VERSION_SECONDS, now)

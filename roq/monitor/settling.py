@@ -14,11 +14,14 @@ from collections.abc import Collection
 from math import inf
 from typing import Final
 
+from roq.model import exchange_name
+
 SETTLE_SECONDS: Final = 2.5
 """Exchanges learn of a new monitor and report within this; less than clients wait."""
 SETTLE_MOST_SECONDS: Final = 6.0
 """Those that the queue has by its record, and that have not reported by then, do not serve."""
 NUMBERS_MAX: Final = 4_096
+NAMES_MAX: Final = 10
 
 
 class Settling:
@@ -44,6 +47,13 @@ class Settling:
         if not self._wanted:
             return now >= self._since + SETTLE_SECONDS
         return self._wanted <= set(reported) or now >= self._since + SETTLE_MOST_SECONDS
+
+    def outcome(self, reported: Collection[int]) -> str:
+        """In a few words, who has reported and who has not."""
+        missing = sorted((self._wanted or frozenset()) - set(reported))
+        names = ", ".join(exchange_name(number) for number in missing[:NAMES_MAX])
+        text = f"{len(reported)} exchanges have reported"
+        return f"{text}, not {names}" if names else text
 
     def next_deadline(self) -> float | None:
         """When it is over at the latest; None before anybody has spoken."""

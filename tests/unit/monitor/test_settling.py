@@ -36,3 +36,10 @@ def test_what_was_named_last_is_waited_for() -> None:
     assert not settling.over({1}, 10.0)
     settling.told([1], 11.0)
     assert settling.over({1}, 11.0)
+
+
+def test_it_says_who_is_missing() -> None:
+    settling = Settling()
+    assert settling.outcome({1}) == "1 exchanges have reported"
+    settling.told([1, 2, 3], 10.0)
+    assert settling.outcome({1}) == "1 exchanges have reported, not x2, x3"
