@@ -22,6 +22,7 @@ QUORUM_PORT: Final = 2888
 ELECTION_PORT: Final = 3888
 CLIENT_PORT: Final = 5000
 MODULES: Final = {"roq.monitor": "monitor", "roq.exchange": "exchange"}
+STOP_SECONDS: Final = 8.0
 AGAIN_SECONDS: Final = 0.5
 """A daemon that has ended is started again after so long, as systemd would."""
 
@@ -94,12 +95,17 @@ class Daemon:
         if self._child is not None and self._child.poll() is None:
             os.kill(self._child.pid, number)
 
+    def ask_to_stop(self) -> None:
+        """Have it end in order."""
+        self.wanted = False
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+
     def stop(self) -> None:
-        """End it in order."""
+        """Wait until it has ended; kill it when that takes too long."""
         self.wanted = False
         if self._child is not None:
-            self.signal(signal.SIGCONT)
-            self._child.stop()
+            self._child.stop(STOP_SECONDS)
             self._gone()
 
     def words(self) -> str:
@@ -213,8 +219,13 @@ class Parts:
 
     def stop(self) -> None:
         """End everything, children first by those that have started them."""
-        for daemon in reversed(self.daemons):
-            daemon.stop()
+        for each in self.offspring():
+            send(each.pid, signal.SIGCONT)
+        for kind in (self.hcms, self.gcms, self.zookeepers):
+            for daemon in kind:
+                daemon.ask_to_stop()
+            for daemon in kind:
+                daemon.stop()
         for left in self.offspring():
             send(left.pid, signal.SIGKILL)
 

@@ -113,7 +113,7 @@ def sweep() -> list[str]:
     left = []
     if os.geteuid() == 0 and shutil.which("ip"):
         left += namespaces.sweep()
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in folders():
         ours = _OURS.fullmatch(folder.name)
         if ours is None or psutil.pid_exists(int(ours[1])) or folder.stat().st_uid != os.geteuid():
             continue
@@ -126,6 +126,11 @@ def sweep() -> list[str]:
         shutil.rmtree(folder, ignore_errors=True)
         left.append(str(folder))
     return left
+
+
+def folders() -> list[Path]:
+    """Those of all runs, of ours and of others."""
+    return sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"))
 
 
 def _links(stack: ExitStack, count: int) -> list[NetworkHost]:

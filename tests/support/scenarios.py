@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 
-def played(name: str, *arguments: str, output: Path) -> dict[str, Any]:
-    """Run a scenario to its end, and give what it says to programs."""
+def played(name: str, *arguments: str, output: Path, seconds: float = 110.0) -> dict[str, Any]:
+    """Run a scenario to its end, within so many seconds, and give what it says to programs."""
     argv = [sys.executable, "-m", f"simulation.{name}", "--json", "--output", str(output)]
-    done = subprocess.run([*argv, *arguments], capture_output=True, timeout=110, check=False)
+    done = subprocess.run([*argv, *arguments], capture_output=True, timeout=seconds, check=False)
     assert done.stdout, done.stderr.decode()
     document: dict[str, Any] = json.loads(done.stdout)
     assert json.loads((output / f"{name}.json").read_text()) == document

@@ -1,0 +1,106 @@
+"""Chaos with real processes, for three minutes; `make chaos` goes on for an hour."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import family, gone, read_line
+from scenarios import played
+
+from roq.testing import namespaces
+from simulation.chaos import site
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+SEED = os.environ.get("ROQ_CHAOS_SEED", "1")
+
+
+def wrong(outcome: dict[str, object]) -> str:
+    """What was wrong, with the steps in which it was."""
+    steps = outcome["steps"]
+    assert isinstance(steps, list)
+    return "\n".join(
+        f"step {step['number']}: {', '.join(step['faults'])}: {text}"
+        for step in steps
+        for text in step["violations"]
+    )
+
+
+@pytest.mark.netns
+@pytest.mark.timeout(170)
+def test_whatever_happens_to_hosts_of_a_network_every_message_arrives(tmp_path: Path) -> None:
+    reason = namespaces.missing()
+    if reason:
+        pytest.skip(reason)
+    outcome = played("chaos", "--seed", SEED, "--seconds", "65", output=tmp_path, seconds=160)
+    assert not wrong(outcome)
+    assert outcome["networked"]
+    assert outcome["tally"]["received"] > 0
+    assert len(outcome["steps"]) > 3
+
+
+def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:
+    outcome = played(
+        "chaos", "--local", "--zookeepers", "1", "--seed", SEED, "--seconds", "12",
+        "--only", "exchange", "--only", "monitor", "--only", "hcm-kill", "--only", "publisher-kill",
+        "--only", "link-cut", output=tmp_path,
+    )  # fmt: skip
+    assert not wrong(outcome)
+    assert not outcome["networked"]
+    assert any(text.startswith("link-cut") for text in outcome["skipped"])
+
+
+@contextmanager
+def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that has begun to break things."""
+    argv = [sys.executable, "-m", "simulation.chaos", "--zookeepers", "1", "--seconds", "60"]
+    with subprocess.Popen(
+        [*argv, *arguments, "--output", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        for line in iter(lambda: read_line(process.stdout), b""):
+            if b"exchange-pause" in line:
+                break
+        yield process
+
+
+def left(pid: int) -> list[str]:
+    """What is left of the run of this process."""
+    folders = [str(path) for path in site.folders() if path.name.startswith(f"roq-chaos-{pid}-")]
+    mounts = [each.mountpoint for each in psutil.disk_partitions(all=True)]
+    found = [mount for mount in mounts if f"roq-chaos-{pid}-" in mount]
+    if os.geteuid() == 0:
+        found += [str(path) for path in Path("/run/netns").glob(f"roq-{pid}-*")]
+    return found + folders
+
+
+def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    with running(tmp_path, "--only", "exchange-pause") as process:
+        processes = family(process.pid)
+        assert len(processes) > 10
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=40)
+        assert process.returncode == 1
+        assert gone(processes)
+        assert not left(process.pid)
+
+
+def test_the_next_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    with running(tmp_path, "--only", "exchange-pause") as process:
+        processes = family(process.pid)
+        process.kill()
+        process.communicate(timeout=40)
+        assert left(process.pid)
+        assert site.sweep()
+        assert gone(processes)
+        assert not left(process.pid)
