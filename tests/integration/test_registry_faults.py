@@ -72,12 +72,13 @@ def test_who_loses_the_session_registers_and_leads_again(
     registry.start(states.append)
     registry.register_host("h1", b"1", registered.append)
     registry.campaign(b"me", lambda led: epochs.append(led.epoch), lambda _: None)
-    for round_ in range(1, 4):
-        loop.until(lambda n=round_: len(registered) == len(epochs) == n, "all again")
+    for _ in range(3):
+        before = (len(registered), len(epochs))
+        loop.until(lambda b=before: len(registered) > b[0] and len(epochs) > b[1], "all")
+        loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
         end_session(registry)
-    loop.until(lambda: len(registered) == len(epochs) == 4, "all again")
     assert epochs == sorted(set(epochs))
-    assert states.count(SessionState.LOST) == 3
+    loop.until(lambda: states.count(SessionState.LOST) >= 3, "three sessions that have ended")
     registry.close()
 
 

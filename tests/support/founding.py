@@ -30,6 +30,6 @@ def end_session(registry: ZooKeeperRegistry) -> None:
     thief = KazooClient(
         hosts=",".join(map("%s:%d".__mod__, victim.hosts)), client_id=victim.client_id
     )
-    thief.start()
+    thief.start(timeout=20)
     thief.stop()
     thief.close()
