@@ -15,9 +15,9 @@ from functools import partial
 from typing import Final
 
 from roq.coordination.memory import MemoryEnsemble
-from roq.coordination.port import LEADER, Committed, Node, SessionState
+from roq.coordination.port import LEADER, QUEUES, Committed, Node, SessionState
 from roq.coordination.registry import StoreRegistry
-from roq.coordination.store import Check, MultiResult, Step, Watch
+from roq.coordination.store import MultiResult, Step, Watch
 from roq.errors import RegistryAway
 from simulation.model.process import Process
 from simulation.model.wires import Wires
@@ -27,6 +27,8 @@ MACHINE: Final = "zookeeper"
 DELAY_SECONDS: Final = (0.0005, 0.003)
 HEARTBEAT_SECONDS: Final = 0.3
 """Between two looks of a client at its connection."""
+NOTICE_SECONDS: Final = (0.001, 0.3)
+"""What a client takes to notice that its connection is broken."""
 LATE: Final = 0.5
 """How often what was under way when a connection broke gets there all the same."""
 AWAY: Final = "the ensemble cannot be reached"
@@ -40,7 +42,7 @@ class Ensemble(MemoryEnsemble):
 
     Attributes:
         slow: how long a request or an answer takes at most; a slow disk makes it long.
-        on_write: called with the machine of whoever has written under a fence, and with what the
+        on_write: called with the machine of whoever has written a definition, and with what the
             leader node says then.
     """
 
@@ -97,9 +99,9 @@ class Ensemble(MemoryEnsemble):
     def transact(self, session: int, steps: Sequence[Step]) -> MultiResult:
         """Do all steps or none; what was let through under a fence is remembered."""
         result = super().transact(session, steps)
-        first, leader = steps[0], self.node(LEADER)
-        fenced = isinstance(first, Check) and first.path == LEADER
-        if fenced and isinstance(result, Committed) and leader is not None:
+        leader = self.node(LEADER)
+        written = any(each.path.startswith(f"{QUEUES}/") for each in steps)
+        if written and isinstance(result, Committed) and leader is not None:
             for store in self._connected:
                 if store.session == session:
                     self.on_write(store.process.machine, leader.data.decode("utf-8", "replace"))
@@ -116,19 +118,27 @@ class Ensemble(MemoryEnsemble):
 
 
 class Store:
-    """One process' connection: what `roq.coordination.store.Store` promises."""
+    """One process' connection: what `roq.coordination.store.Store` promises.
+
+    The two ends notice that it is broken each in its time: until then a client believes that what
+    it asks is on its way.
+    """
 
     def __init__(self, ensemble: Ensemble, process: Process) -> None:
         self._ensemble = ensemble
         self._process = process
         self._session = 0
         self._connected = False
+        """As far as the client knows."""
+        self._linked = False
+        """As far as the ensemble knows."""
         self._closed = False
         self._heard = 0.0
         self._last = 0.0
         self._generation = 0
         self._late = False
         self._waiting: deque[Callable[[RegistryAway], None]] = deque()
+        """Who waits for answers, in the order of asking."""
         self._on_session: Callable[[SessionState], None] | None = None
         self._node_watches: defaultdict[str, dict[Watch, None]] = defaultdict(dict)
         self._child_watches: defaultdict[str, dict[Watch, None]] = defaultdict(dict)
@@ -208,11 +218,12 @@ class Store:
             self._soon(partial(done, RegistryAway(AWAY)))
             return
         world, generation, session = self._ensemble.world, self._generation, self._session
+        linked = self._linked
         self._waiting.append(done)
 
         def arrive() -> None:
             # What has got there is done, whether the answer finds its way or not.
-            arrives = generation == self._generation or self._late
+            arrives = linked and (generation == self._generation or self._late)
             if arrives and self._ensemble.lives(session):
                 result = apply()
                 world.call_at(self._on_time(), lambda: self._process.turn(lambda: answer(result)))
@@ -236,17 +247,30 @@ class Store:
     # --- the session ------------------------------------------------------------------------------
 
     def break_connection(self) -> None:
-        """The connection is gone; what was asked is not answered."""
-        if not self._connected:
+        """The connection is gone; the client will notice it."""
+        if not self._linked:
             return
         self._disconnect()
+        process = self._process
+        delay = process.world.random.uniform(*NOTICE_SECONDS)
+        # One that stands still has not begun to notice.
+        process.turn(partial(self._notice_later, delay))
+
+    def _notice_later(self, delay: float) -> None:
+        self._process.call_later(delay, self._notice)
+
+    def _notice(self) -> None:
+        """What was asked is not answered any more."""
+        if self._closed or self._linked:
+            return
+        self._connected = False
         waiting, self._waiting = self._waiting, deque()
         for done in waiting:
-            self._soon(partial(done, RegistryAway(AWAY)))
+            done(RegistryAway(AWAY))
         self._tell(SessionState.SUSPENDED)
 
     def _disconnect(self) -> None:
-        self._connected = False
+        self._linked = False
         self._generation += 1
         self._late = self._ensemble.world.random.random() < LATE
         self._node_watches.clear()
@@ -268,7 +292,7 @@ class Store:
             return
         now, reachable = ensemble.world.now, ensemble.reachable(process)
         if reachable and not process.paused:
-            if not self._connected:
+            if not self._connected and not self._linked:
                 self._connect()
             self._heard = now
         elif ensemble.away:
@@ -287,7 +311,7 @@ class Store:
             if self._session:
                 self._tell(SessionState.LOST)
             self._session = ensemble.open_session()
-        self._connected = True
+        self._connected = self._linked = True
         ensemble.joined(self)
         self._tell(SessionState.CONNECTED)
 

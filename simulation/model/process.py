@@ -11,6 +11,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -169,11 +170,11 @@ class Process(Reactor):
         if not self.alive or self.paused:
             return
         until = self._paused_until = self.world.now + seconds
-        self.world.call_later(seconds, lambda: self._resume(until))
+        self.world.call_later(seconds, lambda: self.resume(until))
         for connection in list(self._connections):
             patience = self.world.random.uniform(*HEARTBEAT_SECONDS)
             if seconds > patience:
-                self.world.call_later(patience, connection.cut)
+                self.world.call_later(patience, partial(self._given_up, connection, until))
 
     def end(self, reason: str, *, silently: bool = False) -> None:
         """It is no more.
@@ -199,13 +200,18 @@ class Process(Reactor):
         self.world.note(self.name, f"ends: {reason}")
         self._on_end(reason)
 
-    def _resume(self, until: float) -> None:
-        if self._paused_until != until:
+    def resume(self, until: float | None = None) -> None:
+        """Go on; with `until` only if it stands still until then."""
+        if self._paused_until is None or until not in {None, self._paused_until}:
             return
         self._paused_until = None
         late, self._late = self._late, deque()
         while late and self.alive:
             self.turn(late.popleft())
+
+    def _given_up(self, connection: Connection, until: float) -> None:
+        if self._paused_until == until:
+            connection.cut()
 
     # --- connections ------------------------------------------------------------------------------
 

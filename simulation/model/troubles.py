@@ -236,6 +236,7 @@ class Troubles:
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
         process.pause(seconds)
+        self._for(seconds, process.resume)
         return f"{process} for {seconds:.2f} s"
 
     def _kill_child(self, random: Random, kind: type[MonitorShell] | type[ExchangeShell]) -> str:
