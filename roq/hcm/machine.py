@@ -94,6 +94,7 @@ class HostMachine:
         self._leader_epoch = 0
         self._trouble = ""
         self._refusal = ""
+        self._reported_to = ""
         self._measured: tuple[Check, ...] = ()
         self._finish_by: float | None = None
         self._finished = False
@@ -302,6 +303,9 @@ class HostMachine:
         if trouble and (news or not self._trouble):
             effects.append(Note("leader_away", f"no leading manager yet: {trouble}", True))
         self._trouble = trouble
+        if self._leader.leading not in {"", self._reported_to}:
+            self._reported_to = self._leader.leading
+            effects.append(Note("leader_found", f"{self._reported_to} leads, and hears of us"))
         if self._leader.known and not known:
             effects.append(Announce(self._leader.cluster))
         return effects + self._lives.pass_monitors_on()

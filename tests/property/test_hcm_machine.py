@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from hcm_host import HOST_EPOCH, Host, peer_of
 from hypothesis import given, settings
@@ -49,7 +49,7 @@ class Watched(Host):
                          statistics_ports=(5800, 6000))  # fmt: skip
         self.asked: Counter[tuple[bytes, int]] = Counter()
         self.answered: Counter[tuple[bytes, int]] = Counter()
-        self.epochs: list[int] = []
+        self.epochs: defaultdict[str, list[int]] = defaultdict(list)
         self.left: dict[int, float] = {}
         self.told: set[str] = set()
         self._ids = 0
@@ -65,7 +65,7 @@ class Watched(Host):
         if isinstance(effect, Reply) and not isinstance(effect.message, ChildAck):
             self.answered[effect.peer[0], effect.message.id] += 1
         if isinstance(effect, Spawn):
-            self.epochs.append(effect.spec.epoch)
+            self.epochs[effect.spec.child].append(effect.spec.epoch)
         if isinstance(effect, Kill):
             self._leaves(effect.child)
         events = super()._perform(effect)
@@ -144,7 +144,8 @@ def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
     # Nothing stays open: all waits are bounded.
     host.advance(60)
     assert host.answered == host.asked
-    assert host.epochs == sorted(set(host.epochs))
+    for epochs in host.epochs.values():
+        assert epochs == sorted(set(epochs))
     assert sum(each.role == "exchange" for each in host.machine._lives.children) <= 3 + 3
     host.stop()
     host.advance(60)

@@ -1,0 +1,148 @@
+"""A host manager that is killed under load, and what its next life makes of its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from elastic_traffic import LIMIT, eventually, traffic
+
+import roq
+import roq.testing
+from roq.client.views import HostSummary
+from roq.hcm.records import ProcessRecord
+from roq.testing import RunningCluster
+
+pytestmark = pytest.mark.integration
+HOST = "127.0.0.1"
+SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": 1}}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningCluster]:
+    with roq.testing.cluster(restart=True, hcm=SHORT) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
+    with running.connect() as found:
+        yield found
+
+
+def processes(running: RunningCluster) -> dict[str, psutil.Process]:
+    """The children of the host by name, whoever their parent is."""
+    found = {}
+    for process in psutil.process_iter(["cmdline"]):
+        last = Path((process.info["cmdline"] or [""])[-1])
+        if last.suffix == ".json" and last.is_relative_to(running.folder):
+            found[last.stem] = process
+    return found
+
+
+def host(cluster: roq.Cluster) -> HostSummary:
+    return next(each for each in cluster.hosts() if each.host == HOST)
+
+
+def states(cluster: roq.Cluster, queue: str) -> dict[str, tuple[str, int]]:
+    """State and pid of a queue's children as the configuration manager knows them."""
+    return {
+        each.child: (each.state, each.pid) for each in host(cluster).children if each.queue == queue
+    }
+
+
+def all_run(cluster: roq.Cluster, queue: str, count: int) -> bool:
+    found = states(cluster, queue)
+    return len(found) == count and {state for state, _ in found.values()} == {"running"}
+
+
+def ready_count(running: RunningCluster) -> int:
+    """How many host managers of this cluster have been ready so far."""
+    log = next((running.folder / "log").glob("host*.log"))
+    return log.read_text().count("ready in cluster")
+
+
+def kill_manager(running: RunningCluster) -> None:
+    """SIGKILL for the host manager; another one is ready when it returns."""
+    count = ready_count(running)
+    os.kill(running.pid(f"host {HOST}"), signal.SIGKILL)
+    eventually(lambda: ready_count(running) > count, 30)
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_traffic_and_processes_go_on_while_the_host_manager_is_killed_twice(
+    running: RunningCluster, cluster: roq.Cluster
+) -> None:
+    with traffic(cluster, "kept", 3, host=HOST, policy="spread") as flow:
+        flow.rate = LIMIT * 0.5
+        cluster.add_exchange("kept", host=HOST)
+        eventually(lambda: all_run(cluster, "kept", 3), 10)
+        before = states(cluster, "kept")
+        for _ in range(2):
+            kill_manager(running)
+            eventually(lambda: all_run(cluster, "kept", 3), 15)
+            assert states(cluster, "kept") == before
+        # The one that adopted them looks after them: what is killed is replaced.
+        pid = before["kept.x2"][1]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: states(cluster, "kept")["kept.x2"][1] not in {0, pid}, 10)
+        eventually(lambda: all_run(cluster, "kept", 3), 10)
+        flow.end()
+    flow.judge()
+
+
+def test_of_what_a_killed_host_manager_has_written_down_only_what_is_true_counts(
+    running: RunningCluster, cluster: roq.Cluster
+) -> None:
+    queues = ("whole", "spoilt", "reused")
+    for queue in queues:
+        cluster.create_queue(queue)
+        eventually(lambda: all_run(cluster, queue, 2), 10)  # noqa: B023
+    before = {queue: states(cluster, queue) for queue in queues}
+    next(running.folder.rglob("spoilt.x1.process")).write_bytes(b"{}")
+    # As if the exchange had ended, and this test had got its pid.
+    path = next(running.folder.rglob("reused.x1.process"))
+    record = msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, pid=os.getpid())))
+    kill_manager(running)
+    # Who cannot be adopted is told that nobody knows it; who can, goes on.
+    for queue in ("spoilt", "reused"):
+        lost = before[queue][f"{queue}.x1"][1]
+        eventually(lambda: not psutil.pid_exists(lost) or gone(psutil.Process(lost)), 15)  # noqa: B023
+    eventually(lambda: all_run(cluster, "whole", 2), 15)
+    assert states(cluster, "whole") == before["whole"]
+    # What was adopted is stopped and started like anything else.
+    old = [each for name, each in processes(running).items() if name.startswith("whole.")]
+    assert len(old) == 2
+    cluster.stop_queue("whole")
+    assert all(gone(each) for each in old)
+    cluster.start_queue("whole")
+    eventually(lambda: all_run(cluster, "whole", 2), 15)
+    for queue in queues:
+        cluster.remove_queue(queue)
+
+
+def test_adopted_children_end_with_their_host_manager_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    with (
+        roq.testing.cluster(restart=True, hcm=SHORT, data_dir=tmp_path) as running,
+        running.connect() as cluster,
+    ):
+        cluster.create_queue("ending")
+        kill_manager(running)
+        eventually(lambda: all_run(cluster, "ending", 2), 15)
+        children = list(processes(running).values())
+        assert len(children) == 2
+        # One of them does not even hear SIGTERM.
+        children[0].suspend()
+    assert all(gone(each) for each in children)
+    assert not list(tmp_path.rglob("*.process"))
