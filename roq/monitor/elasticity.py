@@ -167,14 +167,14 @@ class Elasticity:
     def answered(self, serial: int, answer: Answer | Unavailable, now: float) -> list[Effect]:
         """The configuration manager has answered a question."""
         effects = self.rules.answered(serial, answer)
-        before = self.scaling.operation
+        going = self.scaling.shrinking()
         effects += self.scaling.answered(serial, answer, self._serves, now)
-        if before is None or before.out or self.scaling.operation is before:
+        if not going or self.scaling.shrinking():
             return effects
         if not isinstance(answer, Done):
-            return effects + self.emptying.call_off(before.number, "it could not be stopped")
-        self.emptying.stopped(before.number, now)
-        self._exchanges.retire(before.number)
+            return effects + self.emptying.call_off(going, "it could not be stopped")
+        self.emptying.stopped(going, now)
+        self._exchanges.retire(going)
         return effects
 
     def time_passed(self, now: float) -> list[Effect]:
@@ -227,7 +227,7 @@ class Elasticity:
         policy = self.rules.policy
         if policy is None:
             return []
-        scaling = self.scaling.operation is not None or self.emptying.under_way()
+        scaling = self.scaling.under_way or self.emptying.under_way()
         view = self._viewer.queue(self.rules, scaling=scaling, now=now)
         try:
             decisions, memory = policy.decide(view, self.rules.memory)
@@ -253,7 +253,9 @@ class Elasticity:
             case Stripe():
                 return self._move(decision.publisher, decision.targets, decision.reason, view, now)
             case Grow():
-                return [] if self.scaling.rests(now) else self.scaling.grow(decision.reason, now)
+                if self.scaling.rests(now):
+                    return []
+                return self.scaling.grow(decision.count, decision.reason, now)
             case Shrink():
                 return self._shrink(decision, now)
 

@@ -38,6 +38,7 @@ from roq.monitor.events import (
     StopWanted,
 )
 from roq.monitor.exchanges import Exchanges, Outcome
+from roq.monitor.health import of_monitor
 from roq.monitor.joining import Joining
 from roq.monitor.kpis import Kpis, Standing
 from roq.monitor.publishers import Publishers, Waiting
@@ -66,7 +67,6 @@ from roq.protocol.control import (
     Version,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
-from roq.protocol.facts import Check
 
 VERSION_SECONDS: Final = 1.0
 GOODBYE_SECONDS: Final = 0.3
@@ -221,15 +221,15 @@ class MonitorMachine:
         }
 
     def _health(self, request_id: int) -> Health:
-        serving = len(self._exchanges)
-        checks = [Check(name="exchanges", ok=serving > 0, detail=f"{serving} report")]
-        return Health(
-            id=request_id,
-            role="monitor",
-            name=self._queue,
-            ready=self.state is State.RUNNING and all(check.ok for check in checks),
-            state=self.state,
-            checks=checks,
+        serving = self._exchanges.numbers()
+        return of_monitor(
+            self._queue,
+            self.state,
+            settling=self.state is State.SETTLING,
+            serving=serving,
+            missing=self._settling.missing(serving),
+            trouble=self._elasticity.rules.trouble,
+            request_id=request_id,
         )
 
     def _elastic(

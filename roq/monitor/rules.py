@@ -45,6 +45,7 @@ class Rules:
         scaled: numbers of the exchanges that scaling has made.
         hosts: where the queue has exchanges, and how busy these are.
         superseded: why the configuration manager wants this monitor no more; empty if it does.
+        trouble: why it does not tell the rules; empty if it does.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Rules:
         self._ask = ask
         self._named: str | None = None
         self._serial = 0
-        self._trouble = False
+        self.trouble = ""
         self._ask_at = now
 
     @property
@@ -119,13 +120,13 @@ class Rules:
 
     def _refused(self, reason: str) -> list[Effect]:
         """Nothing changes; that it began is worth a line."""
-        news, self._trouble = not self._trouble, True
-        text = f"no rules from the configuration manager: {reason[:REASON_MAX]}"
+        news, self.trouble = not self.trouble, reason[:REASON_MAX] or "it does not say why"
+        text = f"no rules from the configuration manager: {self.trouble}"
         return [Note("no_rules", text, warning=True)] if news else []
 
     def _take(self, answer: Elasticity) -> list[Effect]:
         self.known = True
-        self._trouble = False
+        self.trouble = ""
         self.in_force = answer.rules
         self.scaled = frozenset(answer.scaled[:SCALED_MAX])
         self.hosts = tuple(

@@ -3,9 +3,9 @@
     out   ASKED --ScaledOut--> ARRIVING --its report--> done
     in    EMPTYING --empty and read--> ASKED --Done--> done
 
-One at a time. Whatever fails is told on the statistics stream and tried again no sooner than after
-a pause that doubles each time. A request of which nobody knows what became of it is asked again
-under the same transaction, so there is never one exchange too many.
+Several may come at once, or one may go. Whatever fails is told on the statistics stream and tried
+again no sooner than after a pause that doubles each time. A request of which nobody knows what
+became of it is asked again under the same transaction, so there is never one exchange too many.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Phase(Enum):
     """The exchange is empty, but could not be stopped; it is asked again."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Operation:
     """One exchange more or less.
 
@@ -54,7 +54,7 @@ class Operation:
         reason: why, as the policy says.
         since: when it was decided.
         phase: how far it is.
-        out: one more.
+        transaction: of the request for one more; empty: it is one less.
         number: of the exchange; 0 as long as that is not known.
         host: where it runs.
         serial: of the question that is open; 0 if none is.
@@ -65,16 +65,21 @@ class Operation:
     reason: str
     since: float
     phase: Phase
-    out: bool
+    transaction: str = ""
     number: int = 0
     host: str = ""
     serial: int = 0
     deadline: float | None = None
     tries: int = 0
 
+    @property
+    def out(self) -> bool:
+        """Whether it is one more."""
+        return bool(self.transaction)
+
 
 class Scaling:
-    """The scale operation that is under way, and the pause after one that failed.
+    """The scale operations that are under way, and the pause after one that failed.
 
     Args:
         queue: name of the queue.
@@ -90,17 +95,21 @@ class Scaling:
         self._epoch = epoch
         self._ask = ask
         self._news = news
-        self._operation: Operation | None = None
+        self._operations: list[Operation] = []
         self._counter = 0
-        self._transaction = ""
-        """Of a request to grow of which nobody knows what became of it."""
+        self._transactions: list[str] = []
+        """Of requests to grow of which nobody knows what became of them."""
         self._failures = 0
         self._rests_until = float("-inf")
 
     @property
-    def operation(self) -> Operation | None:
-        """What is under way."""
-        return self._operation
+    def under_way(self) -> bool:
+        """Whether an exchange is on its way, in or out."""
+        return bool(self._operations)
+
+    def shrinking(self) -> int:
+        """The number of the exchange that is to go; 0 if none is."""
+        return next((each.number for each in self._operations if not each.out), 0)
 
     def rests(self, now: float) -> bool:
         """Whether nothing is begun after a failure a short while ago."""
@@ -108,62 +117,63 @@ class Scaling:
 
     def stopping(self, number: int) -> bool:
         """Whether it was asked that this exchange be stopped, and nobody has answered yet."""
-        operation = self._operation
-        if operation is None or operation.out or operation.number != number:
-            return False
-        return operation.phase is Phase.ASKED
+        operation = self._removal(number)
+        return operation is not None and operation.phase is Phase.ASKED
 
-    def grow(self, reason: str, now: float) -> list[Effect]:
-        """Ask for one exchange more; nothing if something is under way."""
-        if self._operation is not None:
+    def grow(self, count: int, reason: str, now: float) -> list[Effect]:
+        """Ask for so many exchanges more; nothing if something is under way."""
+        if self._operations:
             return []
-        reason = reason[:REASON_MAX]
-        if not self._transaction:
-            self._counter += 1
-            self._transaction = f"scale-out {self._epoch:x}.{self._counter}"
+        effects: list[Effect] = []
+        for number in range(count):
+            if number == len(self._transactions):
+                self._counter += 1
+                self._transactions.append(f"scale-out {self._epoch:x}.{self._counter}")
+            effects += self._ask_for_one(self._transactions[number], reason[:REASON_MAX], now)
+        return effects
+
+    def _ask_for_one(self, transaction: str, reason: str, now: float) -> list[Effect]:
         ask = self._ask(
             ScaleOut(
-                queue=self._queue, queue_id=self._queue_id, transaction=self._transaction,
-                reason=reason,
+                queue=self._queue, queue_id=self._queue_id, transaction=transaction, reason=reason
             ),
             ASK_SECONDS,
         )  # fmt: skip
-        self._operation = Operation(reason, now, Phase.ASKED, out=True, serial=ask.serial)
+        self._operations.append(
+            Operation(reason, now, Phase.ASKED, transaction=transaction, serial=ask.serial)
+        )
         return [ask, *self._news.scale("out", "started", reason)]
 
     def shrink(self, number: int, reason: str, now: float) -> list[Effect]:
         """One exchange less: it is being emptied from now on; nothing if something is under way."""
-        if self._operation is not None:
+        if self._operations:
             return []
         reason = reason[:REASON_MAX]
-        self._operation = Operation(reason, now, Phase.EMPTYING, out=False, number=number)
+        self._operations.append(Operation(reason, now, Phase.EMPTYING, number=number))
         return self._news.scale("in", "started", reason, number=number)
 
     def emptied(self, number: int) -> list[Effect]:
         """The exchange that is to go is empty and read: have it stopped."""
-        operation = self._operation
+        operation = self._removal(number)
         if operation is None or operation.phase is not Phase.EMPTYING:
             return []
-        return self._ask_to_stop(operation) if operation.number == number else []
+        return self._ask_to_stop(operation)
 
     def arrived(self, number: int, now: float) -> list[Effect]:
         """An exchange serves that was not there before."""
-        operation = self._operation
-        if operation is None or operation.phase is not Phase.ARRIVING:
-            return []
-        return self._done(operation, now) if operation.number == number else []
+        arriving = (each for each in self._operations if each.phase is Phase.ARRIVING)
+        operation = next((each for each in arriving if each.number == number), None)
+        return self._done(operation, now) if operation is not None else []
 
     def removed_by_others(self, number: int, now: float) -> list[Effect]:
         """Somebody else has taken the removal of this exchange over."""
-        operation = self._operation
-        if operation is None or operation.out or operation.number != number:
-            return []
-        return self._done(operation, now)
+        operation = self._removal(number)
+        return self._done(operation, now) if operation is not None else []
 
     def called_off(self, number: int, reason: str, now: float) -> list[Effect]:
         """The exchange that was to go stays."""
-        operation = self._operation
-        if operation is None or operation.out or operation.number != number:
+        operation = self._removal(number)
+        if operation is None:
             return []
         return self._failed(operation, f"{exchange_name(number)} stays: {reason}", now)
 
@@ -178,8 +188,9 @@ class Scaling:
             serves: whether the exchange with this number serves.
             now: the present time.
         """
-        operation = self._operation
-        if operation is None or not serial or operation.serial != serial:
+        asked = (each for each in self._operations if each.serial == serial)
+        operation = next(asked, None) if serial else None
+        if operation is None:
             return []
         operation.serial = 0
         if operation.out:
@@ -190,29 +201,35 @@ class Scaling:
 
     def time_passed(self, now: float) -> list[Effect]:
         """End what has lasted too long; ask again what is to be asked again."""
-        operation = self._operation
-        if operation is None or operation.deadline is None or now < operation.deadline:
-            return []
-        if operation.phase is Phase.PAUSING:
-            return self._ask_to_stop(operation)
-        name = exchange_name(operation.number)
-        reason = f"{name} was started on {operation.host}, but has not reported in time"
-        return self._failed(operation, reason, now)
+        effects: list[Effect] = []
+        for operation in list(self._operations):
+            if operation.deadline is None or now < operation.deadline:
+                continue
+            if operation.phase is Phase.PAUSING:
+                effects += self._ask_to_stop(operation)
+                continue
+            name = exchange_name(operation.number)
+            reason = f"{name} was started on {operation.host}, but has not reported in time"
+            effects += self._failed(operation, reason, now)
+        return effects
 
     def next_deadline(self) -> float | None:
         """When something has lasted too long."""
-        return self._operation.deadline if self._operation is not None else None
+        deadlines = [each.deadline for each in self._operations if each.deadline is not None]
+        return min(deadlines, default=None)
 
     def check(self) -> None:
         """Assert the invariants."""
-        operation = self._operation
-        if operation is None:
-            return
-        asked = operation.phase is Phase.ASKED
-        assert asked == bool(operation.serial)  # noqa: S101
-        assert operation.number > 0 or operation.out  # noqa: S101
-        waits = operation.phase in {Phase.ARRIVING, Phase.PAUSING}
-        assert waits == (operation.deadline is not None)  # noqa: S101
+        assert len({each.out for each in self._operations}) <= 1  # noqa: S101
+        for each in self._operations:
+            assert (each.phase is Phase.ASKED) == bool(each.serial)  # noqa: S101
+            assert each.number > 0 or each.out  # noqa: S101
+            waits = each.phase in {Phase.ARRIVING, Phase.PAUSING}
+            assert waits == (each.deadline is not None)  # noqa: S101
+
+    def _removal(self, number: int) -> Operation | None:
+        going = (each for each in self._operations if not each.out)
+        return next((each for each in going if each.number == number), None)
 
     # --- out --------------------------------------------------------------------------------------
 
@@ -225,9 +242,9 @@ class Scaling:
     ) -> list[Effect]:
         if not isinstance(answer, ScaledOut) or answer.number <= 0:
             if _is_final(answer):
-                self._transaction = ""
+                self._transactions.remove(operation.transaction)
             return self._failed(operation, _text(answer), now)
-        self._transaction = ""
+        self._transactions.remove(operation.transaction)
         operation.number, operation.host = answer.number, answer.host[:REASON_MAX]
         if serves(answer.number):
             return self._done(operation, now)
@@ -261,14 +278,15 @@ class Scaling:
     # --- the end ----------------------------------------------------------------------------------
 
     def _done(self, operation: Operation, now: float) -> list[Effect]:
-        self._operation = None
+        self._operations.remove(operation)
         self._failures = 0
         return self._tell(operation, "done", operation.reason, now)
 
     def _failed(self, operation: Operation, reason: str, now: float) -> list[Effect]:
-        self._operation = None
-        self._failures += 1
-        self._rests_until = now + _pause(self._failures)
+        self._operations.remove(operation)
+        if not self.rests(now):  # what fails together has failed once
+            self._failures += 1
+            self._rests_until = now + _pause(self._failures)
         return self._tell(operation, "failed", reason, now)
 
     def _tell(self, operation: Operation, state: str, reason: str, now: float) -> list[Effect]:

@@ -48,9 +48,13 @@ class Settling:
             return now >= self._since + SETTLE_SECONDS
         return self._wanted <= set(reported) or now >= self._since + SETTLE_MOST_SECONDS
 
+    def missing(self, reported: Collection[int]) -> list[int]:
+        """Numbers of the exchanges that the queue has and that have not reported."""
+        return sorted((self._wanted or frozenset()) - set(reported))
+
     def outcome(self, reported: Collection[int]) -> str:
         """In a few words, who has reported and who has not."""
-        missing = sorted((self._wanted or frozenset()) - set(reported))
+        missing = self.missing(reported)
         names = ", ".join(exchange_name(number) for number in missing[:NAMES_MAX])
         text = f"{len(reported)} exchanges have reported"
         return f"{text}, not {names}" if names else text

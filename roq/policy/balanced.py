@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Final
 
 from roq.model import PublisherId
-from roq.policy.growth import BYTES_PER_MB, may_grow, reason_to_grow, watch_exchanges
+from roq.policy.growth import BYTES_PER_MB, may_grow, needed, reason_to_grow, watch_exchanges
 from roq.policy.known import OVERLOAD
 from roq.policy.loads import Loads
 from roq.policy.marks import Marks
@@ -148,7 +148,7 @@ def _scale(
         if not may_grow(marks, view):
             return []
         regret(marks)
-        return [Grow(reason)]
+        return [Grow(reason, needed(view))]
     spare = shrink(marks, view, quiet)
     return [spare] if spare is not None else []
 

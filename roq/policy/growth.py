@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from roq.model import exchange_name
 from roq.policy.marks import Marks
 from roq.policy.snapshot import QueueView
+from roq.policy.verdict import AT_ONCE_MAX
 
 CLEAR: Final = 1.20
 """A limit that is exceeded by this factor needs no second hit."""
 OVERLOAD_HITS: Final = 2
 RULE_HITS: Final = 3
+COMFORTABLE: Final = 0.80
+"""Part of their limit up to which exchanges are counted on when several are added at once."""
 BYTES_PER_MB: Final = 1024 * 1024
 
 _EXCHANGE: Final = "exchange "
@@ -137,6 +141,14 @@ def reason_to_grow(marks: Marks, view: QueueView, overloaded: dict[int, float]) 
     if len(view.exchanges) < least:
         reasons.append(f"the rules want at least {least} exchanges")
     return reasons[0] if reasons else ""
+
+
+def needed(view: QueueView) -> int:
+    """How many exchanges more the load needs, at least one; as many as the rules allow at once."""
+    load = sum(each.throughput for each in view.exchanges)
+    wanted = ceil(load / (COMFORTABLE * view.limit)) - len(view.exchanges)
+    allowed = view.rules.exchanges_max - len(view.exchanges)
+    return max(1, min(wanted, allowed, AT_ONCE_MAX))
 
 
 def _accepting(marks: dict[str, float]) -> set[str]:

@@ -114,9 +114,10 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """One exchange more is wanted."""
+    """So many exchanges more are wanted, at once."""
 
     reason: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

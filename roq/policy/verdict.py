@@ -25,6 +25,8 @@ DECISIONS_MAX: Final = 1_024
 """Of one round."""
 STRIPES_MAX: Final = 16
 """Exchanges over which one publisher may be spread."""
+AT_ONCE_MAX: Final = 4
+"""Exchanges that may be added in one round."""
 REASON_CHARACTERS_MAX: Final = 500
 
 
@@ -60,7 +62,7 @@ class _Check:
                 case Stripe():
                     problem = self._stripe(decision)
                 case Grow():
-                    problem = self._grow()
+                    problem = self._grow(decision)
                 case Shrink():
                     problem = self._shrink(decision)
                 case _:
@@ -108,12 +110,14 @@ class _Check:
             return f"there is no exchange {exchange_name(number)}"
         return "" if exchange.accepting else f"{exchange_name(number)} takes no publishers"
 
-    def _grow(self) -> str:
+    def _grow(self, grow: Grow) -> str:
         if self._scaled:
             return "an exchange is being added or removed already"
         self._scaled = True
+        if not 0 < grow.count <= AT_ONCE_MAX:
+            return f"{grow.count} exchanges at once; there may be 1 to {AT_ONCE_MAX}"
         most = self._view.rules.exchanges_max
-        if len(self._view.exchanges) >= most:
+        if len(self._view.exchanges) + grow.count > most:
             return f"the queue may have {most} exchanges"
         return ""
 

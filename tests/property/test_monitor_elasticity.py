@@ -180,7 +180,7 @@ def test_whatever_waits_comes_to_an_end_and_epochs_only_rise(history) -> None:
     queue.settle()
     elasticity = queue.machine._elasticity
     assert len(elasticity.moves) == 0
-    assert elasticity.scaling.operation is None
+    assert not elasticity.scaling.under_way
     assert sorted(queue.emptied) == list(range(1_001, 1_001 + queue.asked_to_empty))
     assert set(queue.emptied.values()) <= {1}
     for epochs in queue.epochs.values():

@@ -61,6 +61,49 @@ def test_one_operation_at_a_time() -> None:
     assert queue.machine._elasticity.policy_errors == 1
 
 
+def test_several_are_asked_for_at_once_each_under_a_transaction_of_its_own() -> None:
+    queue, script = queue_of()
+    script.wanted = [Grow("load", 3)]
+    queue.periods(1)
+    assert len({each.transaction for each in queue.questions(ScaleOut)}) == 3
+    assert sorted(queue.scales()) == [
+        *(("out", "done", number) for number in (2, 3, 4)),
+        *[("out", "started", 0)] * 3,
+    ]
+    queue.periods(1)
+    assert not script.views[-1].scaling
+
+
+def test_of_several_that_fail_together_the_pause_is_that_of_one_failure() -> None:
+    queue, script = queue_of()
+    queue.manager = "away"
+    script.wanted = [Grow("load", 3)]
+    queue.periods(1)
+    assert [state for _, state, _ in queue.scales()].count("failed") == 3
+    asked = {each.transaction for each in queue.questions(ScaleOut)}
+    queue.manager = "obeys"
+    queue.periods(5)
+    script.wanted = [Grow("load", 2)]
+    queue.periods(1)
+    again = [each.transaction for each in queue.questions(ScaleOut)[3:]]
+    assert len(again) == 2
+    assert set(again) < asked
+
+
+def test_it_is_under_way_until_the_last_one_has_come() -> None:
+    queue, script = queue_of()
+    queue.manager = "silent"
+    script.wanted = [Grow("load", 2)]
+    queue.periods(1)
+    first, second = (each for each in queue.asked if isinstance(each.message, ScaleOut))
+    queue.add_exchange()
+    queue.answer(first, ScaledOut(number=2, host="127.0.0.3"))
+    assert queue.machine._elasticity.scaling.under_way
+    queue.answer(second, Failure(RESULT=1101, COMMENT="no host has room", CODE="no_capacity"))
+    assert not queue.machine._elasticity.scaling.under_way
+    assert queue.scales()[-2:] == [("out", "done", 2), ("out", "failed", 0)]
+
+
 def test_a_refusal_is_told_and_the_next_attempt_waits_longer_and_longer() -> None:
     queue, script = queue_of()
     queue.manager = "refuses"
@@ -128,7 +171,7 @@ def test_an_answer_to_another_question_changes_nothing() -> None:
     ask = growth_asked(queue)
     wrong = type(ask)(ask.serial + 1_000, ask.message, ask.seconds)
     assert queue.answer(wrong, ScaledOut(number=5, host="h")) == []
-    assert queue.machine._elasticity.scaling.operation is not None
+    assert queue.machine._elasticity.scaling.under_way
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from queue_model import LIMIT
 from queue_views import at, queue
 
 from roq.model import ElasticRules
-from roq.policy.growth import BYTES_PER_MB, may_grow, reason_to_grow, watch_exchanges
+from roq.policy.growth import BYTES_PER_MB, may_grow, needed, reason_to_grow, watch_exchanges
 from roq.policy.marks import Marks
 from roq.policy.snapshot import HostView, Memory, QueueView
 
@@ -105,3 +105,13 @@ def test_an_exchange_that_takes_nobody_for_a_while_is_no_change_of_their_number(
         True,
     ]
     assert marks.since("changed") == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("load", "most", "count"),
+    [(0.5, 4, 1), (1.3, 4, 1), (1.7, 4, 2), (3.2, 4, 3), (3.2, 3, 2), (9.0, 32, 4)],
+)
+def test_as_many_are_added_at_once_as_the_load_needs_and_the_rules_allow(
+    load: float, most: int, count: int
+) -> None:
+    assert needed(queue(at(1, (1, load)), rules=ElasticRules(exchanges_max=most))) == count
