@@ -113,7 +113,9 @@ def _troubles(survey: Survey, hosts: int) -> list[str]:
     there = survey.ready_hosts()
     if survey.troubles or there >= hosts:
         return list(survey.troubles)
-    return [f"{there} of {hosts} host managers are ready; `roq host` starts one"]
+    text = f"{there} of {hosts} host managers are ready"
+    missing = hosts > sum(each.role == "host" for each in survey.findings)
+    return [f"{text}; `roq host` starts one" if missing else text]
 
 
 def _first_trouble(survey: Survey, hosts: int) -> str:

@@ -29,6 +29,8 @@ _COLOURS: Final = {
     "stopped": "yellow",
     "stopping": "yellow",
     "settling": "yellow",
+    "caretaker": "yellow",
+    "electing": "yellow",
     "silent": "yellow",
     "awaited": "yellow",
     "unmanaged": "yellow",

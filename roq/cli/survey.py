@@ -38,6 +38,7 @@ SIDE_BY_SIDE_MAX: Final = 64
 MANAGER_ROUNDS_MAX: Final = 3
 """Managers that are named by managers that are named by managers are enough."""
 MANAGERS_MAX: Final = 100
+_CARETAKER: Final = "caretaker"
 _LOST: Final = "lost"
 
 Question = tuple[str, Control]
@@ -179,9 +180,10 @@ class _Round:
 
 
 def _managers(given: Sequence[str], seconds: float) -> tuple[list[Finding], str]:
-    """All configuration managers, and the client address of the one that leads."""
+    """All configuration managers, and the client address of the one that tells of the cluster:
+    it leads, or led until ZooKeeper was away."""
     found: dict[str, Finding] = {}
-    leader = ""
+    leader = caretaker = ""
     asked, seen = list(given), set(given)
     for _ in range(MANAGER_ROUNDS_MAX):
         questions: list[Question] = [(endpoint, ClusterInfoRequest()) for endpoint in asked]
@@ -195,11 +197,12 @@ def _managers(given: Sequence[str], seconds: float) -> tuple[list[Finding], str]
                 seen.add(info.client)  # it may have been asked under another name
                 learned += info.managers
                 leader = endpoint if info.leader else leader
+                caretaker = endpoint if finding.state == _CARETAKER else caretaker
         asked = [each for each in dict.fromkeys(learned) if each not in seen][:MANAGERS_MAX]
         seen.update(asked)
         if not asked:
             break
-    return [found[name] for name in sorted(found)], leader
+    return [found[name] for name in sorted(found)], leader or caretaker
 
 
 def _monitors(

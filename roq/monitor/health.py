@@ -1,0 +1,70 @@
+"""How a monitor is, as it says itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from roq.model import exchange_name
+from roq.protocol.control import Health
+from roq.protocol.facts import Check
+
+NAMES_MAX: Final = 10
+
+
+def of_monitor(
+    queue: str,
+    state: str,
+    *,
+    settling: bool,
+    serving: Collection[int],
+    missing: Collection[int],
+    trouble: str,
+    request_id: int,
+) -> Health:
+    """The answer of a monitor: ready if it shows exchanges to whoever asks.
+
+    Args:
+        queue: whose it is.
+        state: a word for it.
+        settling: it has just taken over.
+        serving: numbers of the exchanges that report to it.
+        missing: numbers of those that the queue has and that do not.
+        trouble: why no configuration manager tells it the rules; empty if one does.
+        request_id: of the request that is answered.
+    """
+    checks = [_exchanges(serving, missing), _manager(trouble)]
+    if settling:
+        text = "has just taken over and waits for exchanges to report; messages flow"
+        checks.insert(0, Check(name="settled", ok=False, detail=text))
+    return Health(
+        id=request_id,
+        role="monitor",
+        name=queue,
+        ready=state == "running" and all(check.ok for check in checks if check.essential),
+        state=state,
+        checks=checks,
+    )
+
+
+def _exchanges(serving: Collection[int], missing: Collection[int]) -> Check:
+    detail = f"{_names(serving)} there" if serving else "none is there: nobody can publish"
+    if missing:
+        detail += f"; missing: {_names(missing)}"
+    return Check(
+        name="exchanges",
+        ok=bool(serving) and not missing,
+        detail=detail,
+        essential=not serving,
+    )
+
+
+def _manager(trouble: str) -> Check:
+    detail = f"{trouble}: no growing, no shrinking until one answers" if trouble else "answers"
+    return Check(name="manager", ok=not trouble, detail=detail, essential=False)
+
+
+def _names(numbers: Collection[int]) -> str:
+    shown = ", ".join(exchange_name(number) for number in sorted(numbers)[:NAMES_MAX])
+    more = len(numbers) - NAMES_MAX
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,59 @@
+"""How a monitor says it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.monitor.health import NAMES_MAX, of_monitor
+from roq.protocol.control import Health
+
+
+def ask(**changes: object) -> Health:
+    values: dict[str, object] = {
+        "settling": False, "serving": {1, 2}, "missing": (), "trouble": "", "request_id": 7,
+        **changes,
+    }  # fmt: skip
+    return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
+
+
+def texts(health: Health) -> dict[str, str]:
+    return {check.name: check.detail for check in health.checks if not check.ok}
+
+
+def test_one_that_has_exchanges_is_ready() -> None:
+    health = ask()
+    assert (health.id, health.role, health.name, health.ready) == (7, "monitor", "orders", True)
+    assert texts(health) == {}
+
+
+def test_one_without_exchanges_is_not() -> None:
+    health = ask(serving=(), missing=(1,))
+    assert not health.ready
+    assert texts(health)["exchanges"] == "none is there: nobody can publish; missing: x1"
+
+
+def test_an_exchange_that_is_missing_is_a_warning() -> None:
+    health = ask(missing=(3,))
+    assert health.ready
+    assert texts(health)["exchanges"] == "x1, x2 there; missing: x3"
+
+
+def test_one_that_has_just_taken_over_says_so() -> None:
+    health = ask(settling=True, state="settling")
+    assert not health.ready
+    assert "just taken over" in texts(health)["settled"]
+
+
+@pytest.mark.parametrize("state", ["stopping", "settling"])
+def test_only_a_running_one_is_ready(state: str) -> None:
+    assert not ask(state=state).ready
+
+
+def test_rules_that_nobody_tells_are_a_warning() -> None:
+    health = ask(trouble="nobody leads")
+    assert health.ready
+    assert texts(health)["manager"].startswith("nobody leads")
+
+
+def test_many_exchanges_are_counted_and_not_all_named() -> None:
+    assert "and 5 more" in ask(serving=range(1, NAMES_MAX + 6)).checks[0].detail
