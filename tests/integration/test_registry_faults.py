@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from founding import end_session
 from posting import Loop
+from tcp_relay import TcpRelay
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.port import Committed, Conflict, Create, SessionState
@@ -68,7 +69,9 @@ def test_who_loses_the_session_registers_and_leads_again(
     states: list[SessionState] = []
     registered: list[Committed | Conflict] = []
     epochs: list[int] = []
-    registry = ZooKeeperRegistry(server.address, loop.post, root="/expiry")
+    host, port = server.address.rsplit(":", 1)
+    relay = TcpRelay((host, int(port)))
+    registry = ZooKeeperRegistry(relay.address, loop.post, root="/expiry")
     registry.start(states.append)
     registry.register_host("h1", b"1", registered.append)
     registry.campaign(b"me", lambda led: epochs.append(led.epoch), lambda _: None)
@@ -76,10 +79,11 @@ def test_who_loses_the_session_registers_and_leads_again(
         before = (len(registered), len(epochs))
         loop.until(lambda b=before: len(registered) > b[0] and len(epochs) > b[1], "all")
         loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
-        end_session(registry)
+        end_session(registry, relay, server.address)
     assert epochs == sorted(set(epochs))
     loop.until(lambda: states.count(SessionState.LOST) >= 3, "three sessions that have ended")
     registry.close()
+    relay.close()
 
 
 def test_a_registry_is_closed_in_bounded_time_while_the_ensemble_hangs(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from functools import partial
 
-from kazoo.client import KazooClient
 from posting import Loop
+from tcp_relay import TcpRelay
 
 from roq.coordination.port import Committed, Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
@@ -24,12 +26,18 @@ def found_cluster(zookeeper: str, cluster: str = "c1", root: str = "/RoQ") -> No
         registry.close()
 
 
-def end_session(registry: ZooKeeperRegistry) -> None:
-    """Have the ensemble end the session: another client opens it and says goodbye."""
-    victim = registry._store._client
-    thief = KazooClient(
-        hosts=",".join(map("%s:%d".__mod__, victim.hosts)), client_id=victim.client_id
-    )
-    thief.start(timeout=20)
-    thief.stop()
-    thief.close()
+def end_session(registry: ZooKeeperRegistry, relay: TcpRelay, zookeeper: str) -> None:
+    """Have the ensemble end the session: somebody else opens it and says goodbye.
+
+    Its owner is cut off meanwhile, because it would take its session back at once.
+    """
+    session, password = registry._store._client.client_id
+    opening = struct.pack(">iqiqi", 0, 0, 6_000, session, len(password)) + password + b"\0"
+    goodbye = struct.pack(">ii", 1, -11)
+    relay.cut()
+    host, port = zookeeper.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"".join(struct.pack(">i", len(x)) + x for x in (opening, goodbye)))
+        while connection.recv(4096):
+            continue  # until the server has closed it
+    relay.mend()
