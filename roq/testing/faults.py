@@ -13,6 +13,7 @@ import os
 import random
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -27,6 +28,10 @@ from roq.runtime import sockets
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
+MARK: Final = 0x526F
+"""On packets of connections that a relay without a target has opened."""
+_SO_ORIGINAL_DST: Final = 80
+_SOCKADDR: Final = struct.Struct("!2xH4s8x")
 _POLL_MS: Final = 50
 _CONTROL: Final = bytes([CONTROL])
 
@@ -35,6 +40,13 @@ def parse_endpoint(endpoint: str) -> tuple[str, int]:
     """Host and port of `tcp://host:port`; the host may be an IPv6 address in brackets."""
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def _wanted(client: socket.socket) -> tuple[str, int]:
+    """Where a connection was going before it was redirected."""
+    address = client.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, _SOCKADDR.size)
+    port, host = _SOCKADDR.unpack(address)
+    return socket.inet_ntoa(host), port
 
 
 class _Pipe:
@@ -93,7 +105,9 @@ class Relay:
     """A TCP relay in a thread; what passes is exact to the byte, in order, and bounded in memory.
 
     Args:
-        target: `tcp://host:port` to pass on to.
+        target: `tcp://host:port` to pass on to; None: wherever the client wanted to go before
+            `iptables -j REDIRECT` sent it here. What the relay itself opens is marked with `MARK`,
+            so that a rule can let it pass; that needs root.
         delay_seconds: what the target sends arrives so much later.
         upstream_delay_seconds: what the client sends arrives so much later.
         cut_every_seconds: all connections are broken at this interval; None: never.
@@ -104,7 +118,7 @@ class Relay:
 
     def __init__(
         self,
-        target: str,
+        target: str | None,
         *,
         delay_seconds: float = 0.0,
         upstream_delay_seconds: float = 0.0,
@@ -114,7 +128,7 @@ class Relay:
         self.upstream_delay_seconds = upstream_delay_seconds
         self.cut_every_seconds = cut_every_seconds
         self.cuts = 0
-        self._target = parse_endpoint(target)
+        self._target = None if target is None else parse_endpoint(target)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._listener.setblocking(False)
         self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -125,6 +139,12 @@ class Relay:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
+
+    def set_delay(self, seconds: float) -> None:
+        """Whatever comes from now on, in both directions, takes so long; any thread."""
+        self.delay_seconds = self.upstream_delay_seconds = seconds
+        for connection in list(self._connections):
+            connection.up.delay = connection.down.delay = seconds
 
     def cut_now(self) -> None:
         """Break all connections; what is under way is lost. New ones are accepted at once."""
@@ -232,7 +252,7 @@ class Relay:
         except OSError:
             return
         try:
-            server = socket.create_connection(self._target, timeout=1.0)
+            server = self._connect(client)
         except OSError:
             client.close()
             return
@@ -240,6 +260,20 @@ class Relay:
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections.append(_Connection(client, server, self))
+
+    def _connect(self, client: socket.socket) -> socket.socket:
+        if self._target is not None:
+            return socket.create_connection(self._target, timeout=1.0)
+        server = socket.socket()
+        try:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+            server.setblocking(False)
+            # Others must not wait for a host that does not answer: an error shows at the first use.
+            server.connect_ex(_wanted(client))
+        except OSError:
+            server.close()
+            raise
+        return server
 
     def _drop(self, connection: _Connection) -> None:
         connection.close()

@@ -52,6 +52,11 @@ class NetworkHost:
         """Put before a command line, it runs the command on this host."""
         return ["ip", "netns", "exec", self.name]
 
+    @property
+    def absolute_prefix(self) -> list[str]:
+        """The same with the full path of the program, as exec wants it."""
+        return [shutil.which("ip") or "ip", *self.prefix[1:]]
+
     def run(self, *argv: str) -> str:
         """Run a short command on this host and give its output."""
         return _run(*self.prefix, *argv)

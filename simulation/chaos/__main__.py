@@ -27,7 +27,7 @@ NAME: Final = "chaos"
 SEEDS: Final = 1_000_000
 WISHES: Final = (
     Wish("solo", exchanges=1, publishers=2, subscribers=2),
-    Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1),
+    Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1, far=1),
 )
 
 
@@ -76,7 +76,11 @@ def run(
     with (
         results.measured() as machine,
         ground(
-            list(wishes), nodes=nodes, networked=networked, managers=2, zookeepers=zookeepers
+            list(wishes),
+            nodes=nodes,
+            networked=networked,
+            zookeepers=zookeepers,
+            clocks_jump=any(kind.name.startswith("clock") for kind in kinds),
         ) as made,
     ):
         usable, skipped = _usable(made, kinds)

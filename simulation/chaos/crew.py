@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
+from roq.testing.namespaces import NetworkHost
 from simulation.chaos.journal import (
     Back,
     Finished,
@@ -35,6 +35,7 @@ class Worker:
 
     Attributes:
         job: what it is for.
+        far: it has a bad line.
         opened: when it was connected; None: not yet.
         state: of a publisher, the last one.
         backs: when a publisher was acknowledged for the first time over a new connection.
@@ -43,8 +44,9 @@ class Worker:
         trouble: why it cannot connect; empty: it could.
     """
 
-    def __init__(self, job: Job, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, job: Job, folder: Path, place: NetworkHost | None) -> None:
         self.job = job
+        self.far = place is not None
         self.opened: float | None = None
         self.state: State | None = None
         self.backs: list[Back] = []
@@ -54,8 +56,9 @@ class Worker:
         self.log = folder / f"{job.name}.log"
         path = folder / f"{job.name}.json"
         path.write_bytes(msgspec.json.encode(job))
-        argv = [sys.executable, "-P", "-m", "simulation.chaos.worker", str(path)]
-        self._child: Child = spawn(guarded(argv, signal.SIGKILL), log_path=self.log, env=env)
+        prefix = [] if place is None else place.absolute_prefix
+        argv = [*prefix, sys.executable, "-P", "-m", "simulation.chaos.worker", str(path)]
+        self._child: Child = spawn(guarded(argv, signal.SIGKILL), log_path=self.log)
         self._tail = Tail(Path(job.journal))
 
     def __str__(self) -> str:
@@ -115,18 +118,22 @@ class Crew:
     Args:
         folder: for their files; made if missing.
         addresses: client addresses of the configuration managers.
+        far: the machine with a bad line; None: there is none.
 
     Attributes:
         judge: knows what they have written.
         workers: those that are to run.
     """
 
-    def __init__(self, folder: Path, addresses: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, addresses: Sequence[str], far: NetworkHost | None = None
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.judge = Judge()
         self.workers: list[Worker] = []
         self._folder = folder
         self._addresses = list(addresses)
+        self._far = far
         self._serial = 0
 
     @property
@@ -140,19 +147,26 @@ class Crew:
         return [worker for worker in self.workers if not worker.job.publishes]
 
     def publisher(
-        self, queue: str, topic: str, *, rate: float = 50.0, calls: bool = False
+        self,
+        queue: str,
+        topic: str,
+        *,
+        rate: float = 50.0,
+        calls: bool = False,
+        far: bool = False,
     ) -> Worker:
         """Start a publisher.
 
         Args:
             rate: messages a second.
             calls: write down how long each `publish()` takes.
+            far: with a bad line, if there is one.
         """
-        return self._add("publisher", queue, topic, rate=rate, calls=calls)
+        return self._add("publisher", queue, topic, rate=rate, calls=calls, far=far)
 
-    def subscriber(self, queue: str, prefix: str) -> Worker:
+    def subscriber(self, queue: str, prefix: str, *, far: bool = False) -> Worker:
         """Start a subscriber."""
-        return self._add("subscriber", queue, prefix)
+        return self._add("subscriber", queue, prefix, far=far)
 
     def read(self) -> None:
         """Take in what all have written down."""
@@ -169,10 +183,11 @@ class Crew:
 
     def again(self, worker: Worker) -> Worker:
         """Start one that does the same as one that was killed."""
+        kind = "publisher" if worker.job.publishes else "subscriber"
         job = worker.job
-        if job.publishes:
-            return self.publisher(job.queue, job.topic, rate=job.rate, calls=bool(job.calls))
-        return self.subscriber(job.queue, job.topic)
+        return self._add(
+            kind, job.queue, job.topic, rate=job.rate, calls=bool(job.calls), far=worker.far
+        )
 
     def troubles(self) -> list[str]:
         """Who is not connected, or has ended, in sentences."""
@@ -194,7 +209,14 @@ class Crew:
         self.workers = []
 
     def _add(
-        self, kind: str, queue: str, topic: str, *, rate: float = 0.0, calls: bool = False
+        self,
+        kind: str,
+        queue: str,
+        topic: str,
+        *,
+        rate: float = 1.0,
+        calls: bool = False,
+        far: bool = False,
     ) -> Worker:
         self._serial += 1
         name = f"{kind}-{self._serial}"
@@ -206,8 +228,8 @@ class Crew:
             topic=topic,
             journal=str(self._folder / f"{name}.journal"),
             calls=str(self._folder / f"{name}.calls") if calls else "",
-            rate=rate or 1.0,
+            rate=rate,
         )
-        worker = Worker(job, self._folder, dict(os.environ))
+        worker = Worker(job, self._folder, self._far if far else None)
         self.workers.append(worker)
         return worker

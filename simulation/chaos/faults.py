@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from simulation.chaos.detour import Detour
 from simulation.chaos.ground import Ground
 from simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
 from simulation.chaos.plan import Draw, Kind
@@ -26,7 +27,7 @@ class Fault:
     """A kind of fault and how it is done.
 
     Attributes:
-        needs: `links` or `disks` of the site; empty: nothing.
+        needs: `links`, `disks` or `clocks` of the site; empty: nothing.
         forgets: memory of exchanges is lost, with what was acknowledged a while ago.
         deafens: subscribers do not get what is published meanwhile.
     """
@@ -219,6 +220,50 @@ def fill_disk(ground: Ground, draw: Draw) -> Happening:
     node.ballast.unlink()
 
 
+# --- a client's bad line --------------------------------------------------------------------------
+
+
+def _far(ground: Ground) -> Detour:
+    if ground.site.far is None:
+        raise NobodyThere
+    return ground.site.far
+
+
+def delay_line(ground: Ground, draw: Draw) -> Happening:
+    """What a client sends and gets takes up to a third of a second longer, each way."""
+    far, seconds = _far(ground), 0.01 + 0.3 * draw.strength
+    far.delay(seconds)
+    yield f"{far.host.address}, {1_000 * seconds:.0f} ms"
+    far.delay(0.0)
+
+
+def stall_line(ground: Ground, _draw: Draw) -> Happening:
+    """Nothing passes between a client and the cluster, and no connection breaks."""
+    far = _far(ground)
+    far.stall()
+    yield far.host.address
+    far.go_on()
+
+
+def cut_line(ground: Ground, _draw: Draw) -> Happening:
+    """All connections of a client break at once."""
+    far = _far(ground)
+    far.cut()
+    yield far.host.address
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def jump_clock(ground: Ground, draw: Draw) -> Happening:
+    """The clock of a machine is an hour off at most, and then right again."""
+    node = pick(ground.hosts, draw.dice)
+    seconds = round(7_200 * (draw.strength - 0.5))
+    node.clock.write_text(f"{seconds:+d}\n")
+    yield f"{node.address}, {seconds:+d} s"
+    node.clock.write_text("+0\n")
+
+
 def _kind(name: str, weight: float, *seconds: float) -> Kind:
     low, high = seconds or (0.0, 0.0)
     return Kind(name=name, weight=weight, seconds=(low, high))
@@ -244,6 +289,10 @@ _ALL: Final = (
     Fault(_kind("link-cut", 2, 0.5, 12), cut_link, needs="links", forgets=True, deafens=True),
     Fault(_kind("link-deaf", 1, 0.5, 10), deafen, needs="links", forgets=True, deafens=True),
     Fault(_kind("link-loss", 2, 2, 6), lose_packets, needs="links"),
+    Fault(_kind("line-delay", 1, 2, 6), delay_line, needs="links"),
+    Fault(_kind("line-stall", 1, 0.3, 6), stall_line, needs="links", deafens=True),
+    Fault(_kind("line-cut", 1), cut_line, needs="links"),
+    Fault(_kind("clock-jump", 1, 1.5, 6), jump_clock, needs="clocks"),
     Fault(_kind("disk-full", 1, 1, 5), fill_disk, needs="disks"),
 )
 FAULTS: Final = {fault.kind.name: fault for fault in _ALL}

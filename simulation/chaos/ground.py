@@ -34,6 +34,8 @@ class Wish:
     subscribers: int
     rate: float = 40.0
     """Messages a second of each publisher."""
+    far: int = 0
+    """So many publishers, and so many subscribers, of these have a bad line, where there is one."""
     host: int = 0
     """Monitor and first exchange are on this host, the next exchange on the next one, …"""
 
@@ -144,6 +146,7 @@ def ground(
     zookeepers: int = 1,
     apart: int = 0,
     kpi_ms: int = 1_000,
+    clocks_jump: bool = False,
     calls: bool = False,
 ) -> Iterator[Ground]:
     """Start all of it; nothing is left after the block.
@@ -154,6 +157,7 @@ def ground(
         managers, zookeepers: how many, on the first machines.
         apart: so many of the first machines have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
+        clocks_jump: clocks of daemons can be set, where there is a library for it.
         calls: publishers write down how long each `publish()` takes.
 
     Raises:
@@ -161,13 +165,21 @@ def ground(
         ScenarioError: it does not start.
     """
     with site(nodes, networked=networked) as where, ExitStack() as stack:
-        parts = Parts(where, managers=managers, zookeepers=zookeepers, apart=apart, kpi_ms=kpi_ms)
+        parts = Parts(
+            where,
+            managers=managers,
+            zookeepers=zookeepers,
+            apart=apart,
+            kpi_ms=kpi_ms,
+            clocks_jump=clocks_jump,
+        )
         stack.callback(parts.stop)
         if missing := parts.start(START_SECONDS):
             words = "\n".join(f"{each} does not serve:\n{each.words()}" for each in missing)
             raise ScenarioError(words)
         cluster = stack.enter_context(roq.connect(parts.addresses, timeout=ASK_SECONDS))
-        crew = Crew(where.folder / "clients", parts.addresses)
+        far = None if where.far is None else where.far.host
+        crew = Crew(where.folder / "clients", parts.addresses, far)
         stack.callback(crew.close)
         made = Ground(where, parts, crew, cluster, wishes)
         for wish in wishes:
@@ -186,7 +198,8 @@ def _furnish(made: Ground, wish: Wish, *, calls: bool) -> None:
         made.cluster.add_exchange(wish.name, host)
     for each in range(wish.subscribers):
         # Every second one wants one topic only.
-        made.crew.subscriber(wish.name, f"{wish.name}." if each % 2 == 0 else f"{wish.name}.1")
+        prefix = f"{wish.name}." if each % 2 == 0 else f"{wish.name}.1"
+        made.crew.subscriber(wish.name, prefix, far=each < wish.far)
     subscribers = made.crew.subscribers
     deadline = time.monotonic() + START_SECONDS
     while any(worker.opened is None for worker in subscribers):
@@ -194,4 +207,6 @@ def _furnish(made: Ground, wish: Wish, *, calls: bool) -> None:
         if time.monotonic() > deadline:
             raise ScenarioError("; ".join(made.crew.troubles()))
     for each in range(wish.publishers):
-        made.crew.publisher(wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls)
+        made.crew.publisher(
+            wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls, far=each < wish.far
+        )

@@ -14,7 +14,7 @@ from typing import Final
 from roq.coordination.embedded import Ensemble, Member, prepare, serves
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from simulation.chaos.site import Node, Site
+from simulation.chaos.site import Node, Site, note_clock
 from simulation.chaos.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
@@ -22,6 +22,13 @@ QUORUM_PORT: Final = 2888
 ELECTION_PORT: Final = 3888
 CLIENT_PORT: Final = 5000
 MODULES: Final = {"roq.monitor": "monitor", "roq.exchange": "exchange"}
+_CLOCK: Final = {
+    "FAKETIME_CACHE_DURATION": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    "DONT_FAKE_MONOTONIC": "1",
+    "NO_FAKE_STAT": "1",
+}
+"""A clock that is set is that of CLOCK_REALTIME, within a second; the monotonic one goes on."""
 STOP_SECONDS: Final = 8.0
 AGAIN_SECONDS: Final = 0.5
 """A daemon that has ended is started again after so long, as systemd would."""
@@ -126,6 +133,8 @@ class Daemon:
             )
         finally:
             os.close(write)
+        if "LD_PRELOAD" in self._env:
+            note_clock(self.node.folder.parent, self._child.pid)
 
     def _gone(self) -> None:
         if self._child is not None:
@@ -162,6 +171,7 @@ class Parts:
         zookeepers: servers of the registry, on the first nodes.
         apart: so many of the first nodes have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
+        clocks_jump: clocks of RoQ's daemons can be set; ZooKeeper's cannot.
 
     Attributes:
         zookeepers, gcms, hcms: the daemons.
@@ -176,6 +186,7 @@ class Parts:
         zookeepers: int = 1,
         apart: int = 0,
         kpi_ms: int = 1_000,
+        clocks_jump: bool = False,
     ) -> None:
         keepers = site.nodes[:zookeepers]
         servers = ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in keepers)
@@ -183,13 +194,14 @@ class Parts:
         self.zookeepers = _zookeepers(keepers)
         self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in site.nodes[:managers]]
         common = {"ZK_SERVERS": servers}
-        self.gcms = [_daemon("gcm", node, common) for node in site.nodes[:managers]]
+        clocks = site.clocks if clocks_jump else ""
+        self.gcms = [_daemon("gcm", node, common, clocks) for node in site.nodes[:managers]]
         own = {
             **common,
             "GCM_ADDRESS": ",".join(self.addresses),
             "MONITOR_STAT_PERIOD": str(kpi_ms),
         }
-        self.hcms = [_daemon("hcm", node, own) for node in site.nodes[apart:]]
+        self.hcms = [_daemon("hcm", node, own, clocks) for node in site.nodes[apart:]]
 
     @property
     def daemons(self) -> list[Daemon]:
@@ -239,7 +251,7 @@ def send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-def _daemon(kind: str, node: Node, settings: Mapping[str, str]) -> Daemon:
+def _daemon(kind: str, node: Node, settings: Mapping[str, str], clocks: str) -> Daemon:
     config = node.folder.parent / f"{kind}-{node.address}.toml"
     config.touch()  # else one would be looked for where the user happens to be
     own = {"NETWORK_BIND": node.bind, "NETWORK_ADVERTISE": node.address, **settings}
@@ -250,6 +262,9 @@ def _daemon(kind: str, node: Node, settings: Mapping[str, str]) -> Daemon:
         *("--config", str(config), "--ready-fd", "{ready_fd}"),
     ]
     env = {f"ROQ_{kind.upper()}_{key}": value for key, value in own.items()}
+    if clocks:
+        node.clock.write_text("+0\n")
+        env |= {"LD_PRELOAD": clocks, "FAKETIME_TIMESTAMP_FILE": str(node.clock), **_CLOCK}
     return Daemon(kind, node, argv, env)
 
 

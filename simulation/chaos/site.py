@@ -22,9 +22,11 @@ import psutil
 from roq.errors import Unavailable
 from roq.testing import namespaces
 from roq.testing.namespaces import NetworkHost
+from simulation.chaos.detour import Detour, detour
 
 DISK_MEGABYTES: Final = 48
 _PREFIX: Final = "roq-chaos-"
+_CLOCK: Final = "faketime-"
 _OURS: Final = re.compile(rf"{_PREFIX}(\d+)-\w+")
 
 
@@ -47,14 +49,17 @@ class Node:
     @property
     def prefix(self) -> list[str]:
         """Put before a command line, it runs the command on this machine."""
-        if self.link is None:
-            return []
-        return [shutil.which("ip") or "ip", *self.link.prefix[1:]]
+        return [] if self.link is None else self.link.absolute_prefix
 
     @property
     def bind(self) -> str:
         """Where servers listen."""
         return self.address if self.link is None else "0.0.0.0"
+
+    @property
+    def clock(self) -> Path:
+        """The file that says how far its clock is off, as libfaketime reads it."""
+        return self.folder.parent / f"clock-{self.address}"
 
     @property
     def ballast(self) -> Path:
@@ -68,12 +73,16 @@ class Site:
 
     Attributes:
         folder: for files of the run.
-        nodes: those of the cluster; clients are with us.
+        nodes: those of the cluster; most clients are with us.
+        far: where a client has a bad line; None on loopback addresses.
+        clocks: the library that makes clocks jump; empty: there is none.
         lacking: what cannot be done here and why, in sentences.
     """
 
     folder: Path
     nodes: tuple[Node, ...]
+    far: Detour | None
+    clocks: str
     lacking: tuple[str, ...]
 
 
@@ -88,15 +97,16 @@ def site(count: int, *, networked: bool) -> Iterator[Site]:
         Unavailable: namespaces are wanted and cannot be made; says why.
     """
     sweep()
-    if networked and (reason := namespaces.missing()):
-        raise Unavailable(reason)
+    if networked:
+        if reason := namespaces.missing():
+            raise Unavailable(reason)
+        if shutil.which("iptables") is None:
+            raise Unavailable("packets are lost by iptables (apt-get install iptables)")
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(_remove, folder)
         lacking = [] if networked else ["links: hosts on loopback addresses have none"]
-        if networked and shutil.which("iptables") is None:
-            lacking.append("loss: no iptables (apt-get install iptables)")
-        links = _links(stack, count) if networked else [None] * count
+        links, far = _links(stack, count, folder) if networked else ([None] * count, None)
         nodes = []
         for number, link in enumerate(links, 1):
             address = f"127.97.{os.getpid() % 250}.{number}" if link is None else link.address
@@ -104,8 +114,11 @@ def site(count: int, *, networked: bool) -> Iterator[Site]:
             disk.mkdir()
             nodes.append(Node(address, disk, link, networked and _mounted(stack, disk)))
         if not all(node.small for node in nodes):
-            lacking.append("full disks: no file system can be mounted here")
-        yield Site(folder, tuple(nodes), tuple(lacking))
+            lacking.append("disks: no file system can be mounted here")
+        clocks = _clocks()
+        if not clocks:
+            lacking.append("clocks: no libfaketime (apt-get install faketime)")
+        yield Site(folder, tuple(nodes), far, clocks, tuple(lacking))
 
 
 def sweep() -> list[str]:
@@ -123,9 +136,22 @@ def sweep() -> list[str]:
         for disk in folder.glob("node*"):
             if disk.is_mount():
                 _unmount(disk)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         left.append(str(folder))
     return left
+
+
+def note_clock(folder: Path, pid: int) -> None:
+    """This process has a clock that can be set: what it leaves in /dev/shm has to be removed."""
+    folder.joinpath(f"{_CLOCK}{pid}").touch()
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.glob(f"{_CLOCK}*"):
+        pid = path.name.removeprefix(_CLOCK)
+        for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+            Path("/dev/shm", name).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def folders() -> list[Path]:
@@ -133,11 +159,18 @@ def folders() -> list[Path]:
     return sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"))
 
 
-def _links(stack: ExitStack, count: int) -> list[NetworkHost]:
-    """The plugs of so many machines; we are on one more."""
-    front, *others = stack.enter_context(namespaces.network(count + 1))
+def _links(stack: ExitStack, count: int, folder: Path) -> tuple[list[NetworkHost | None], Detour]:
+    """The plugs of so many machines, and a client's with a bad line; we are on one more."""
+    front, far, *others = stack.enter_context(namespaces.network(count + 2))
+    bad_line = stack.enter_context(detour(far, folder / "detour.log"))
     stack.enter_context(front.entered())
-    return others
+    return list(others), bad_line
+
+
+def _clocks() -> str:
+    """The library that makes the clock of a process jump; empty if it is not installed."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return str(found[0]) if found else ""
 
 
 def _mounted(stack: ExitStack, disk: Path) -> bool:
