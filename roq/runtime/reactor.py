@@ -63,7 +63,8 @@ class Reactor:
         self._closed = False
         self._woke = 0.0
         self._longest_turn = 0.0
-        self._lock = threading.Lock()
+        # A signal handler may call while the thread that it interrupts is waking the loop itself.
+        self._lock = threading.RLock()
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._handlers[self._wake_read] = self._drain_wake
 

@@ -158,3 +158,24 @@ def test_the_longest_turn_is_told_once(reactor: Reactor) -> None:
     reactor.run()
     assert reactor.take_longest_turn() >= 0.02
     assert reactor.take_longest_turn() == 0.0
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_arrives_while_another_one_wakes_the_loop_is_heard_as_well(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    write = os.write
+    reactor._asleep = True  # as in the middle of a poll, where signal handlers run
+
+    def interrupted(descriptor: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        reactor.call_soon(lambda: seen.append("second"))  # what the second handler does
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", interrupted)
+    reactor.call_soon(lambda: seen.append("first"))
+    reactor._asleep = False
+    reactor.call_soon(reactor.stop)
+    reactor.run()
+    assert sorted(seen) == ["first", "second"]
