@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_leader import FakeLeader, eventually, is_gone, start_exchange, start_monitor
+from fake_leader import (
+    HOST,
+    FakeLeader,
+    eventually,
+    is_gone,
+    start_exchange,
+    start_monitor,
+    topology,
+)
 from founding import found_cluster
 
 from roq.coordination.embedded import EmbeddedZooKeeper
@@ -34,7 +43,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class HostProcess:
     """`python -m roq.hcm`, ready when it returns."""
 
-    def __init__(self, folder: Path, leader: FakeLeader, zookeeper: str) -> None:
+    def __init__(
+        self, folder: Path, leader: FakeLeader, zookeeper: str, env: dict[str, str] | None = None
+    ) -> None:
         config = folder / "hcm.toml"
         config.write_text(
             f'[gcm]\naddress = ["{leader.address}"]\n[zk]\nservers = "{zookeeper}"\n'
@@ -47,7 +58,7 @@ class HostProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "roq.hcm", "--config", str(config),
                  "--ready-fd", str(write)],
-                stdout=log, stderr=log, pass_fds=(write,),
+                stdout=log, stderr=log, pass_fds=(write,), env=env,
             )  # fmt: skip
             os.close(write)
             line = ready.readline()
@@ -81,6 +92,38 @@ def test_children_of_a_killed_host_manager_end_by_themselves(leader, process) ->
     assert not is_gone(monitor.pid)
     assert not is_gone(exchange.pid)
     eventually(lambda: is_gone(monitor.pid) and is_gone(exchange.pid), "the orphans end")
+
+
+@pytest.mark.parametrize("years", [-30, 10])
+def test_a_host_whose_clock_is_off_works_like_any_other(tmp_path, leader, zookeeper, years) -> None:
+    # The wall clock of the host manager and of its children; that of others is right.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import time\n"
+        "right, right_ns = time.time, time.time_ns\n"
+        f"off = {years} * 365 * 86_400\n"
+        "time.time = lambda: right() + off\n"
+        "time.time_ns = lambda: right_ns() + off * 10**9\n"
+    )
+    process = HostProcess(tmp_path, leader, zookeeper, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    try:
+        monitor = start_monitor(leader, process.control)
+        exchange = start_exchange(leader, process.control, 1, monitor.control)
+        eventually(lambda: topology(leader, monitor.control) == {1: exchange.epoch}, "it is shown")
+        os.kill(exchange.pid, signal.SIGSTOP)
+        eventually(
+            lambda: topology(leader, monitor.control).get(1, 0) > exchange.epoch, "it is replaced"
+        )
+        # The next life finds them: who they are does not depend on the time of day.
+        process.process.kill()
+        process.process.wait()
+        process = HostProcess(tmp_path, leader, zookeeper)
+        eventually(lambda: leader.reports[HOST].epoch > 1, "the next life reports")
+        found = leader.child(HOST, "orders.monitor")
+        assert found is not None
+        assert found.pid == monitor.pid
+    finally:
+        process.process.terminate()
+        assert process.process.wait(20) == 0
 
 
 def test_without_zookeeper_it_gives_up_with_a_clear_word(tmp_path, leader) -> None:

@@ -1,0 +1,107 @@
+"""What a host manager does when its machine gives it nothing any more: no disk, no descriptors."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from elastic_traffic import eventually
+
+import roq
+import roq.testing
+from roq.client.views import ProcessSummary
+from roq.errors import RoQError
+from roq.testing import RunningCluster
+
+pytestmark = pytest.mark.integration
+DISK = "1m"
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder on a small disk of its own."""
+    folder = tmp_path_factory.mktemp("small-disk")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs root: a small disk has to be mounted")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def running(disk: Path) -> Iterator[RunningCluster]:
+    with roq.testing.cluster(hcm={"data": {"dir": str(disk)}}) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
+    with running.connect() as found:
+        yield found
+
+
+def child(cluster: roq.Cluster, name: str) -> ProcessSummary:
+    (host,) = cluster.hosts()
+    return next(each for each in host.children if each.child == name)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Nothing can be written there."""
+    filler = disk / "filler"
+    try:
+        filler.write_bytes(bytes(shutil.disk_usage(disk).free))
+        yield
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """A process may open nothing more."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    open_now = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_on_a_full_disk_a_start_fails_with_the_reason_and_nobody_else_is_touched(
+    cluster: roq.Cluster, disk: Path
+) -> None:
+    cluster.create_queue("here")
+    before = [child(cluster, name) for name in ("here.monitor", "here.x1")]
+    with full(disk):
+        with pytest.raises(RoQError, match="No space left on device; make room"):
+            cluster.create_queue("there")
+        assert [child(cluster, name) for name in ("here.monitor", "here.x1")] == before
+    cluster.create_queue("there")
+    cluster.remove_queue("there")
+    cluster.remove_queue("here")
+
+
+def test_without_descriptors_a_child_is_tried_again_until_there_are_some(
+    running: RunningCluster, cluster: roq.Cluster
+) -> None:
+    cluster.create_queue("tried")
+    before = child(cluster, "tried.x1")
+    manager = running.pid("host 127.0.0.1")
+    with no_descriptors(manager):
+        os.kill(before.pid, signal.SIGKILL)
+        eventually(lambda: "Too many open files" in child(cluster, "tried.x1").reason, 10)
+        assert child(cluster, "tried.x1").state == "restarting"
+        with pytest.raises(RoQError, match="LimitNOFILE"):
+            cluster.create_queue("refused")
+        assert psutil.pid_exists(manager)
+    eventually(lambda: child(cluster, "tried.x1").state == "running", 20)
+    cluster.remove_queue("tried")

@@ -1,0 +1,84 @@
+"""Children that stand still are replaced; those that work, or cannot, are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from elastic_traffic import LIMIT, eventually, traffic
+
+import roq
+import roq.testing
+from roq.client.views import ProcessSummary
+from roq.testing import RunningCluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningCluster]:
+    with roq.testing.cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
+    with running.connect() as found:
+        yield found
+
+
+def child(cluster: roq.Cluster, name: str) -> ProcessSummary:
+    (host,) = cluster.hosts()
+    return next(each for each in host.children if each.child == name)
+
+
+def test_an_exchange_and_a_monitor_that_are_stopped_are_replaced_and_nothing_is_lost(
+    running: RunningCluster, cluster: roq.Cluster
+) -> None:
+    with traffic(cluster, "hung", 3, policy="spread") as flow:
+        flow.rate = LIMIT * 0.5
+        cluster.add_exchange("hung")
+        for name in ("hung.x1", "hung.monitor"):
+            before = child(cluster, name)
+            os.kill(before.pid, signal.SIGSTOP)
+            eventually(lambda: child(cluster, name).epoch > before.epoch, 10)  # noqa: B023
+            eventually(lambda: child(cluster, name).state == "running", 10)  # noqa: B023
+        flow.end()
+    flow.judge()
+    log = next((running.folder / "log").glob("host*.log")).read_text()
+    assert log.count("and is stopped; ended by signal 9") == 2
+
+
+def test_a_child_that_is_held_for_less_than_a_second_again_and_again_is_not_killed(
+    cluster: roq.Cluster,
+) -> None:
+    cluster.create_queue("held")
+    before = child(cluster, "held.x1")
+    pause = threading.Event()
+    for _ in range(6):
+        os.kill(before.pid, signal.SIGSTOP)
+        pause.wait(0.4)
+        os.kill(before.pid, signal.SIGCONT)
+        pause.wait(0.3)
+    assert child(cluster, "held.x1") == before
+    cluster.remove_queue("held")
+
+
+def test_a_host_manager_that_stood_still_does_not_take_its_children_for_hung(
+    running: RunningCluster, cluster: roq.Cluster
+) -> None:
+    cluster.create_queue("calm")
+    before = [child(cluster, name).pid for name in ("calm.x1", "calm.monitor")]
+    manager = running.pid("host 127.0.0.1")
+    pause = threading.Event()
+    for _ in range(2):
+        os.kill(manager, signal.SIGSTOP)
+        pause.wait(2.0)
+        os.kill(manager, signal.SIGCONT)
+        pause.wait(1.0)
+    eventually(lambda: [child(cluster, f"calm.{n}").pid for n in ("x1", "monitor")] == before, 10)
+    assert [child(cluster, f"calm.{n}").restarts for n in ("x1", "monitor")] == [0, 0]
+    cluster.remove_queue("calm")
