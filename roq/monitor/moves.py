@@ -155,7 +155,7 @@ class Moves:
             pause_us = min(max(0, message.pause_us), PAUSE_US_MAX)
             return self._accepted(session, relocation, now, pause_us)
         if message.outcome == "failed":
-            return self._failed(relocation, message, now)
+            return self._failed(session, relocation, message, now)
         return []
 
     def seen(self, session: Session, epoch: int, now: float) -> list[Effect]:
@@ -255,17 +255,26 @@ class Moves:
         effects: list[Effect] = [Push(peers, passed)] if peers else []
         return effects + self._news.move(relocation, "accepted", relocation.reason, pause_us)
 
-    def _failed(self, relocation: Relocation, message: Relocated, now: float) -> list[Effect]:
+    def _failed(
+        self, session: Session, relocation: Relocation, message: Relocated, now: float
+    ) -> list[Effect]:
         self._drop(relocation.publisher)
-        for key in relocation.targets:
-            exchange = self._exchanges.find(key)
-            if exchange is not None and key in map(tuple, message.failed):
+        failed = {(number, epoch) for number, epoch in message.failed}
+        targets = {key: self._exchanges.find(key) for key in relocation.targets}
+        for key in failed & targets.keys():
+            exchange = targets[key]
+            if exchange is not None:
                 exchange.doubted = True
         failures = self._failures(relocation.publisher) + 1
         rest = min(FAILED_REST_SECONDS * 2 ** min(failures - 1, 10), REST_MAX_SECONDS)
         self._rest(relocation, now + rest, failures)
         reason = message.reason[:REASON_MAX] or "the publisher could not go there"
-        return self._news.move(relocation, "failed", reason)
+        effects = self._news.move(relocation, "failed", reason)
+        left = [each for key, each in targets.items() if each is not None and key not in failed]
+        if not 0 < len(left) < len(targets) or {each.key for each in left} == {*session.exchanges}:
+            return effects
+        # A stripe does without those that could not be reached.
+        return effects + self.begin(session, left, relocation.load, relocation.reason, now)
 
     def _given_up(self, relocation: Relocation, now: float) -> list[Effect]:
         self._drop(relocation.publisher)

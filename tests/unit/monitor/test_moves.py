@@ -116,6 +116,37 @@ def test_a_publisher_that_cannot_get_there_stays_and_may_be_sent_elsewhere() -> 
     assert queue.placed()[3] == ["p"]
 
 
+def test_a_stripe_does_without_a_target_that_could_not_be_reached() -> None:
+    queue, script = scripted(4)
+    queue.publishers["p"].mood = "ignores"
+    script.wanted = [Stripe(P, (2, 3, 4), "too big")]
+    queue.periods(1)
+    publisher = queue.publishers["p"]
+    [first] = {each.epoch for each in publisher.told}
+    publisher.mood = "obeys"
+    queue.relocated(publisher, first, "failed", failed=[(3, 1)], reason="refused")
+    assert queue.placed()[2] == ["p", "q"]
+    assert publisher.numbers == [2, 4]
+    assert publisher.epoch > first
+    assert [state for name, state, *_ in queue.moves() if name == "p"] == [
+        "started", "failed", "started", "accepted",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("failed", [[], [(2, 1), (3, 1)], [(3, 1)], [(9, 9)]])
+def test_a_stripe_of_which_nothing_new_is_left_has_failed(failed) -> None:
+    queue, script = scripted(3)
+    queue.publishers["q"].mood = "ignores"
+    [at] = queue.publishers["q"].numbers
+    script.wanted = [Stripe(Q, (at, 3), "too big")]
+    queue.periods(1)
+    told = len(queue.publishers["q"].told)
+    epoch = queue.publishers["q"].told[-1].epoch
+    queue.relocated(queue.publishers["q"], epoch, "failed", failed=failed)
+    assert len(queue.publishers["q"].told) == told
+    assert queue.publishers["q"].numbers == [at]
+
+
 def test_a_target_that_could_not_be_reached_takes_nobody_until_it_has_reported() -> None:
     queue, script = scripted(3)
     queue.publishers["p"].mood = "fails"
