@@ -416,8 +416,8 @@ class LinkDriver:
             if self.link is None or self.failure is not None:
                 return
             now = monotonic()
+            self.read(now)  # first: nobody is silent if this thread was only late
             self._perform(self.link.handle(Tick(), now), now)
-            self.read(now)
             self._settle(now)
 
     def _settle(self, now: float) -> None:

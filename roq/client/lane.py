@@ -25,6 +25,8 @@ from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
 
 READY_SECONDS: Final = 1.5
+READY_SECONDS_MOST: Final = 6.0
+"""When exchanges did not answer in time before: they may be overloaded by such as this."""
 ACK_SECONDS: Final = 3.0
 SUSPECT_SECONDS: Final = 0.5
 """As ACK_SECONDS, for an exchange that the monitor has declared gone."""
@@ -93,6 +95,8 @@ class Failure:
     reason: str
     lost: bool
     """Whether the exchange may be gone with what it has acknowledged."""
+    late: bool = False
+    """Whether it was given up because it did not answer in time."""
 
 
 class Lane:
@@ -104,6 +108,7 @@ class Lane:
         outbox: what it carries.
         hello: gives the frames of the next Hello.
         waits: after Ready it sends nothing before `release`.
+        ready_seconds: what the exchange may take to answer a Hello.
 
     Attributes:
         phase: where it stands.
@@ -121,6 +126,7 @@ class Lane:
         hello: Callable[[Lane, float], tuple[bytes, bytes]],
         *,
         waits: bool = False,
+        ready_seconds: float = READY_SECONDS,
     ) -> None:
         self.number = number
         self.exchange = exchange
@@ -131,6 +137,7 @@ class Lane:
         self.suspect = False
         self._hello = hello
         self._waits = waits
+        self._ready_seconds = ready_seconds
         self._status = SendStatus(outcome=Outcome.ACCEPTED)
         self._ready_by = 0.0
         self.progress_at = 0.0
@@ -182,7 +189,7 @@ class Lane:
         self.phase = LanePhase.OPENING
         self.outbox.unsend()
         self.outbox.tally.connections += 1
-        self._ready_by = now + READY_SECONDS
+        self._ready_by = now + self._ready_seconds
         self._reset = (0, 0.0)
         self.reason = f"connecting to exchange {exchange.name} at {exchange.data}"
         return [Open(self.number, exchange.data, self._hello(self, now))]
@@ -207,12 +214,12 @@ class Lane:
             return [Drop(self.number)]
         return [Drop(self.number, (channel.BYE, documents.encode(bye)))]
 
-    def _fail(self, reason: str, *, lost: bool) -> list[LaneEffect]:
+    def _fail(self, reason: str, *, lost: bool, late: bool = False) -> list[LaneEffect]:
         self.phase = LanePhase.IDLE
         self._leave_at = None
         self.outbox.unsend()
         self.reason = reason
-        self.failure = Failure(reason, lost)
+        self.failure = Failure(reason, lost, late)
         self._doubt(lost=lost)
         return [Drop(self.number)]
 
@@ -290,7 +297,7 @@ class Lane:
     def tick(self, now: float) -> list[LaneEffect]:
         """Time has passed."""
         if self.phase is LanePhase.OPENING and now >= self._ready_by:
-            return self._fail(f"no answer: {self.reason}", lost=True)
+            return self._fail(f"no answer: {self.reason}", lost=True, late=True)
         leave_at = self._leave_at
         if self.phase is LanePhase.READY and leave_at is not None and now >= leave_at:
             return self._fail(f"no subscriber reads exchange {self.name} any more", lost=True)

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roq.client.dealer import Dealer
 from roq.client.kept import Kept, Pile, Source
-from roq.client.lane import Lane, LaneEffect, LanePhase, Say, Transmit
+from roq.client.lane import (
+    READY_SECONDS,
+    READY_SECONDS_MOST,
+    Lane,
+    LaneEffect,
+    LanePhase,
+    Say,
+    Transmit,
+)
 from roq.client.outbox import Outbox, Sealed, Stream
 from roq.client.receipt import Receipt
 from roq.client.tally import Tally
@@ -47,6 +55,8 @@ class Lanes:
         self.kept = Kept()
         self.serving: frozenset[Source] | None = None
         self.epoch = 0
+        self._unanswered = 0
+        """Exchanges that did not answer in time since one was ready."""
         self._used = False
         self._away_since: float | None = None
         self._lane_number = 0
@@ -132,7 +142,10 @@ class Lanes:
             self.kept.of(source) if exchange is not None else Pile(source),
         )  # fmt: skip
         self._lane_number += 1
-        lane = Lane(self._lane_number, exchange, outbox, self._hello, waits=waits)
+        seconds = min(READY_SECONDS_MOST, READY_SECONDS * 2.0**self._unanswered)
+        lane = Lane(
+            self._lane_number, exchange, outbox, self._hello, waits=waits, ready_seconds=seconds
+        )
         self.lanes = (*self.lanes, lane)
         return lane
 

@@ -233,6 +233,7 @@ class LinkMachine(Lanes):
 
     def _works(self, now: float) -> None:
         self._failed = ()
+        self._unanswered = 0
         if self._ready_since is None:
             self._ready_since, self._away_since, self._used = now, None, True
         elif now >= self._ready_since + STEADY_SECONDS:
@@ -304,6 +305,7 @@ class LinkMachine(Lanes):
 
     def _lane_failed(self, lane: Lane, now: float) -> list[Effect]:
         """A lane is of no use: others take over, or the monitor is asked, soon or later."""
+        self._unanswered = min(self._unanswered + lane.failure.late, 8) if lane.failure else 0
         lane.failure = None
         self._failed = (*self._failed, lane.source)[-LANES_MAX:]
         relocation = self._relocation

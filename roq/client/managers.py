@@ -7,6 +7,9 @@ from typing import Final
 
 HOPS_MAX: Final = 3
 """Followers may point at each other for a moment between two leaders."""
+REMOVED_SECONDS: Final = 3.0
+"""A queue that was there counts as removed when managers have not known it for so long: a registry
+that was lost may be restored."""
 KNOWN_MAX: Final = 16
 """Addresses of leaders that are remembered beside those that were given."""
 
@@ -27,6 +30,7 @@ class Managers:
         self._turn = 0
         self._asked = 0
         self._hops = 0
+        self._missing_since: float | None = None
         self.address = self._addresses[0]
 
     def __len__(self) -> int:
@@ -59,3 +63,13 @@ class Managers:
         if self.address in self._addresses:
             self._turn = self._addresses.index(self.address)
         self.begin()
+
+    def found(self) -> None:
+        """They know the queue."""
+        self._missing_since = None
+
+    def not_found(self, now: float) -> float:
+        """They do not know the queue; for how many seconds they have not."""
+        if self._missing_since is None:
+            self._missing_since = now
+        return now - self._missing_since

@@ -50,8 +50,6 @@ from roq.protocol.control import (
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import RpcClient
 
-LOCATE_SECONDS = 2.0
-
 Translate = Callable[[str], str]
 
 
@@ -179,8 +177,8 @@ class MonitorSession:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case AskManager(address):
-                self._ask_manager(address)
+            case AskManager(address, timeout):
+                self._ask_manager(address, timeout)
             case OpenMonitor(endpoint):
                 self._open_monitor(endpoint)
             case DropMonitor(linger_ms):
@@ -246,27 +244,28 @@ class MonitorSession:
 
         self._monitor = self._connect(endpoint, lost, lambda m: self._handle(Pushed(m)))
 
-    def _ask_manager(self, address: str) -> None:
+    def _ask_manager(self, address: str, timeout: float) -> None:
         if self._manager is not None:
             self._manager.close()
 
         self._asked += 1
         serial = self._asked
 
-        def answered(answer: Answer | Unavailable) -> None:
+        def answered(answer: Answer | Unavailable, *, refused: bool = False) -> None:
             if serial != self._asked:
                 return
             self._asked += 1
             client, self._manager = self._manager, None
             if client is not None:
                 client.close()
-            self._handle(ManagerAnswered(answer))
+            late = isinstance(answer, Unavailable) and not refused
+            self._handle(ManagerAnswered(answer, late))
 
         client = self._manager = self._connect(
-            address, lambda reason: answered(Unavailable(f"{address}: {reason}"))
+            address, lambda reason: answered(Unavailable(f"{address}: {reason}"), refused=True)
         )
         if client is not None:
-            client.request(LocateRequest(QName=self._queue), LOCATE_SECONDS, answered)
+            client.request(LocateRequest(QName=self._queue), timeout, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor
@@ -289,7 +288,10 @@ class MonitorSession:
             self._timer.cancel()
         deadline = self._machine.next_deadline()
         self._timer = (
-            None
-            if deadline is None
-            else self._engine.reactor.call_at(deadline, lambda: self._handle(Tick()))
+            None if deadline is None else self._engine.reactor.call_at(deadline, self._tick)
         )
+
+    def _tick(self) -> None:
+        if self._monitor is not None:
+            self._monitor.read()  # it is not silent if this thread was only late
+        self._handle(Tick())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.protocol.control import Answer, Assigned, Control, Relocate, Topology
+
+LOCATE_SECONDS: Final = 2.0
+"""What a configuration manager may take to answer, when nobody is overloaded."""
 
 
 class SessionState(StrEnum):
@@ -36,6 +40,8 @@ class ManagerAnswered:
     """The answer to `AskManager`."""
 
     answer: Answer | Unavailable
+    late: bool = False
+    """There was none in time: the manager, or this process, may be overloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ class AskManager:
     """Ask the configuration manager at this address where the queue's monitor is."""
 
     address: str
+    timeout: float = LOCATE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

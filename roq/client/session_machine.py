@@ -16,8 +16,9 @@ from enum import StrEnum
 from typing import Final
 
 from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff, Jitter
-from roq.client.managers import Managers
+from roq.client.managers import REMOVED_SECONDS, Managers
 from roq.client.session_events import (
+    LOCATE_SECONDS,
     AliveWanted,
     AskManager,
     AskMonitor,
@@ -68,14 +69,12 @@ SILENCE_SPREAD: Final = 0.2
 STEADY_SECONDS: Final = 1.0
 """A monitor that has been there for so long works: the next search begins at once."""
 ASK_SECONDS: Final = 3.0
+PATIENCE_MOST: Final = 4.0
+"""So many times as long is waited for answers when they have not come in time."""
 URGENT_MOST_SECONDS: Final = 1.0
 """The limit of a wait for a monitor while the publisher has no exchange, so nothing flows."""
 ATTACH_MOST_SECONDS: Final = 0.5
 """A monitor that has no exchange to offer answers late, so it may be asked again soon."""
-REMOVED_SECONDS: Final = 3.0
-REMOVED_ANSWERS: Final = 3
-"""A queue that was there counts as removed when managers did not know it so often and so long: a
-registry that was lost may be restored."""
 GOODBYE_MS: Final = 200
 
 PUBLISHER: Final = "publisher"
@@ -142,8 +141,7 @@ class SessionMachine:
         self._backoff = Backoff(jitter)
         self._attach_backoff = Backoff(jitter, ATTACH_MOST_SECONDS)
         self._attach_at: float | None = None
-        self._missing = 0
-        self._missing_since = 0.0
+        self._patience = 1.0
         self._serial = 0
         self._attach_serial = 0
         self._attach_wanted = role == PUBLISHER
@@ -162,7 +160,9 @@ class SessionMachine:
         match event:
             case Start():
                 return self._locate() if self.phase is _Phase.IDLE else []
-            case ManagerAnswered(answer):
+            case ManagerAnswered(answer, late):
+                if late:
+                    self._be_patient()
                 return self._manager_answered(answer, now)
             case MonitorAnswered(serial, answer):
                 return self._monitor_answered(serial, answer, now)
@@ -207,11 +207,18 @@ class SessionMachine:
 
     # --- looking for the monitor ------------------------------------------------------------------
 
+    def _ask_manager(self) -> AskManager:
+        return AskManager(self._managers.address, LOCATE_SECONDS * self._patience)
+
+    def _be_patient(self) -> None:
+        """Nobody answered in time: it must not get worse by asking ever more often."""
+        self._patience = min(PATIENCE_MOST, 2.0 * self._patience)
+
     def _locate(self) -> list[Effect]:
         self.phase = _Phase.LOCATING
         self._wake = None
         self._managers.begin()
-        return [AskManager(self._managers.address)]
+        return [self._ask_manager()]
 
     def _manager_answered(self, answer: Answer | Unavailable, now: float) -> list[Effect]:
         if self.phase is not _Phase.LOCATING:
@@ -228,34 +235,25 @@ class SessionMachine:
     def _not_located(self, failure: Failure, now: float) -> list[Effect]:
         if failure.RESULT == NOT_LEADER:
             if self._managers.follow(failure.ENDPOINT):
-                return [AskManager(self._managers.address)]
+                return [self._ask_manager()]
             return self._no_help(failure.COMMENT, now)
         state = _STATE_OF_CODE.get(failure.CODE)
         if state is None:
             return self._no_help(failure.COMMENT, now)
         self._managers.answered()
-        if state is SessionState.REMOVED:
-            return self._not_found(failure.COMMENT, now)
-        self._missing = 0
+        if state is not SessionState.REMOVED:
+            self._managers.found()
+        elif self._managers.not_found(now) < REMOVED_SECONDS and self.queue_id:
+            state = SessionState.UNAVAILABLE
         return self._wait(state, failure.COMMENT, now)
 
     def _no_help(self, reason: str, now: float, most: float | None = None) -> list[Effect]:
         """Ask the next manager, at once unless all were asked."""
         if self._managers.advance():
-            asked: Effect = AskManager(self._managers.address)
+            asked: Effect = self._ask_manager()
             told = self._become(SessionState.UNAVAILABLE, reason, Cause.NO_MANAGER)
             return [*told, asked]
         return self._wait(SessionState.UNAVAILABLE, reason, now, most, Cause.NO_MANAGER)
-
-    def _not_found(self, reason: str, now: float) -> list[Effect]:
-        """No manager knows the queue."""
-        if not self._missing:
-            self._missing_since = now
-        self._missing += 1
-        gone = self._missing >= REMOVED_ANSWERS and now >= self._missing_since + REMOVED_SECONDS
-        if gone or not self.queue_id:
-            return self._wait(SessionState.REMOVED, reason, now)
-        return self._wait(SessionState.UNAVAILABLE, reason, now)
 
     def _located(self, located: Located, now: float) -> list[Effect]:
         if self.queue_id and located.queue_id != self.queue_id:
@@ -265,7 +263,7 @@ class SessionMachine:
                 now,
             )
         self._managers.answered()
-        self._missing = 0
+        self._managers.found()
         self.queue_id = located.queue_id
         self.limits = located.limits
         self.phase = _Phase.JOINING
@@ -310,7 +308,7 @@ class SessionMachine:
 
     def _ask(self, message: Control) -> AskMonitor:
         self._serial += 1
-        return AskMonitor(self._serial, message, ASK_SECONDS)
+        return AskMonitor(self._serial, message, ASK_SECONDS * self._patience)
 
     def _ask_attach(self) -> AskMonitor:
         ask = self._ask(
@@ -354,6 +352,7 @@ class SessionMachine:
             if serial == self._attach_serial and self._attach_wanted:
                 return self._not_attached("the monitor has no exchange to offer yet", now)
             return []
+        self._be_patient()
         reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
         return self._wait(
             SessionState.UNAVAILABLE, f"the monitor of queue {self._queue}: {reason}", now
@@ -452,6 +451,7 @@ class SessionMachine:
         if self.phase is _Phase.ACTIVE:
             if now >= self._active_since + STEADY_SECONDS:
                 self._backoff.reset()
+                self._patience = 1.0
             return []
         self.phase = _Phase.ACTIVE
         self._active_since = now

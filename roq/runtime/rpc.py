@@ -120,7 +120,7 @@ class RpcClient:
         except zmq.ZMQError:
             self._shut()
             raise
-        reactor.add(self._socket, self._readable)
+        reactor.add(self._socket, self.read)
 
     def request(
         self,
@@ -169,8 +169,10 @@ class RpcClient:
             self._lifeline.close()
         self._socket.close(linger_ms)
 
-    def _readable(self) -> None:
-        drain(self._socket, self._received)
+    def read(self) -> None:
+        """Take what has come; before it is decided that nothing has."""
+        if not self._socket.closed:
+            drain(self._socket, self._received)
 
     def _received(self, frames: list[bytes]) -> None:
         try:
@@ -194,6 +196,7 @@ class RpcClient:
             pending.on_answer(answer)
 
     def _expired(self, number: int, timeout: float) -> None:
+        self.read()  # a loop that is late may find the answer there
         pending = self._pending.pop(number, None)
         if pending is not None:
             pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))

@@ -11,6 +11,7 @@ from roq.client.lane import (
     ACK_SECONDS,
     FLAPS_MAX,
     READY_SECONDS,
+    READY_SECONDS_MOST,
     RESET_SECONDS,
     STEADY_SECONDS,
 )
@@ -679,6 +680,28 @@ def test_asking_for_an_exchange_is_tried_for_ever_with_bounded_waits() -> None:
         assert wake - script.now <= MOST_SECONDS
         script.now = wake
         assert AskAttach(((1, 5),)) in script.feed(Tick())
+
+
+def test_an_exchange_that_answers_late_gets_more_time_the_next_time() -> None:
+    script = Script(lambda: 0.0)
+    seconds = []
+    for epoch in range(1, 6):
+        begun = script.now
+        script.assign(epoch=epoch)
+        while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
+            script.now += 0.25
+        seconds.append(script.now - begun)
+    assert seconds[0] == READY_SECONDS
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == READY_SECONDS_MOST
+    script.assign(epoch=9)
+    script.accept()
+    begun = script.now
+    opened(script.lost("cut"))
+    opened(script.assign(epoch=10))
+    while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
+        script.now += 0.25
+    assert script.now - begun == READY_SECONDS
 
 
 def test_a_connection_that_breaks_as_soon_as_it_works_is_not_made_again_for_ever(

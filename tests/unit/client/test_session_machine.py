@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from roq.client.managers import REMOVED_SECONDS
 from roq.client.session_events import (
+    LOCATE_SECONDS,
     AliveWanted,
     AskManager,
     AskMonitor,
@@ -29,8 +31,9 @@ from roq.client.session_events import (
 )
 from roq.client.session_machine import (
     ALIVE_SECONDS,
+    ASK_SECONDS,
     ATTACH_MOST_SECONDS,
-    REMOVED_SECONDS,
+    PATIENCE_MOST,
     SILENCE_SECONDS,
     SILENCE_SPREAD,
     SessionMachine,
@@ -540,3 +543,34 @@ def test_answers_that_come_too_late_are_ignored() -> None:
     session.handle(Tick(), SILENCE_SECONDS)
     assert session.handle(MonitorAnswered(1, topology(9)), 4.0) == []
     assert session.handle(Pushed(topology(9)), 4.0) == []
+
+
+def test_whoever_does_not_answer_in_time_gets_more_time() -> None:
+    session = machine("subscriber", managers=("tcp://a:1",), jitter=0.5)
+    effects = session.handle(Start(), 0.0)
+    timeouts = []
+    for _ in range(4):
+        (ask,) = [effect for effect in effects if isinstance(effect, AskManager)]
+        timeouts.append(ask.timeout)
+        effects = session.handle(ManagerAnswered(Unavailable("silence"), late=True), 0.0)
+        if session.next_deadline() is not None:
+            effects = session.handle(Tick(), wait(session, 0.0))
+    assert timeouts == [LOCATE_SECONDS * factor for factor in (1, 2, 4, 4)]
+    join = asked(session.handle(ManagerAnswered(LOCATED), 20.0))
+    assert join.timeout == ASK_SECONDS * PATIENCE_MOST
+    session.handle(MonitorAnswered(join.serial, topology()), 20.0)
+    session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 22.0)
+    (again,) = [
+        effect
+        for effect in session.handle(MonitorLost("closed"), 23.0)
+        if isinstance(effect, AskManager)
+    ]
+    assert again.timeout == LOCATE_SECONDS
+
+
+def test_whoever_refuses_connections_costs_no_patience() -> None:
+    session = machine("subscriber", managers=("tcp://a:1",))
+    session.handle(Start(), 0.0)
+    for _ in range(3):
+        effects = session.handle(ManagerAnswered(Unavailable("refused")), 0.0)
+    assert effects[-1] == AskManager("tcp://a:1", LOCATE_SECONDS)
