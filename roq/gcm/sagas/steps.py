@@ -10,7 +10,7 @@ import msgspec
 from roq.errors import REQUEST_ERRORS, LocalProtocolError, NoCapacity, RequestError
 from roq.gcm.events import Change, Drop, Put
 from roq.gcm.healing import Loss, loss, losses
-from roq.gcm.hosts import AWAY, Hosts
+from roq.gcm.hosts import LOST, UNMANAGED, Hosts
 from roq.gcm.operations import Call, Calls, Draw, Outcome, Result, Save, Step
 from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR, Queue, Queues
@@ -228,8 +228,9 @@ class Steps:
         number: int = EVERYTHING,
         hosts: tuple[str, ...] = (),
     ) -> Part[list[str]]:
-        """Stop processes on every host that has a manager; gives what went wrong where."""
+        """Stop processes on every host that is not lost; gives what went wrong where."""
         calls = []
+        problems = []
         message = StopQueue(
             queue=queue.name,
             queue_id=queue.record.queue_id,
@@ -239,12 +240,14 @@ class Steps:
         )
         for name in hosts or queue.record.hosts:
             host = self.hosts.get(name)
-            if host is not None and host.control and host.state not in AWAY:
+            if host is not None and host.state is UNMANAGED:
+                problems.append(f"host {name} has no manager that could stop them")
+            elif host is not None and host.control and host.state is not LOST:
                 calls.append(Call(name, host.control, message, STOP_SECONDS))
         answers = yield Calls(tuple(calls))
-        problems = (
+        problems += [
             _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)
-        )
+        ]
         return [problem for problem in problems if problem]
 
 

@@ -157,3 +157,18 @@ def test_a_stop_that_a_host_does_not_confirm_is_tried_again_by_itself(script: Sc
     script.hosts["h1"].mute.clear()
     script.live(31)
     assert script.record("q").state == "stopped"
+
+
+def test_a_stop_waits_for_what_lives_on_a_host_without_a_manager(script: Script) -> None:
+    script.ask(2003, **CREATE)
+    script.vanish("h1", with_children=False)
+    script.live(3)
+    script.expire_node("h1")
+    script.live(1)
+    answer = script.ask(2002, QName="q")
+    assert (answer["RESULT"], "h1 has no manager" in answer["COMMENT"]) == (1101, True)
+    assert script.ask(2104, QName="q")["State"] == "stopping"
+    script.come_back("h1")
+    script.live(31)
+    assert script.record("q").state == "stopped"
+    assert children(script)["h1"] == []
