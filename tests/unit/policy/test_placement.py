@@ -28,7 +28,7 @@ def test_then_processor_then_memory_then_name_decide() -> None:
 def test_hosts_that_are_full_or_not_heard_of_are_passed_over() -> None:
     hosts = [
         HostLoad("a", "silent"),
-        HostLoad("b", "away"),
+        HostLoad("b", "lost"),
         HostLoad("c", "live", exchanges=3, exchange_max=3),
         HostLoad("d", "live", exchanges=9, exchange_max=10),
     ]
@@ -37,7 +37,7 @@ def test_hosts_that_are_full_or_not_heard_of_are_passed_over() -> None:
         choose(hosts[:3])
     text = str(refused.value)
     assert "a is silent" in text
-    assert "b is away" in text
+    assert "b is lost" in text
     assert "c is full (3 of 3 exchanges)" in text
 
 
@@ -48,7 +48,7 @@ def test_a_cluster_without_hosts_says_what_to_do() -> None:
 
 def test_a_long_list_of_refusals_is_cut() -> None:
     with pytest.raises(NoCapacity, match="and 90 more"):
-        choose([HostLoad(f"h{n:03d}", "away") for n in range(100)])
+        choose([HostLoad(f"h{n:03d}", "lost") for n in range(100)])
 
 
 def test_a_named_host_is_taken_or_refused_with_the_reason() -> None:
@@ -64,3 +64,17 @@ def test_a_named_host_is_taken_or_refused_with_the_reason() -> None:
         demand(hosts, "c")
     with pytest.raises(HostNotFound, match="not registered"):
         demand(hosts, "d")
+
+
+def test_a_host_where_an_attempt_has_failed_is_taken_only_if_there_is_no_other() -> None:
+    hosts = [HostLoad("a", "live"), HostLoad("b", "live", exchanges=9)]
+    assert choose(hosts, avoid={"a"}) == "b"
+    assert choose(hosts, avoid={"a", "b"}) == "a"
+    assert choose(hosts[:1], avoid={"a"}) == "a"
+
+
+def test_a_monitor_needs_no_slot() -> None:
+    full = [HostLoad("a", "live", exchanges=1, exchange_max=1)]
+    assert choose(full, slot=False) == "a"
+    with pytest.raises(NoCapacity, match="no host can take a monitor: a is lost"):
+        choose([HostLoad("a", "lost")], slot=False)
