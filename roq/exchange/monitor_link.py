@@ -107,7 +107,7 @@ class MonitorLink:
 
         It may know less than who was asked since, if nobody has told it for a while.
         """
-        if endpoint != self._told:
+        if endpoint and endpoint != self._told:
             self._told = endpoint
             self.move(endpoint)
 

@@ -121,6 +121,7 @@ def test_the_same_word_of_the_host_manager_does_not_lead_back(world: World) -> N
     world.link.move(new)  # somebody else has told
     for _ in range(3):
         world.link.told(old)
+        world.link.told("")
     world.run(lambda: world.asked_at(new))
     assert world.link._client is not None
     assert world.link._client.endpoint == new
