@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report test check lint types contracts unit integration test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report test check lint types contracts unit integration sim-long test-docker bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ unit: setup ## The tests that need no process
 
 integration: setup ## The tests with real processes and a real ZooKeeper
 	$(BIN)/pytest tests/integration
+
+sim-long: setup ## Ten thousand clusters on a virtual clock in which everything fails
+	$(BIN)/python -m simulation.survival --count 10000
 
 test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses a running engine
 	scripts/setup_docker

@@ -45,11 +45,10 @@ class Call:
         """Do not do it; idempotent."""
         self._action = None
 
-    def run(self) -> None:
-        """Do it, once."""
+    def take(self) -> Callable[[], None] | None:
+        """What is to be done; it is done only once."""
         action, self._action = self._action, None
-        if action is not None:
-            action()
+        return action
 
 
 class Time(Protocol):
@@ -118,9 +117,10 @@ class World:
 
     def call_at(self, at: float, action: Callable[[], None]) -> Call:
         """Have this done at a time, after what is to be done at the same time already."""
-        call = Call(max(at, self.now), action)
+        at = max(at, self.now)
+        call = Call(at, action)
         self._serial += 1
-        heappush(self._calls, (call.at, self._serial, call))
+        heappush(self._calls, (at, self._serial, call))
         return call
 
     def call_later(self, delay: float, action: Callable[[], None]) -> Call:
@@ -146,14 +146,19 @@ class World:
 
     def _next(self) -> None:
         at, _, call = heappop(self._calls)
-        if not call.cancelled:
-            self._at_once = self._at_once + 1 if at == self.now else 0
-            if self._at_once > AT_ONCE_MAX:
-                raise AssertionError(f"time stands still at {at:.6f}: {call}")
+        action = call.take()
+        if action is None:
+            return
+        if at != self.now:
             self.now = at
-            self.happened += 1
-            self._checksum = hash((self._checksum, at))
-            call.run()
+            self._at_once = 0
+        else:
+            self._at_once += 1
+            if self._at_once > AT_ONCE_MAX:
+                raise AssertionError(f"time stands still at {at:.6f}: {action}")
+        self.happened += 1
+        self._checksum = hash((self._checksum, at))
+        action()
 
 
 class Alarm:

@@ -47,6 +47,7 @@ class Shape:
         managers, hosts: how many there are.
         start_seconds: what a child takes to come up, between these two.
         session_seconds: of the sessions with ZooKeeper.
+        delay_seconds: what the network takes for a message, between these two.
         limits: of the queue, where they differ from the defaults.
         clock_rates: monotonic clocks differ by up to this.
         check_duplicates: of subscribers; off only to show that the promises can be broken.
@@ -56,6 +57,7 @@ class Shape:
     hosts: int = 1
     start_seconds: tuple[float, float] = (0.05, 0.3)
     session_seconds: float = 2.0
+    delay_seconds: tuple[float, float] = (0.0002, 0.002)
     limits: tuple[tuple[str, int], ...] = ()
     clock_rates: float = 0.0
     check_duplicates: bool = True
@@ -98,6 +100,7 @@ class Cluster:
         self.world = World(seed)
         self.shape = shape
         self.wires = Wires(self.world)
+        self.wires.weather.delay_seconds = shape.delay_seconds
         self.ensemble = Ensemble(self.world, self.wires, shape.session_seconds)
         self.history = History()
         self.watch = Watch(self.world)

@@ -28,7 +28,7 @@ QUIET_SECONDS: Final = 2.5
 GOES_ON_SECONDS: Final = 1.5
 CROWDED: Final = (("throughput_bytes", 60_000), ("exchanges_max", 3))
 """Limits with which publishers are moved, and exchanges come and go."""
-PROFILE: Final = Profile(rate=15.0, messages=(1, 4), size=(0, 60), topics=("a", "b"))
+PROFILE: Final = Profile(rate=12.0, messages=(1, 4), size=(0, 60), topics=("a", "b"))
 
 
 class Result(msgspec.Struct):
@@ -82,6 +82,7 @@ class Case:
             managers=random.choice([1, 2, 2, 3]),
             hosts=random.choice([1, 2, 3, 3]),
             session_seconds=random.choice([1.5, 3.0, 6.0]),
+            delay_seconds=random.choice([(0.0002, 0.002), (0.0002, 0.002), (0.001, 0.03)]),
             clock_rates=random.choice([0.0, 0.01]),
             limits=random.choice([(), (("window_batches", 4),), CROWDED]),
         )

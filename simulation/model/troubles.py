@@ -182,7 +182,7 @@ class Troubles:
 
     def _lag(self, random: Random, seconds: float) -> str:
         weather = self._cluster.wires.weather
-        calm = (0.0002, 0.002)
+        calm = self._cluster.shape.delay_seconds
         weather.delay_seconds = (0.001, random.uniform(0.01, 0.15))
         self._for(seconds, lambda: setattr(weather, "delay_seconds", calm))
         return f"up to {weather.delay_seconds[1]:.3f} s for {seconds:.2f} s"

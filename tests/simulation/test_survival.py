@@ -1,0 +1,228 @@
+"""Whole clusters in which everything fails, on a virtual clock; and proof that faults are found.
+
+`make sim-long` does the same with ten thousand seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from roq.client.kept import Kept
+from roq.coordination.port import Fence, Leadership, SessionState
+from roq.coordination.registry import StoreRegistry
+from roq.gcm.definitions import Definitions
+from roq.gcm.recovery import Recovery
+from roq.hcm import events
+from roq.hcm.machine import HostMachine
+from roq.protocol import documents
+from roq.protocol.public import CreateQueue, RemoveQueue
+from simulation.model import troubles
+from simulation.model.cluster import QUEUE, Cluster, Shape
+from simulation.model.trial import Case, Result, Trial
+from simulation.model.troubles import Trouble
+from simulation.survival import replay_command, try_seeds
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 300
+PARTS = 6
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_fails_all_promises_are_kept(part: int) -> None:
+    happened: Counter[str] = Counter()
+    received = 0
+    for result in try_seeds(range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)):
+        assert not result.broken, told(result)
+        happened.update(result.troubles)
+        received += result.received
+    assert set(happened) == set(troubles.KINDS)
+    assert received > 20_000
+
+
+def told(result: Result) -> str:
+    return f"{result.broken[0]}\nreplay it: {replay_command(result.seed)} --trace"
+
+
+def test_the_same_seed_is_the_same_history_in_any_process() -> None:
+    seeds = (3, 4)
+    here = [result.checksum for result in try_seeds(seeds)]
+    for seed, checksum in zip(seeds, here, strict=True):
+        command = [sys.executable, "-m", "simulation.survival", "--seed", str(seed), "--json"]
+        environ = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert json.loads(done.stdout)["checksum"] == checksum
+
+
+def test_without_troubles_nothing_is_started_twice_and_nothing_lost() -> None:
+    for result in try_seeds(range(5), without=troubles.KINDS):
+        assert not result.broken, result.broken
+        assert result.troubles == {}
+        assert result.sent == result.received > 100
+        assert result.counted_lost == 0
+        assert result.heal_seconds == 0
+
+
+def test_leaving_a_kind_out_changes_nothing_about_the_others() -> None:
+    for seed in range(20):
+        whole = troubles.draw(seed, 10.0)
+        for kind in {trouble.kind for trouble in whole}:
+            rest = troubles.draw(seed, 10.0, without=[kind])
+            assert rest == [trouble for trouble in whole if trouble.kind != kind]
+            these = troubles.draw(seed, 10.0, only=[kind])
+            assert these == [trouble for trouble in whole if trouble.kind == kind]
+
+
+# --- the simulation can fail ----------------------------------------------------------------------
+
+
+def broken_promises(kind: str, seeds: Iterable[int] = range(20), **shape: object) -> list[str]:
+    """What the first of these seeds that breaks a promise breaks, when this goes wrong four times.
+
+    Args:
+        shape: of the cluster, where it is not to be left to chance.
+    """
+    for seed in seeds:
+        case = replace(Case.draw(seed), publishers=4, exchanges=1, seconds=3.0)
+        plan = [Trouble(0.7 * each, kind, 0.3, 100 * seed + each) for each in range(4)]
+        changed = replace(case.shape, **shape)  # type: ignore[arg-type]
+        broken = Trial(replace(case, shape=changed, plan=plan)).run().broken
+        if broken:
+            return broken
+    return []
+
+
+def test_messages_that_come_twice_are_found() -> None:
+    broken = broken_promises("kill-exchange", check_duplicates=False)
+    assert any("doubled" in text for text in broken), broken
+
+
+def test_a_replay_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
+    broken = broken_promises("kill-exchange", delay_seconds=(0.01, 0.05))
+    assert any("though nobody was cut off" in text for text in broken), broken
+
+
+def test_children_that_are_not_adopted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = HostMachine.handle
+
+    def forgetful(self: HostMachine, event: events.Event, now: float) -> list[events.Effect]:
+        return [] if isinstance(event, events.Adopted) else handle(self, event, now)
+
+    monkeypatch.setattr(HostMachine, "handle", forgetful)
+    broken = broken_promises("kill-hcm")
+    assert any("though nothing happened to it" in text for text in broken), broken
+
+
+def test_a_host_whose_children_are_not_set_up_elsewhere_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Recovery, "look", lambda _recovery, _now: [])
+    broken = broken_promises("kill-host", hosts=2)
+    assert any(text.startswith("stuck") for text in broken), broken
+
+
+def test_a_process_that_ends_by_an_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: HostMachine) -> None:
+        raise RuntimeError("an invariant")
+
+    monkeypatch.setattr(HostMachine, "check", fails)
+    broken = broken_promises("clock")
+    assert any("ended by an exception" in text and "an invariant" in text for text in broken)
+
+
+class TwoLeaders:
+    """A cluster in which a manager that was deposed does not notice."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        changed, follow = Definitions._session_changed, Definitions._follow
+
+        def deaf(self: Definitions, state: SessionState) -> None:
+            if state is SessionState.CONNECTED:
+                changed(self, state)
+
+        def proud(self: Definitions, data: bytes | None) -> None:
+            if self._leadership is None:
+                follow(self, data)
+
+        monkeypatch.setattr(Definitions, "_session_changed", deaf)
+        monkeypatch.setattr(Definitions, "_follow", proud)
+        self.cluster = Cluster(1, Shape(managers=2))
+        self.cluster.start(exchanges=1)
+        (self.former,) = self.cluster.leaders
+        ensemble = self.cluster.ensemble
+        store = next(s for s in ensemble.stores if s.process is self.former.process)
+        ensemble.expire(store)
+        assert self.cluster.until(lambda: len(self.cluster.leaders) == 2, 10.0)
+        (self.present,) = (each for each in self.cluster.leaders if each is not self.former)
+        # The host reports to one manager only: to the present one as soon as it has to.
+        (host,) = (each.machine for each in self.cluster.hosts)
+        self.cluster.wires.cut([host], [self.former.process.machine], both=True)
+        hosts = self.present.machine.hosts
+        assert self.cluster.until(lambda: hosts.live(host) is not None, 10.0)
+        self.cluster.wires.mend()
+
+    def act(self) -> list[str]:
+        """One creates a queue, the other removes the one that is there; what is broken by that."""
+        for manager, wish in (
+            (self.present, CreateQueue(QName="new")),
+            (self.former, RemoveQueue(QName=QUEUE)),
+        ):
+            manager.ask(documents.encode(wish), lambda _answer: None)
+            self.cluster.world.run(3.0)
+        return self.cluster.watch.broken
+
+    @property
+    def running(self) -> set[str]:
+        """The monitors and exchanges that run."""
+        return {name for host in self.cluster.hosts for name in host.running}
+
+
+def without_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = StoreRegistry.commit
+
+    def unfenced(self: StoreRegistry, operations: object, _fence: Fence, done: object) -> None:
+        commit(self, operations, None, done)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StoreRegistry, "commit", unfenced)
+
+
+def test_a_deposed_leader_that_does_not_know_it_can_do_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = TwoLeaders(monkeypatch)
+    assert two.act() == []
+    assert two.running == {"new.monitor", "new.x1", "q.monitor", "q.x1"}
+
+
+def test_a_lower_fence_that_is_let_through_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_fences(monkeypatch)
+    broken = TwoLeaders(monkeypatch).act()
+    assert any("writes definitions, but this one leads" in text for text in broken), broken
+
+
+def test_a_lower_epoch_that_is_obeyed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_fences(monkeypatch)
+    monkeypatch.setattr(HostMachine, "_check_leader", lambda _machine, _epoch: None)
+    broken = TwoLeaders(monkeypatch).act()
+    assert any("obeys epoch" in text for text in broken), broken
+
+
+def test_an_epoch_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    elected = Definitions._lead
+
+    def same(self: Definitions, leadership: Leadership) -> None:
+        elected(self, replace(leadership, epoch=1))
+
+    monkeypatch.setattr(Definitions, "_lead", same)
+    broken = broken_promises("kill-gcm")
+    assert any("leads with epoch 1, after one with 1" in text for text in broken), broken
