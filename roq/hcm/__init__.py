@@ -2,8 +2,18 @@
 
     leading GCM  <-- HostReport, each second and at changes --   a DEALER
                  --- StartMonitor, StartExchange, StopQueue -->  control (ROUTER, port 5100)
-    children     --- ChildReport, each second --------------->   control
+    children     --- ChildReport, four times a second ------->   control
     ZooKeeper    <-- an ephemeral node, one epoch per life ---   the registry
 
-No message of a user passes here; when this process dies, its children go on for a while.
+    machine.py       what is wanted, by whom, and who is told
+    lives.py         how a child starts, crashes, hangs, is given up, and ends
+    hangs.py         who has hung: by silence, and by what the system says of the process
+    backoff.py       when it is started again, and when not any more
+    epochs.py        of two processes of one child the later has the higher epoch
+    leader.py        finds the configuration manager that leads
+    records.py       which process a child is, on disk, for the next life of this process
+    processes.py     started, adopted, looked at, ended
+
+No message of a user passes here; when this process dies, its children go on, and the next one
+adopts them.
 """

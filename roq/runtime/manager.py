@@ -106,15 +106,26 @@ class ManagerLink:
             return
         self._timer = self._reactor.call_later(REPORT_SECONDS, self._report)
         if now - max(self._heard, self._called) > RECONNECT_SECONDS:
-            self._client.close()
-            self._client = self._connect()
             self._called = now
+            self._call_anew()
         if self._reports % QUESTION_EVERY:
             self._client.send(ChildReport(child=self._child()))
         else:
             report = ChildReport(child=self._child(), metrics=dict(self._metrics()))
             self._client.request(report, QUESTION_EVERY * REPORT_SECONDS, self._answered)
         self._reports += 1
+
+    def _call_anew(self) -> None:
+        try:
+            client = self._connect()
+        except zmq.ZMQError as error:
+            # No descriptor is left: the old one goes on trying by itself.
+            log.warning(
+                "cannot call the host manager: %s", error.strerror, extra={"event": "no_socket"}
+            )
+            return
+        self._client.close()
+        self._client = client
 
     def _orphaned(self) -> None:
         log.warning(

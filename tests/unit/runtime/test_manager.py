@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+import zmq
 
 from roq.protocol import documents
 from roq.protocol.control import ChildAck, ChildReport
 from roq.protocol.facts import ChildInfo
-from roq.runtime import sockets
+from roq.runtime import manager, sockets
 from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer
@@ -141,6 +143,23 @@ def test_a_host_manager_that_comes_back_is_found_and_not_flooded(bench: Bench) -
     bench.until(lambda: link.silent_seconds < 0.5)
     # Most of what was to be said while nobody listened is not said any more.
     assert len(bench.reports) <= 10
+
+
+def test_without_descriptors_it_waits_with_the_connection_that_it_has(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = bench.begin()
+    bench.until(lambda: bench.kept)
+    bench.end_server()
+
+    def refuse(*_arguments: object) -> None:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(manager, "RpcClient", refuse)
+    bench.until(lambda: link.silent_seconds > 2.5)
+    bench.serve()
+    bench.until(lambda: link.silent_seconds < 0.5)
+    assert bench.stopped == []
 
 
 def test_it_asks_why_it_was_told_to_end(bench: Bench) -> None:
