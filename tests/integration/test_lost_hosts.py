@@ -6,12 +6,14 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import bson
 import pytest
 import zmq
-from gcm_process import Console, DaemonProcess, eventually
+from gcm_process import Console, DaemonProcess
+from gcm_process import eventually as within
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol.documents import RawDocument
@@ -20,16 +22,15 @@ pytestmark = pytest.mark.integration
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 SESSION_SECONDS = 2.0
+eventually = partial(within, seconds=40.0)
 
 
 class Cluster:
     """Two configuration managers and three host managers."""
 
-    def __init__(self, folder: Path, zookeeper: str, root: str) -> None:
+    def __init__(self, folder: Path, zookeeper: str) -> None:
         self._folder = folder
-        self._zk = (
-            f'[zk]\nservers = "{zookeeper}"\nroot = "{root}"\nsession_seconds = {SESSION_SECONDS}\n'
-        )
+        self._zk = f'[zk]\nservers = "{zookeeper}"\nsession_seconds = {SESSION_SECONDS}\n'
         self._started: list[DaemonProcess] = []
         self.pids: set[int] = set()
         """Of children; whatever happens, none of them is left."""
@@ -113,19 +114,14 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server.address
-
-
-@pytest.fixture
-def cluster(zookeeper: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, zookeeper, f"/{abs(hash(request.node.name))}")
-    try:
-        eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
-        yield cluster
-    finally:
-        cluster.close()
+        cluster = Cluster(tmp_path_factory.mktemp("cluster"), server.address)
+        try:
+            eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
+            yield cluster
+        finally:
+            cluster.close()
 
 
 def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cluster) -> None:
@@ -148,28 +144,30 @@ def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cl
 
 
 def test_a_host_manager_that_is_killed_and_comes_back_changes_nothing(cluster: Cluster) -> None:
-    assert cluster.ask(2003, QName="q", Host=HOSTS[1])["RESULT"] == 0
-    eventually(lambda: len(cluster.children(HOSTS[1])) == 2, "both run")
-    before, pids = cluster.ask(2000, QName="q"), cluster.children(HOSTS[1])
+    assert cluster.ask(2003, QName="goes-on", Host=HOSTS[1])["RESULT"] == 0
+    eventually(lambda: cluster.where("goes-on") == {HOSTS[1]}, "it runs")
+    before, pids = cluster.ask(2000, QName="goes-on"), cluster.children(HOSTS[1])
     cluster.kill_manager(HOSTS[1])
     eventually(lambda: cluster.host(HOSTS[1])["State"] == "unmanaged", "its node is gone")
     cluster.hosts[HOSTS[1]] = cluster.start_host(HOSTS[1])
     eventually(lambda: cluster.host(HOSTS[1])["State"] == "live", "it is back")
     eventually(lambda: sorted(cluster.children(HOSTS[1])) == sorted(pids), "with its children")
-    assert cluster.ask(2000, QName="q") == before
-    assert cluster.where("q") == {HOSTS[1]}
+    assert cluster.ask(2000, QName="goes-on") == before
+    assert cluster.where("goes-on") == {HOSTS[1]}
 
 
 def test_a_creation_whose_leader_is_killed_is_completed_by_the_next_one(cluster: Cluster) -> None:
     cluster.hosts[HOSTS[0]].child.send_signal(signal.SIGSTOP)
     with cluster.console() as console:
-        request = {"CMD": 2003, "QName": "q", "Host": HOSTS[0]}
+        request = {"CMD": 2003, "QName": "resumed", "Host": HOSTS[0]}
         console.socket.send_multipart([b"", bson.encode(request)])
-        eventually(lambda: cluster.ask(2011, QName="q")["COMMENT"] == "YES", "it is written down")
+        eventually(
+            lambda: cluster.ask(2011, QName="resumed")["COMMENT"] == "YES", "it is written down"
+        )
         cluster.managers[0][0].child.kill()
     cluster.hosts[HOSTS[0]].child.send_signal(signal.SIGCONT)
     cluster.managers.reverse()
     eventually(lambda: cluster.ask(2101)["RESULT"] == 0, "the other one leads")
-    eventually(lambda: cluster.where("q") == {HOSTS[0]}, "the queue runs")
-    assert cluster.ask(2003, QName="q", Host=HOSTS[0])["RESULT"] == 0
-    assert cluster.ask(2003, QName="q", Host=HOSTS[0])["CODE"] == "queue_exists"
+    eventually(lambda: cluster.where("resumed") == {HOSTS[0]}, "the queue runs")
+    assert cluster.ask(2003, QName="resumed", Host=HOSTS[0])["RESULT"] == 0
+    assert cluster.ask(2003, QName="resumed", Host=HOSTS[0])["CODE"] == "queue_exists"

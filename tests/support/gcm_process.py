@@ -33,9 +33,9 @@ from roq.runtime.rpc import Peer, RpcClient, RpcServer
 DEADLINE = 10.0
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds, at most `DEADLINE` seconds."""
-    end = time.monotonic() + DEADLINE
+def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
+    """Wait until a condition holds, at most so many seconds."""
+    end = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < end, f"not in time: {what}"
