@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from simulation.chaos.change import Change
 from simulation.chaos.faults import FAULTS, Happening, NobodyThere
 from simulation.chaos.ground import Ground
 from simulation.chaos.judge import Tally
@@ -17,6 +18,8 @@ from simulation.chaos.plan import Draw, Step
 
 WHOLE_SECONDS: Final = 40.0
 """After everything is healed the cluster has so long to be whole again."""
+SLOW_SECONDS: Final = 5.0
+"""What takes longer is explained."""
 CAUGHT_UP_SECONDS: Final = 15.0
 """When it is whole, subscribers have so long to get what was acknowledged by then."""
 
@@ -30,6 +33,10 @@ class Outcome(msgspec.Struct, kw_only=True):
     faults: list[str]
     """What happened to whom, and for how long."""
     kinds: list[str]
+    changed: bool
+    """Somebody has created a queue meanwhile."""
+    waited_for: str
+    """The last thing that kept the cluster from being whole."""
     whole_seconds: float | None
     """From the end of the last fault until the cluster was whole; None: it was not in time."""
     caught_up_seconds: float | None
@@ -71,6 +78,7 @@ class Course:
         self._ground = ground
         self._say = say
         self._began = time.monotonic()
+        self._change: Change | None = None
 
     @property
     def elapsed(self) -> float:
@@ -84,10 +92,15 @@ class Course:
         began, before = self.elapsed, replace(judge.tally)
         happened = list(self._happen(step))
         healed = time.monotonic()
+        change, self._change = self._change, None
         violations = [f"not whole: {each}" for each in ground.whole(WHOLE_SECONDS)]
         whole = None if violations else time.monotonic() - healed
+        waited_for = ground.last_complaint
+        if change is not None:
+            violations += change.settle()
+        looked = time.monotonic()
         late = self._behind(happened)
-        caught_up = None if late else time.monotonic() - healed - (whole or WHOLE_SECONDS)
+        caught_up = None if late else time.monotonic() - looked
         violations += [f"forever behind: {each}" for each in late]
         judge.check()
         violations += self._judged(happened, before)
@@ -96,7 +109,9 @@ class Course:
             began=round(began, 2),
             faults=[str(each) for each in happened],
             kinds=[each.draw.kind for each in happened],
+            changed=change is not None,
             whole_seconds=whole,
+            waited_for=waited_for,
             caught_up_seconds=caught_up,
             slowest_publish=judge.take_slowest(),
             counted_lost=judge.tally.counted_lost - before.counted_lost,
@@ -110,9 +125,14 @@ class Course:
         ground, began = self._ground, time.monotonic()
         waiting = sorted(step.draws, key=lambda draw: draw.after)
         active: list[_Active] = []
-        while waiting or active:
+        change_at = None if step.change_after is None else began + step.change_after
+        while waiting or active or change_at is not None:
             ground.tend()
             now = time.monotonic()
+            if change_at is not None and now >= change_at:
+                change_at = None
+                self._change = Change(ground, f"extra-{step.number}")
+                self._say(f"{self.elapsed:7.1f} s  queue extra-{step.number} is created")
             if waiting and now >= began + waiting[0].after:
                 draw = waiting.pop(0)
                 begun = self._begin(draw)
@@ -159,9 +179,10 @@ class Course:
 def _line(outcome: Outcome) -> str:
     if outcome.violations:
         return "\n".join(f"           ✘ {each}" for each in outcome.violations)
+    slow = f" ({outcome.waited_for})" if (outcome.whole_seconds or 0) > SLOW_SECONDS else ""
     lost = f", {outcome.counted_lost} counted as lost" if outcome.counted_lost else ""
     return (
-        f"           ✔ whole after {outcome.whole_seconds:.1f} s, all arrived "
+        f"           ✔ whole after {outcome.whole_seconds:.1f} s{slow}, all arrived "
         f"{outcome.caught_up_seconds:.1f} s later, slowest publish() "
         f"{1_000 * outcome.slowest_publish:.0f} ms{lost}"
     )

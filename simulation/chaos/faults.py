@@ -7,6 +7,7 @@ yields who was hit, in words.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,17 @@ def pause_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
         hit.signal(signal.SIGCONT)
 
     return happen
+
+
+def empty_zookeeper(ground: Ground, _draw: Draw) -> Happening:
+    """All servers of the registry are killed, and come back without any data."""
+    for daemon in ground.parts.zookeepers:
+        daemon.kill()
+    yield "all servers"
+    for daemon in ground.parts.zookeepers:
+        for path in daemon.node.folder.glob("zookeeper/data/version-2"):
+            shutil.rmtree(path)
+        daemon.wanted = True
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -280,6 +292,9 @@ _ALL: Final = (
     Fault(_kind("gcm-pause", 1, 0.5, 9), pause_daemon("gcm")),
     Fault(_kind("zookeeper-kill", 1, 0, 12), kill_daemon("zookeeper")),
     Fault(_kind("zookeeper-pause", 1, 0.5, 9), pause_daemon("zookeeper")),
+    Fault(
+        Kind(name="zookeeper-emptied", weight=0.5, seconds=(0.0, 3.0), alone=True), empty_zookeeper
+    ),
     Fault(_kind("registry-part", 1, 6, 10), part_registry, needs="links"),
     Fault(_kind("publisher-kill", 1, 0, 2), kill_client("publishers")),
     Fault(_kind("publisher-pause", 1, 0.5, 6), pause_client("publishers")),

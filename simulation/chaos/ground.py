@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import roq
+from roq.cli.survey import ask_all
 from roq.errors import RoQError
+from roq.protocol.control import ClusterInfo, ClusterInfoRequest
 from simulation.chaos.crew import Crew
 from simulation.chaos.parts import Daemon, Parts
 from simulation.chaos.site import Node, Site, site
@@ -20,6 +22,7 @@ from simulation.scenario.crew import ScenarioError
 START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
 """What the cluster has for an answer when it is asked how it is."""
+LEADS_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 0.2
 """Between two such questions."""
 
@@ -47,6 +50,7 @@ class Ground:
         site, parts, crew: machines, processes, clients.
         cluster: a connection for questions.
         wishes: the queues.
+        last_complaint: what kept the cluster from being whole for the longest, the last time.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Ground:
         self.crew = crew
         self.cluster = cluster
         self.wishes = wishes
+        self.last_complaint = ""
 
     def tend(self) -> None:
         """Start again what is wanted and has ended, and read what the clients have written."""
@@ -79,9 +84,11 @@ class Ground:
     def whole(self, seconds: float) -> list[str]:
         """Wait until the cluster is whole; gives what is still wrong after `seconds`."""
         complaints: list[str] = []
+        self.last_complaint = ""
 
         def holds() -> bool:
             complaints[:] = self.complaints()
+            self.last_complaint = complaints[0] if complaints else self.last_complaint
             return not complaints
 
         self.until(holds, seconds, step=LOOK_SECONDS)
@@ -92,6 +99,9 @@ class Ground:
         found = [f"{each} does not serve" for each in self.parts.daemons if not each.serves()]
         if found:
             return found
+        leaders = [address for address in self.parts.addresses if leads(address)]
+        if len(leaders) != 1:
+            return [f"{' and '.join(leaders) or 'nobody'} leads"]
         try:
             return [*self._host_complaints(), *self._queue_complaints(), *self.crew.troubles()]
         except RoQError as error:
@@ -134,6 +144,12 @@ class Ground:
             wanted = [f"{wish.name}.monitor", *(f"{wish.name}.{x.name}" for x in queue.exchanges)]
             found += [f"{child} runs {runs[child]} times" for child in wanted if runs[child] != 1]
         return found
+
+
+def leads(address: str) -> bool:
+    """Whether the configuration manager with this client address says that it leads."""
+    (answer,) = ask_all([(f"tcp://{address}", ClusterInfoRequest())], LEADS_SECONDS)
+    return isinstance(answer, ClusterInfo) and answer.leader
 
 
 @contextmanager

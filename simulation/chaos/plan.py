@@ -10,6 +10,8 @@ import msgspec
 
 TWO_FAULTS: Final = 0.3
 """Share of the steps in which two things happen at once."""
+CHANGES: Final = 0.3
+"""Share of the steps in which somebody creates a queue meanwhile."""
 CALM_SECONDS: Final = (0.3, 1.5)
 APART_SECONDS: Final = (0.0, 1.5)
 """Between the beginnings of two faults of one step."""
@@ -23,6 +25,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """How often it is drawn, compared with others."""
     seconds: tuple[float, float] = (0.0, 0.0)
     """How long it lasts, between these two; then it is healed."""
+    alone: bool = False
+    """Never at the same time as another one: together they may do more than is promised."""
 
 
 class Draw(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     calm: float
     """Seconds before it."""
     draws: tuple[Draw, ...]
+    change_after: float | None
+    """A queue is created so long after the beginning; None: not in this step."""
 
 
 def plan(seed: int, kinds: Sequence[Kind]) -> Iterator[Step]:
@@ -61,12 +67,15 @@ def plan(seed: int, kinds: Sequence[Kind]) -> Iterator[Step]:
     while True:
         number += 1
         drawn = [first.pop() if first else _weighted(chance, kinds)]
-        if len(kinds) > 1 and chance.random() < TWO_FAULTS:
-            drawn.append(_weighted(chance, [kind for kind in kinds if kind is not drawn[0]]))
+        others = [kind for kind in kinds if kind is not drawn[0] and not kind.alone]
+        if chance.random() < TWO_FAULTS and others and not drawn[0].alone:
+            drawn.append(_weighted(chance, others))
+        change = chance.uniform(*APART_SECONDS) if chance.random() < CHANGES else None
         yield Step(
             number=number,
             calm=chance.uniform(*CALM_SECONDS),
             draws=tuple(_draw(chance, kind, late=late > 0) for late, kind in enumerate(drawn)),
+            change_after=None if change is None else round(change, 2),
         )
 
 

@@ -17,10 +17,10 @@ import msgspec
 from roq.cli.survey import ask_all
 from roq.client.views import ScalingRules
 from roq.errors import RegistryAway, RoQError
-from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Health, HealthRequest
+from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi
 from simulation.chaos.crew import Worker
-from simulation.chaos.ground import Ground
+from simulation.chaos.ground import Ground, leads
 from simulation.chaos.parts import Daemon, Offspring, send
 from simulation.chaos.waiting import until
 
@@ -309,9 +309,7 @@ class Rows:
         return future.result()
 
     def _leads(self, gcm: Daemon) -> bool:
-        address = f"tcp://{self.ground.parts.addresses[self.ground.parts.gcms.index(gcm)]}"
-        answer = ask_all([(address, ClusterInfoRequest())], ASK)[0]
-        return isinstance(answer, ClusterInfo) and answer.leader
+        return leads(self.ground.parts.addresses[self.ground.parts.gcms.index(gcm)])
 
     def _changes(self) -> bool:
         self.ground.cluster.set_rules(STEADY, RULES)

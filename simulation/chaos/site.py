@@ -27,6 +27,7 @@ from simulation.chaos.detour import Detour, detour
 DISK_MEGABYTES: Final = 48
 _PREFIX: Final = "roq-chaos-"
 _CLOCK: Final = "faketime-"
+_SHARED: Final = Path("/dev/shm")  # noqa: S108 - libfaketime's choice
 _OURS: Final = re.compile(rf"{_PREFIX}(\d+)-\w+")
 
 
@@ -150,7 +151,7 @@ def _remove(folder: Path) -> None:
     for path in folder.glob(f"{_CLOCK}*"):
         pid = path.name.removeprefix(_CLOCK)
         for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
-            Path("/dev/shm", name).unlink(missing_ok=True)
+            _SHARED.joinpath(name).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

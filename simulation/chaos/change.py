@@ -1,0 +1,75 @@
+"""Somebody who creates a queue while things go wrong: it is there in the end, or it is not."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import roq
+from roq.errors import QueueExists, RoQError
+from simulation.chaos.ground import Ground
+
+CREATE_SECONDS: Final = 20.0
+"""What the cluster has for it."""
+SETTLE_SECONDS: Final = 20.0
+"""After everything is healed, what was begun is brought to its end within this."""
+
+
+class Change:
+    """A queue that is being created.
+
+    Args:
+        name: of the queue; nobody has used it before.
+    """
+
+    def __init__(self, ground: Ground, name: str) -> None:
+        self._ground = ground
+        self._name = name
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="change")
+        self._created: Future[None] = self._pool.submit(self._create)
+
+    def settle(self) -> list[str]:
+        """Wait for its end, undo it, and give what was wrong, in sentences."""
+        ground = self._ground
+        ground.until(self._created.done, CREATE_SECONDS + SETTLE_SECONDS)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if not self._created.done():
+            return [f"nobody has told what became of queue {self._name}"]
+        error = self._created.exception()
+        if not ground.until(lambda: self._state() in ("running", ""), SETTLE_SECONDS, step=0.2):
+            return [f"queue {self._name} stays {self._state()}, half done ({error or 'created'})"]
+        if self._state() == "":
+            return [] if error else [f"queue {self._name} was created, and is not there"]
+        runs = sorted(self._children())
+        wrong = []
+        if runs != [f"{self._name}.monitor", f"{self._name}.x1"]:
+            wrong.append(f"of queue {self._name} there run {', '.join(runs) or 'none'}")
+        try:
+            ground.cluster.remove_queue(self._name, timeout=CREATE_SECONDS)
+        except RoQError as failure:
+            return [*wrong, f"queue {self._name} cannot be removed: {failure}"]
+        if not ground.until(lambda: not self._children(), SETTLE_SECONDS, step=0.2):
+            wrong.append(f"queue {self._name} is removed, and still runs")
+        return wrong
+
+    def _create(self) -> None:
+        try:
+            with roq.connect(self._ground.parts.addresses, timeout=CREATE_SECONDS) as cluster:
+                cluster.create_queue(self._name, timeout=CREATE_SECONDS)
+        except QueueExists:  # an attempt that was not answered has done it
+            return
+
+    def _state(self) -> str:
+        """How the queue is; empty: there is none; `?`: nobody tells."""
+        try:
+            queues = {queue.name: queue.state for queue in self._ground.cluster.queues()}
+        except RoQError:
+            return "?"
+        return queues.get(self._name, "")
+
+    def _children(self) -> list[str]:
+        return [
+            each.child
+            for each in self._ground.parts.offspring()
+            if each.child.startswith(f"{self._name}.")
+        ]
