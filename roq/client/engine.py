@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 import zmq
 
+from roq.client.directory import Directory
 from roq.client.notices import Notices
 from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
@@ -39,6 +40,7 @@ class Engine:
     Attributes:
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
+        directory: asks configuration managers.
         pulse: beats for everybody who looks after something.
         notices: calls users back, in a thread of its own.
         limited: for what many publishers and subscribers may have to say at once.
@@ -48,6 +50,7 @@ class Engine:
     def __init__(self, name: str = "roq-client") -> None:
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
+        self.directory = Directory(self.reactor, self.context)
         self.pulse = Pulse(self.reactor)
         self.notices = Notices()
         self.limited = RateLimited(logger, LOG_SECONDS)

@@ -34,7 +34,7 @@ GONE_SECONDS: Final = 3.0
 """A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
 there, whatever the exchange acknowledges."""
 RESET_SECONDS: Final = 1.0
-STEADY_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 FLAPS_MAX: Final = 3
 """One that works no longer than that is made again so often in a row; then the lane is given up."""

@@ -60,7 +60,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel
 
-STEADY_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
 """A link that has worked for so long works: the next exchange is asked for at once."""
 
 

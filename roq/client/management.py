@@ -19,7 +19,6 @@ from roq.protocol.public_answers import error_of
 from roq.runtime import sockets
 from roq.runtime.lifeline import REFUSED, Lifeline
 from roq.runtime.reactor import Timer
-from roq.runtime.rpc import RpcClient
 
 INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
@@ -107,34 +106,23 @@ class _Search:
 
     def ask(self) -> None:
         """Ask the manager whose turn it is."""
-        reactor = self._engine.reactor
         address = self._owner.addresses[self._turn % len(self._owner.addresses)]
-        serial = self._turn
-        try:
-            client = RpcClient(
-                reactor,
-                self._engine.context,
-                self._owner.connect_to(address),
-                on_lost=lambda reason: answered(Unavailable(reason)),
-            )
-        except zmq.ZMQError as error:
-            self._turn += 1
-            self._no_answer(Unavailable(str(error)))
-            return
 
-        def answered(answer: Answer | Unavailable) -> None:
-            if serial != self._turn:
-                return
+        def answered(answer: Answer | Unavailable, _late: bool) -> None:
             self._turn += 1
-            client.close()
             if isinstance(answer, ClusterInfo):
                 self._owner.learn(address, answer)
                 self._future.set_result(answer)
             else:
                 self._no_answer(answer)
 
-        seconds = max(LAST_SECONDS, min(INFO_SECONDS, self._deadline - reactor.now()))
-        client.request(ClusterInfoRequest(), seconds, answered)
+        left = self._deadline - self._engine.reactor.now()
+        self._engine.directory.ask(
+            self._owner.connect_to(address),
+            ClusterInfoRequest(),
+            max(LAST_SECONDS, min(INFO_SECONDS, left)),
+            answered,
+        )
 
     def _no_answer(self, answer: Answer | Unavailable) -> None:
         """Ask the next one, at once unless all were asked."""

@@ -103,11 +103,9 @@ class MonitorSession:
             managers=cluster_addresses,
             jitter=engine.jitter,
         )
-        self._manager: RpcClient | None = None
         self._monitor: RpcClient | None = None
         self._opened = 0
-        self._asked = 0
-        """Numbers of the connections, so that nothing is heard of one that was given up."""
+        """Number of the connection, so that nothing is heard of one that was given up."""
         self._timer: Timer | None = None
         self._events: deque[Event] = deque()
         self._busy = False
@@ -217,55 +215,36 @@ class MonitorSession:
             return msgspec.structs.replace(message, **self._alive())
         return message
 
-    def _connect(
-        self,
-        endpoint: str,
-        on_lost: Callable[[str], None],
-        on_push: Callable[[Answer], None] | None = None,
-    ) -> RpcClient | None:
-        """A client for this address; None, and `on_lost` is called soon, if it can be none."""
-        address = self._translate(endpoint) if self._translate is not None else endpoint
-        reactor = self._engine.reactor
-        try:
-            return RpcClient(reactor, self._engine.context, address, on_push, on_lost)
-        except zmq.ZMQError as error:
-            reason = f"{address}: {error}"
-            reactor.call_soon(lambda: on_lost(reason))
-            return None
-
     def _open_monitor(self, endpoint: str) -> None:
         self._drop_monitor()
         self._opened += 1
-        serial = self._opened
+        serial, address, engine = self._opened, self._address_of(endpoint), self._engine
 
         def lost(reason: str) -> None:
             if serial == self._opened:
                 self._handle(MonitorLost(reason))
 
-        self._monitor = self._connect(endpoint, lost, lambda m: self._handle(Pushed(m)))
+        try:
+            self._monitor = RpcClient(
+                engine.reactor,
+                engine.context,
+                address,
+                on_push=lambda message: self._handle(Pushed(message)),
+                on_lost=lost,
+            )
+        except zmq.ZMQError as error:
+            reason = f"{address}: {error}"
+            engine.reactor.call_soon(lambda: lost(reason))
+
+    def _address_of(self, endpoint: str) -> str:
+        return self._translate(endpoint) if self._translate is not None else endpoint
 
     def _ask_manager(self, address: str, timeout: float) -> None:
-        if self._manager is not None:
-            self._manager.close()
-
-        self._asked += 1
-        serial = self._asked
-
-        def answered(answer: Answer | Unavailable, *, refused: bool = False) -> None:
-            if serial != self._asked:
-                return
-            self._asked += 1
-            client, self._manager = self._manager, None
-            if client is not None:
-                client.close()
-            late = isinstance(answer, Unavailable) and not refused
+        def answered(answer: Answer | Unavailable, late: bool) -> None:
             self._handle(ManagerAnswered(answer, late))
 
-        client = self._manager = self._connect(
-            address, lambda reason: answered(Unavailable(f"{address}: {reason}"), refused=True)
-        )
-        if client is not None:
-            client.request(LocateRequest(QName=self._queue), timeout, answered)
+        request = LocateRequest(QName=self._queue)
+        self._engine.directory.ask(self._address_of(address), request, timeout, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor

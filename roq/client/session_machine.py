@@ -66,7 +66,7 @@ ALIVE_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 3.0
 SILENCE_SPREAD: Final = 0.2
 """All clients of a monitor hear it fall silent at the same instant: some wait this part longer."""
-STEADY_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
 """A monitor that has been there for so long works: the next search begins at once."""
 ASK_SECONDS: Final = 3.0
 PATIENCE_MOST: Final = 4.0

@@ -39,7 +39,7 @@ _NO_BATCH: Final = frozenset(
     }
 )
 _EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
-STEADY_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE

@@ -15,9 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol, cast
 
 import zmq
+from zmq import zmq_poll
 
 from roq.errors import LocalProtocolError
 
@@ -31,6 +32,8 @@ class HasFileno(Protocol):
 
 
 Source = zmq.Socket[bytes] | int | HasFileno
+_Key = zmq.Socket[bytes] | int
+_POLLIN: Final = int(zmq.POLLIN)
 Call = Callable[[], None]
 
 
@@ -52,8 +55,9 @@ class Reactor:
     """The loop. One thread runs it; `call_soon` and `stop` may come from any thread."""
 
     def __init__(self) -> None:
-        self._poller = zmq.Poller()
-        self._handlers: dict[object, Call] = {}
+        self._polled: list[tuple[_Key, int]] | None = None
+        """What is polled; None: it has changed, and is made anew once before the next poll."""
+        self._handlers: dict[_Key, Call] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._calls: deque[Call] = deque()
@@ -65,7 +69,6 @@ class Reactor:
         self._longest_turn = 0.0
         # A signal handler may call while the thread that it interrupts is waking the loop itself.
         self._lock = threading.RLock()
-        self._poller.register(self._wake_read, zmq.POLLIN)
         self._handlers[self._wake_read] = self._drain_wake
 
     def now(self) -> float:
@@ -78,13 +81,13 @@ class Reactor:
         if key in self._handlers:
             raise LocalProtocolError(f"{source!r} has a handler already")
         self._handlers[key] = handler
-        self._poller.register(key, zmq.POLLIN)
+        self._polled = None
 
     def remove(self, source: Source) -> None:
         """Forget `source`; do so before it is closed. Loop thread only."""
         key = _key(source)
         if self._handlers.pop(key, None) is not None:
-            self._poller.unregister(key)
+            self._polled = None
 
     def call_soon(self, function: Call) -> None:
         """Call `function` in the loop; from any thread, in order of the calls."""
@@ -132,12 +135,15 @@ class Reactor:
                 os.close(self._wake_read)
                 os.close(self._wake_write)
 
-    def _poll(self) -> list[tuple[object, int]]:
+    def _poll(self) -> list[tuple[_Key, int]]:
         turn = time.monotonic() - self._woke
         self._longest_turn = max(self._longest_turn, turn)
+        polled = self._polled
+        if polled is None:
+            polled = self._polled = [(key, _POLLIN) for key in self._handlers]
         self._asleep = True
         try:
-            return self._poller.poll(self._timeout_ms())
+            return cast("list[tuple[_Key, int]]", zmq_poll(polled, self._timeout_ms()))
         finally:
             self._asleep = False
             self._woke = time.monotonic()
@@ -187,7 +193,7 @@ class Reactor:
             return
 
 
-def _key(source: Source) -> zmq.Socket[bytes] | int:
+def _key(source: Source) -> _Key:
     if isinstance(source, zmq.Socket | int):
         return source
     return source.fileno()

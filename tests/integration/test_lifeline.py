@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -47,9 +48,8 @@ def loop() -> Iterator[Loop]:
 
 
 def test_nobody_listens(loop: Loop) -> None:
-    server = sockets.router(loop.context)
-    port = sockets.bind_port(server, "127.0.0.1", 0)
-    server.close(0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     client = sockets.dealer(loop.context)
     lifeline = Lifeline(loop.reactor, client, loop.tell)
     client.connect(f"tcp://127.0.0.1:{port}")

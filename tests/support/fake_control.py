@@ -42,6 +42,8 @@ class FakeControl:
         refusal: answer Locate with this error.
         relocated: what publishers have made of `relocate`.
         peers: who said something last, by the client's id or the exchange's number.
+        mute: the manager answers nobody; `silent`: nor does the monitor.
+        askers: connections over which the manager was asked.
     """
 
     def __init__(self, queue: str = "orders", limits: Limits | None = None) -> None:
@@ -56,6 +58,8 @@ class FakeControl:
         self.relocated: list[Relocated] = []
         self.peers: dict[bytes | int, Peer] = {}
         self.silent = False
+        self.mute = False
+        self.askers: set[bytes] = set()
         self._closed = False
         self._shown: list[ExchangeInfo] = []
         self._version = 0
@@ -79,6 +83,9 @@ class FakeControl:
 
     def _asked_gcm(self, peer: Peer, data: bytes) -> None:
         assert self._gcm is not None
+        self.askers.add(peer.routing_id)
+        if self.mute:
+            return
         try:
             request: Control = documents.decode(data, GcmRequest)
         except RemoteProtocolError:

@@ -36,6 +36,7 @@ from roq.client.session_machine import (
     PATIENCE_MOST,
     SILENCE_SECONDS,
     SILENCE_SPREAD,
+    STEADY_SECONDS,
     SessionMachine,
 )
 from roq.errors import InvalidRequest, Unavailable
@@ -559,10 +560,10 @@ def test_whoever_does_not_answer_in_time_gets_more_time() -> None:
     join = asked(session.handle(ManagerAnswered(LOCATED), 20.0))
     assert join.timeout == ASK_SECONDS * PATIENCE_MOST
     session.handle(MonitorAnswered(join.serial, topology()), 20.0)
-    session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 22.0)
+    session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 20.0 + STEADY_SECONDS)
     (again,) = [
         effect
-        for effect in session.handle(MonitorLost("closed"), 23.0)
+        for effect in session.handle(MonitorLost("closed"), 26.0)
         if isinstance(effect, AskManager)
     ]
     assert again.timeout == LOCATE_SECONDS
