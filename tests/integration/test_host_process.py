@@ -140,6 +140,34 @@ def test_without_zookeeper_it_gives_up_with_a_clear_word(tmp_path, leader) -> No
     assert b"zk.servers" in ended.stderr
 
 
+def test_without_zookeeper_it_does_not_give_up_on_children_of_an_earlier_life(
+    tmp_path, leader, process
+) -> None:
+    monitor = start_monitor(leader, process.control)
+    process.process.kill()
+    process.process.wait()
+    config = tmp_path / "hcm.toml"
+    config.write_text(
+        config.read_text().replace("[network]", "connect_seconds = 0.5\n[network]", 1)
+    )
+    text = config.read_text()
+    zookeeper = text.split('servers = "')[1].split('"')[0]
+    config.write_text(text.replace(zookeeper, "127.0.0.1:1"))
+    with (tmp_path / "next.log").open("wb") as log:
+        following = subprocess.Popen(
+            [sys.executable, "-m", "roq.hcm", "--config", str(config)], stdout=log, stderr=log
+        )
+    try:
+        said = tmp_path / "next.log"
+        eventually(lambda: said.read_text().count("trying again") >= 2, "it tries again and again")
+        # It looks after them as well: what is killed is started again.
+        os.kill(monitor.pid, signal.SIGKILL)
+        eventually(lambda: said.read_text().count("orders.monitor runs") >= 2, "it is replaced")
+    finally:
+        following.terminate()
+        assert following.wait(20) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [("[exchange]\nmax = 3\n", b"exchange.max"), ("[network]\nbind = '192.0.2.1'\n", b"192.0.2.1")],
