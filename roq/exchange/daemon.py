@@ -197,6 +197,8 @@ class ExchangeServer:
     def superseded(self) -> None:
         """A newer process has this number: whatever comes now belongs there. End at once."""
         log.warning("a newer process has taken this exchange over", extra={"event": "superseded"})
+        if self._manager is not None:
+            self._manager.superseded()
         self.reactor.stop()
 
     # --- its life ---------------------------------------------------------------------------------

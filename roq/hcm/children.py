@@ -32,6 +32,10 @@ EVERYTHING: Final = -1
 Start = StartMonitor | StartExchange
 
 
+SUPERSEDED: Final = "superseded"
+"""What a child says that ends because a newer process has its place."""
+
+
 class State(StrEnum):
     """Where a child stands; the words of `ChildInfo.state`."""
 

@@ -306,12 +306,14 @@ class Lives:
                 effects += failures([waiter], str(error), error.code)
         return effects
 
-    def leaves(self, child: Child, now: float) -> list[Effect]:
-        """An adopted child ends: an earlier life has asked it to."""
+    def leaves(self, child: Child, why: str, now: float) -> list[Effect]:
+        """A child ends though nobody has asked it to, and is not to be started again."""
         child.state = State.STOPPING
+        child.reason = why
         child.deadline = now + self._settings.stop_seconds
         self._leader.changed(now)
-        return failures(child.take_waiters(), f"{child.name} is being stopped", UNAVAILABLE)
+        text = f"{child.name} ends: {why}"
+        return [Note("child_leaves", text), *failures(child.take_waiters(), text, UNAVAILABLE)]
 
     def stop_all(self, now: float) -> list[Effect]:
         """The host manager ends: stop everything, and start nothing any more."""

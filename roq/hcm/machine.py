@@ -22,6 +22,7 @@ from roq.hcm.answers import failure, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EVERYTHING,
+    SUPERSEDED,
     Start,
     State,
     Waiter,
@@ -179,7 +180,7 @@ class HostMachine:
         child = self._lives.children.get(message.child.child)
         if child is None or child.state is not State.RUNNING or child.peer != event.peer:
             return None
-        if child.epoch != message.child.epoch:
+        if child.epoch != message.child.epoch or message.child.state != State.RUNNING:
             return None
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
@@ -266,13 +267,16 @@ class HostMachine:
         if child.state is State.STOPPING:
             ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
             return [Reply(peer, ack), *effects]
-        if child.state is State.RUNNING:
+        if told.state == SUPERSEDED:
+            effects = self._lives.leaves(child, "a newer process has its place elsewhere", now)
+        elif child.state is State.RUNNING:
             self._lives.heard(child, now)
         elif told.state == State.RUNNING and not child.killed:
             child.info = told
             effects += self._lives.now_running(child, now)
         elif told.state == State.STOPPING and child.state is State.STARTING:
-            effects = self._lives.leaves(child, now)
+            why = "it was asked to by an earlier life of this host manager"
+            effects = self._lives.leaves(child, why, now)
         return [Reply(peer, keep(child, self._leader, message.id)), *effects]
 
     # --- the leader -------------------------------------------------------------------------------

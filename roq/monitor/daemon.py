@@ -173,6 +173,8 @@ class Monitor:
             case Confirmed():
                 self._manager.confirmed()
             case Finished():
+                if self._machine.superseded:
+                    self._manager.superseded()
                 self._reactor.stop()
 
     def _ask(self, ask: Ask) -> None:

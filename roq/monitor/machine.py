@@ -113,6 +113,8 @@ class MonitorMachine:
     ) -> None:
         self.state = State.SETTLING if restarted else State.RUNNING
         self.version = 1
+        self.superseded = False
+        """Whether another monitor has taken over."""
         self._queue = queue
         self._queue_id = queue_id
         self._epoch = epoch
@@ -455,6 +457,7 @@ class MonitorMachine:
         """Another monitor has taken over; whatever this one would say is out of date."""
         if self.state is State.STOPPING:
             return []
+        self.superseded = True
         text = f"another monitor has taken over: {reason}; this one ends"
         return [Note("superseded", text, warning=True), *self._stop("", now)]
 

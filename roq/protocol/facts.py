@@ -20,7 +20,8 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The exchange's number; 0 for a monitor."""
     epoch: int
     state: str
-    """`starting`, `running`, `restarting`, `failed`, `stopping`."""
+    """`starting`, `running`, `restarting`, `failed`, `stopping`; a child that ends because a newer
+    process has its place says `superseded`, and is not started again."""
     pid: int = 0
     control: str = ""
     """A monitor's address for clients and exchanges; empty until it runs."""

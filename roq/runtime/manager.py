@@ -23,6 +23,7 @@ RECONNECT_SECONDS: Final = 2.0
 """A host manager that is silent for so long is called anew, and so again and again: reports do not
 pile up on the way to one that is away, and one that comes back is found within a second."""
 ASK_SECONDS: Final = 0.5
+LINGER_MS: Final = 100
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,10 @@ class ManagerLink:
         """Tell of a change of state at once; the answer is not waited for."""
         self._client.send(ChildReport(child=self._child()))
 
+    def superseded(self) -> None:
+        """A newer process has the place of this one: it ends, and must not be started again."""
+        self._client.send(ChildReport(child=self._child_that_is("superseded")))
+
     def ask_reason(self, done: Callable[[str], None]) -> None:
         """Ask why this process was told to stop; `done` gets an empty text if nobody says."""
 
@@ -91,13 +96,16 @@ class ManagerLink:
             wanted = isinstance(answer, ChildAck) and answer.action == "stop"
             done(answer.reason if isinstance(answer, ChildAck) and wanted else "")
 
-        stopping = msgspec.structs.replace(self._child(), state="stopping")
-        self._client.request(ChildReport(child=stopping), ASK_SECONDS, answered)
+        report = ChildReport(child=self._child_that_is("stopping"))
+        self._client.request(report, ASK_SECONDS, answered)
 
     def close(self) -> None:
-        """Report no more."""
+        """Report no more; what was said last has a moment to leave."""
         self._timer.cancel()
-        self._client.close()
+        self._client.close(linger_ms=LINGER_MS)
+
+    def _child_that_is(self, state: str) -> ChildInfo:
+        return msgspec.structs.replace(self._child(), state=state)
 
     def _report(self) -> None:
         now = self._clock.read(self._reactor.now())

@@ -278,6 +278,10 @@ def test_an_exchange_that_was_taken_over_ends(tmp_path: Path, peers: Peers) -> N
     ) as process:
         parents.serves_until(process, "the end of an exchange that was taken over")
         assert process.wait() == 0
+        # Its host manager hears why, and does not start it again.
+        until(
+            lambda: parents.serve() or parents.children[-1].child.state == "superseded", "the word"
+        )
 
 
 def test_an_orphan_ends(tmp_path: Path) -> None:

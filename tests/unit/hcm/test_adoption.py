@@ -214,6 +214,16 @@ def test_the_end_of_a_process_of_an_earlier_life_means_nothing_to_the_next_one()
     assert host.last_report[X1].state == "running"
 
 
+def test_a_child_whose_place_a_newer_process_has_is_not_started_again() -> None:
+    host = restarted(X1)
+    host.report(X1)
+    host.report(X1, "superseded")
+    assert host.last_report[X1].state == "stopping"
+    host.crash(X1, "exit code 0")
+    assert host.last_report == {}
+    assert len(host.spawned) == 1
+
+
 # --- bases of epochs ------------------------------------------------------------------------------
 
 
