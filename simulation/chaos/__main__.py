@@ -25,6 +25,8 @@ from simulation.scenario.results import Machine
 
 NAME: Final = "chaos"
 SEEDS: Final = 1_000_000
+LOGS_SECONDS: Final = 10.0
+"""When it took longer to become whole, people will want to know why."""
 WISHES: Final = (
     Wish("solo", exchanges=1, publishers=2, subscribers=2),
     Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1, far=1),
@@ -68,7 +70,7 @@ def run(
     """Play the plan of a seed; the step that is on when the time is over is the last one.
 
     Args:
-        logs: where everything that was written is copied to when something was wrong.
+        logs: where everything that was written is copied to when something was wrong, or slow.
 
     Raises:
         Unavailable, ScenarioError: it cannot be played here.
@@ -100,7 +102,8 @@ def run(
         for step in plan(seed, usable):
             outcome = course.play(step)
             result.steps.append(outcome)
-            if outcome.violations and logs is not None:
+            slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
+            if (outcome.violations or slow) and logs is not None:
                 say(f"           logs: {_saved(made, logs / f'{seed}-{step.number}')}")
             if course.elapsed >= seconds:
                 break
