@@ -26,6 +26,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -44,9 +45,8 @@ from simulation.scenario.results import Machine
 NAME: Final = "survival"
 CHUNK: Final = 20
 """Seeds that one process takes at a time."""
-BAD_SHOWN: Final = 10
-GARBAGE_AFTER: Final = 50_000
-"""Allocations between two looks for garbage: trials make little, and objects that last."""
+GARBAGE_EVERY: Final = 10
+"""Seeds between two looks for garbage, which a trial leaves much of, and only at its end."""
 
 
 class Bad(msgspec.Struct, kw_only=True):
@@ -82,15 +82,18 @@ def try_seeds(
 ) -> Iterator[Result]:
     """Run one trial for each seed, in this process."""
     quiet_before = logging.root.manager.disable
-    thresholds = gc.get_threshold()
     logging.disable(logging.CRITICAL)
+    gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER, 20, 100)
+    gc.disable()
     try:
-        for seed in seeds:
-            yield Trial(Case.draw(seed, only, without)).run()
+        for tried, seed in enumerate(seeds, start=1):
+            result = Trial(Case.draw(seed, only, without)).run()
+            if tried % GARBAGE_EVERY == 0:
+                gc.collect()
+            yield result
     finally:
-        gc.set_threshold(*thresholds)
+        gc.enable()
         gc.unfreeze()
         logging.disable(quiet_before)
 
@@ -182,6 +185,8 @@ def main(
         task = None if progress is None else progress.add_task("seeds", total=count)
         for result in _try_all(first, count, processes, only, without):
             _add(outcome, result)
+            if result.broken and not as_json:
+                _tell(results.console(as_json=as_json), outcome.bad[-1], only, without)
             if progress is not None and task is not None:
                 bad = f", {len(outcome.bad)} bad" if outcome.bad else ""
                 progress.update(task, advance=1, description=f"seeds{bad}")
@@ -190,7 +195,7 @@ def main(
     if as_json:
         print_json(outcome)
     else:
-        _show(outcome, only, without)
+        _show(outcome)
     written = results.write(outcome, NAME, output)
     results.console(as_json=as_json).print(f"written: {written}", style="dim")
     return not outcome.bad
@@ -236,7 +241,7 @@ def _add(outcome: Outcome, result: Result) -> None:
         outcome.bad.append(Bad(seed=result.seed, broken=result.broken, troubles=result.troubles))
 
 
-def _show(outcome: Outcome, only: Sequence[str], without: Sequence[str]) -> None:
+def _show(outcome: Outcome) -> None:
     out = results.console(as_json=False)
     out.print(
         f"{outcome.count:,} clusters from seed {outcome.first} on, "
@@ -252,12 +257,18 @@ def _show(outcome: Outcome, only: Sequence[str], without: Sequence[str]) -> None
     out.print(
         results.table("What was looked at", ("", "times#"), [(k, f"{n:,}") for k, n in promises])
     )
-    for bad in outcome.bad[:BAD_SHOWN]:
-        out.print(f"\nseed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
-        out.print(f"  {_in_words(bad.troubles)}; {replay_command(bad.seed, only, without)}")
-    if len(outcome.bad) > BAD_SHOWN:
-        seeds = ", ".join(str(bad.seed) for bad in outcome.bad[BAD_SHOWN:])
-        out.print(f"\n{len(outcome.bad)} seeds went wrong; the others: {seeds}", style="bold red")
+    if outcome.bad:
+        seeds = ", ".join(str(bad.seed) for bad in outcome.bad)
+        out.print(f"\n{len(outcome.bad)} seeds went wrong: {seeds}", style="bold red")
+
+
+def _tell(out: Console, bad: Bad, only: Sequence[str], without: Sequence[str]) -> None:
+    """At once, for a long run may be ended early."""
+    out.print(f"seed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
+    out.print(
+        f"  {_in_words(bad.troubles)}; replay: {replay_command(bad.seed, only, without)}",
+        markup=False,
+    )
 
 
 def _in_words(counts: dict[str, int]) -> str:

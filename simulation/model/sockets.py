@@ -25,6 +25,7 @@ RECONNECT_MOST_SECONDS: Final = (0.5, 1.5)
 HIGH_WATER_MARK: Final = 1_000
 _EVENT: Final = Struct("=hi")
 _AGAIN: Final = zmq.Again()
+"""Raised without its traceback, which would keep everything alive that has ever been traced."""
 
 Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -69,7 +70,7 @@ class _Socket:
             zmq.Again: there is none.
         """
         if not self._inbox:
-            raise _AGAIN
+            raise _AGAIN.with_traceback(None)
         return self._inbox.popleft()
 
     def _arrived(self, frames: list[bytes]) -> None:
@@ -165,7 +166,7 @@ class _Dealer(_Socket):
         if self._connection is not None and self._connection.open:
             self._connection.send(tuple(frames))
         elif len(self._outbox) >= self._options[zmq.SNDHWM]:
-            raise _AGAIN
+            raise _AGAIN.with_traceback(None)
         else:
             self._outbox.append(tuple(frames))
 
