@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from roq.client.directory import Directory
 from roq.client.receipt import Receipt, SendStatus
 from roq.client.session import MonitorSession
 from roq.client.session_machine import PUBLISHER, SUBSCRIBER
@@ -28,6 +29,7 @@ class _Engine:
     def __init__(self, process: Process) -> None:
         self.reactor = process
         self.context: Context = context(process)
+        self.directory = Directory(process, self.context)
         self.jitter = process.world.random.random
         self.inside = True
 
