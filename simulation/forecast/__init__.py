@@ -1,0 +1,22 @@
+"""What a cluster of any size would do: RoQ's own policies, driven by a model of load and delays.
+
+    parameters  delays, costs and sizes: everything that is assumed
+    case        one run: scenario, hosts, queues, seed, and what differs from the defaults
+    course      a load that is constant piece by piece, and its integral
+    load        who publishes when, from a scenario
+    exchange    one exchange: who publishes there, and what it carries
+    host        hosts: slots, processor, and where the next exchange goes
+    views       a queue as its policy is shown it
+    waiting     until when a policy that has nothing to do need not be asked
+    queue       one queue: rounds, moves, growth, shrinking, loss
+    account     what is counted meanwhile
+    cell        a part of a cluster with its queues, and the clock
+    outcome     what came out, and how parts are put together
+    sweep       scenario, seeds and a grid of parameters → many runs, on Spark or on this machine
+    heatmap     pictures of a sweep
+    calibration the model beside what was measured on real processes
+
+The policies are those of `roq.policy`, placement and assignment as well; operations that fail and
+are tried again are `roq.monitor.scaling`; waits are the constants of `roq.monitor`. Nothing of them
+is written anew here. `python -m simulation.forecast --help`.
+"""

@@ -1,0 +1,191 @@
+"""What is counted while a queue lives: loads are constant between changes, so sums are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from roq.policy.known import OVERLOAD
+from simulation.forecast.exchange import Exchange
+from simulation.forecast.host import Hosts
+from simulation.forecast.load import Group
+from simulation.forecast.parameters import Parameters
+
+BUSY_MOST: Final = 0.98
+"""Of a core or a host; beyond that latency has no limit in this formula, and is not told."""
+LOADED: Final = 0.10
+"""Of the limit, per exchange on average: below it nothing is said about imbalance."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over time; plain numbers, so that those of many queues can be added."""
+
+    exchange_seconds: float = 0.0
+    bytes: float = 0.0
+    messages: float = 0.0
+    overload_seconds: float = 0.0
+    saturated_seconds: float = 0.0
+    unserved_seconds: float = 0.0
+    imbalance_seconds: float = 0.0
+    """Imbalance times time."""
+    balanced_over: float = 0.0
+    """The time of that."""
+    latency_bytes: float = 0.0
+    """Latency times what it holds for."""
+
+    def add(self, other: Totals) -> None:
+        """Put two together."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True)
+class Present:
+    """Loads between two changes: bytes per minute by the number of the exchange."""
+
+    loads: dict[int, float] = field(default_factory=dict)
+    busy: dict[int, float] = field(default_factory=dict)
+    messages: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Of the queue."""
+        return sum(self.loads.values())
+
+    @property
+    def imbalance(self) -> float:
+        """The busiest over the mean."""
+        total = self.total
+        return max(self.loads.values()) * len(self.loads) / total if total > 0 else 1.0
+
+
+class Account:
+    """The sums of one queue.
+
+    Args:
+        groups: of publishers.
+        hosts: where exchanges run.
+        limit: of one exchange.
+        parameters: of the model.
+    """
+
+    def __init__(
+        self, groups: list[Group], hosts: Hosts, limit: float, parameters: Parameters
+    ) -> None:
+        self._groups = groups
+        self._hosts = hosts
+        self._limit = limit
+        self._parameters = parameters
+        self.totals = Totals()
+        self.present = Present()
+        self.unserved = 0
+        """Publishers that are nowhere."""
+        self.reactions: list[float] = []
+        """Seconds from the beginning of an overload until somebody had left."""
+        self.reliefs: list[float] = []
+        """Seconds from its beginning to its end."""
+        self._since = 0.0
+        self._overloaded: dict[int, tuple[float, bool]] = {}
+
+    def pass_until(self, now: float, exchanges: dict[int, Exchange]) -> None:
+        """Add up what was since the last change."""
+        seconds = now - self._since
+        if seconds <= 0:
+            return
+        self._since = now
+        totals, present = self.totals, self.present
+        totals.exchange_seconds += seconds * len(exchanges)
+        totals.unserved_seconds += seconds * self.unserved
+        loads = present.loads
+        total = present.total
+        if not loads or total <= 0:
+            return
+        totals.bytes += total / 60 * seconds
+        totals.messages += present.messages / 60 * seconds
+        for number, load in loads.items():
+            if load > OVERLOAD * self._limit:
+                totals.overload_seconds += seconds
+            latency, saturated = self._latency(number, load, exchanges)
+            totals.saturated_seconds += seconds * saturated
+            totals.latency_bytes += latency * load / 60 * seconds
+        if len(loads) > 1 and total > LOADED * self._limit * len(loads):
+            totals.imbalance_seconds += present.imbalance * seconds
+            totals.balanced_over += seconds
+
+    def renew(self, now: float, course: float, exchanges: dict[int, Exchange]) -> None:
+        """Something has changed: what is carried from now on.
+
+        Args:
+            now: the present time.
+            course: the moment of the load that is played now.
+            exchanges: that live.
+        """
+        before = self.present
+        rates = [group.bytes.at(course) for group in self._groups]
+        messages = [group.messages.at(course) for group in self._groups]
+        works = [group.work.at(course) for group in self._groups]
+        present = Present()
+        for number, exchange in exchanges.items():
+            if exchange.died is not None:
+                continue
+            actual = exchange.actual
+            present.loads[number] = max(0.0, _product(actual, rates))
+            present.busy[number] = max(0.0, _product(actual, works))
+            present.messages += max(0.0, _product(actual, messages))
+            self._hosts.change(exchange.host, present.busy[number] - before.busy.get(number, 0.0))
+        self.present = present
+        self._watch(now)
+
+    def gone(self, exchange: Exchange) -> None:
+        """An exchange does no work any more."""
+        self._hosts.change(exchange.host, -self.present.busy.pop(exchange.number, 0.0))
+
+    def left(self, number: int, now: float) -> None:
+        """Somebody has left an exchange."""
+        since, seen = self._overloaded.get(number, (now, True))
+        if not seen:
+            self.reactions.append(now - since)
+            self._overloaded[number] = (since, True)
+
+    def latency_ms(self, exchanges: dict[int, Exchange]) -> float:
+        """Over all that is carried now."""
+        loads, total = self.present.loads, self.present.total
+        if total <= 0:
+            return 0.0
+        return (
+            sum(self._latency(number, load, exchanges)[0] * load for number, load in loads.items())
+            / total
+        )
+
+    def _latency(
+        self, number: int, load: float, exchanges: dict[int, Exchange]
+    ) -> tuple[float, bool]:
+        """Milliseconds, and whether the processor is not enough."""
+        parameters = self._parameters
+        busy = self.present.busy.get(number, 0.0)
+        exchange = exchanges.get(number)
+        host = self._hosts[exchange.host].busy if exchange is not None else busy
+        full = max(busy, host / parameters.host_cores)
+        if load <= 0:
+            return parameters.latency_base_ms, False
+        used = min(full, BUSY_MOST)
+        batch_seconds = 60 * busy / load * parameters.batch_bytes
+        waiting = used / (2 * (1 - used))
+        return parameters.latency_base_ms + 1_000 * batch_seconds * (1 + waiting), full >= 1.0
+
+    def _watch(self, now: float) -> None:
+        """Note where an overload begins and where one ends."""
+        most = OVERLOAD * self._limit
+        loads = self.present.loads
+        for number in [each for each in self._overloaded if loads.get(each, 0.0) <= most]:
+            self.reliefs.append(now - self._overloaded.pop(number)[0])
+        for number, load in loads.items():
+            if load > most and number not in self._overloaded:
+                self._overloaded[number] = (now, False)
+
+
+def _product(weights: list[float], rates: list[float]) -> float:
+    if len(rates) == 1:
+        return weights[0] * rates[0]
+    return sum(weight * rate for weight, rate in zip(weights, rates, strict=True))

@@ -1,0 +1,219 @@
+"""A part of a cluster: hosts, the queues on them, and the clock that all of them share."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import count
+from random import Random
+from typing import Final
+
+from roq.errors import ConfigError, NoCapacity
+from roq.policy.known import OVERLOAD
+from roq.policy.registry import POLICIES
+from simulation.description.scenario import Fault
+from simulation.forecast import thresholds
+from simulation.forecast.account import LOADED, Totals
+from simulation.forecast.case import Case
+from simulation.forecast.host import Hosts
+from simulation.forecast.load import Load
+from simulation.forecast.outcome import Outcome, Sums, outcome
+from simulation.forecast.queue import Queue
+
+MODELLED: Final = {("kill", "host"), ("kill", "exchange"), ("kill", "monitor")}
+"""Faults of scenarios that mean something here; the others are left out."""
+
+
+class Cell:
+    """One of the cells of a run; the n-th of N has every N-th host and queue.
+
+    Args:
+        case: the run.
+        number: which of its cells.
+
+    Raises:
+        ConfigError: there is no such policy, or too few slots for the exchanges at the beginning.
+    """
+
+    def __init__(self, case: Case, number: int = 0) -> None:
+        self._case = case
+        self._parameters = parameters = case.parameters
+        self._random = Random(f"{case.seed}/{number}/hosts")
+        names = [f"h{each:05d}" for each in range(number, case.hosts_wanted, case.cells)]
+        self.hosts = Hosts(names, parameters)
+        self._calls: list[tuple[float, int, Callable[[float], None]]] = []
+        self._order = count()
+        self.load = Load(case.scenario, parameters)
+        rules = case.elastic_rules()
+        policy = POLICIES.get(rules.policy)
+        if policy is None:
+            known = ", ".join(sorted(POLICIES))
+            raise ConfigError(f"there is no policy {rules.policy!r}; there are {known}")
+        self.queues = [
+            Queue(
+                f"q{each}",
+                load=self.load,
+                comings=self.load.comings(each, case.queues),
+                rules=rules,
+                limit=case.limit(),
+                policy=policy,
+                hosts=self.hosts,
+                parameters=parameters,
+                clock=self,
+                random=Random(f"{case.seed}/{each}"),
+                eager=case.eager,
+            )
+            for each in range(number, case.queues, case.cells)
+        ]
+        self._sums = Sums(seconds=case.scenario.seconds, hosts=len(names), queues=len(self.queues))
+        self._limit = case.limit()
+        self.now = 0.0
+
+    def call(self, when: float, what: Callable[[float], None]) -> None:
+        """Call this at that time, in the order in which it was asked for."""
+        heapq.heappush(self._calls, (when, next(self._order), what))
+
+    def play(self) -> Sums:
+        """Play the scenario to its end."""
+        began = time.process_time()
+        with thresholds.applied(self._case.thresholds):
+            for _ in self.steps():
+                pass
+        sums = self.sums()
+        sums.cpu_seconds = time.process_time() - began
+        return sums
+
+    def steps(self) -> Iterator[float]:
+        """The same step by step; gives the time after each."""
+        self._begin()
+        end = self.load.seconds
+        while self._calls and self._calls[0][0] <= end:
+            self.now, _, what = heapq.heappop(self._calls)
+            what(self.now)
+            yield self.now
+        self.now = end
+        self._sample(end)
+        self.hosts.close(end)
+
+    def sums(self) -> Sums:
+        """What has come out by now."""
+        sums = self._sums
+        totals = Totals()
+        for queue in self.queues:
+            tally = queue.tally
+            totals.add(queue.account.totals)
+            sums.publishers += len(queue.population.publishers)
+            sums.moves += tally.moves
+            sums.moves_failed += tally.moves_failed
+            sums.scale_outs += tally.scale_outs
+            sums.scale_ins += tally.scale_ins
+            sums.scale_failed += tally.scale_failed
+            sums.deaths += tally.deaths
+            sums.rounds += tally.rounds
+            sums.asked += tally.asked
+            sums.asked_ahead += queue.asked_ahead
+            sums.policy_errors += tally.policy_errors
+            sums.serve_seconds += tally.serve_seconds
+            sums.reactions += queue.account.reactions
+            sums.reliefs += queue.account.reliefs
+            sums.events += tally.events
+        sums.totals = asdict(totals)
+        sums.used_host_seconds = self.hosts.used_seconds
+        return sums
+
+    # --- the beginning ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        for queue in self.queues:
+            try:
+                queue.begin(self._case.scenario.queue.exchanges)
+            except NoCapacity as error:
+                raise ConfigError(
+                    f"{len(self.queues)} queues do not fit on {len(self.hosts)} hosts: {error}"
+                ) from None
+        for fault in self._case.scenario.faults:
+            if (fault.kind, fault.target) in MODELLED:
+                self.call(fault.at, lambda now, fault=fault: self._fail(fault, now))  # type: ignore[misc]
+        if self._parameters.host_failures_per_hour:
+            for name in self.hosts.names:
+                self._doom(name, 0.0)
+        self._sample_on(0.0)
+
+    def _sample_on(self, now: float) -> None:
+        self._sample(now)
+        after = len(self._sums.times) * self.load.seconds / self._parameters.samples
+        if after < self.load.seconds:
+            self.call(after, self._sample_on)
+
+    def _sample(self, now: float) -> None:
+        """One row of the series."""
+        exchanges = overloaded = moved = several = 0
+        load = uneven = 0.0
+        for queue in self.queues:
+            queue.sample(now)
+            present = queue.account.present
+            exchanges += len(present.loads)
+            total = present.total
+            load += total
+            overloaded += sum(each > OVERLOAD * self._limit for each in present.loads.values())
+            moved += queue.tally.moves
+            if len(present.loads) > 1 and total > LOADED * self._limit * len(present.loads):
+                several += 1
+                uneven += present.imbalance
+        sums = self._sums
+        sums.times.append(now)
+        sums.exchanges.append(exchanges)
+        sums.load.append(load)
+        sums.overloaded.append(overloaded)
+        sums.moved.append(moved)
+        sums.uneven.append(uneven)
+        sums.uneven_of.append(several)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def _doom(self, name: str, now: float) -> None:
+        """Say when a host will die."""
+        rate = self._parameters.host_failures_per_hour / 3_600
+        self.call(now + self._random.expovariate(rate), lambda then: self._die(name, then))
+
+    def _die(self, name: str, now: float) -> None:
+        self._kill(name, now)
+        self.call(now + self._parameters.host_repair_seconds, lambda then: self._return(name, then))
+
+    def _return(self, name: str, now: float) -> None:
+        self.hosts.repair(name)
+        self._doom(name, now)
+
+    def _kill(self, name: str, now: float) -> None:
+        if self.hosts[name].lives:
+            self.hosts.kill(name)
+            for queue in self.queues:
+                queue.host_died(name, now)
+
+    def _fail(self, fault: Fault, now: float) -> None:
+        """A fault of the scenario; the n-th exchange is that of the n-th queue, and so on."""
+        if fault.target == "host":
+            names = self.hosts.names
+            self._kill(names[fault.index % len(names)], now)
+            return
+        queue = self.queues[fault.index % len(self.queues)]
+        if fault.target == "monitor":
+            queue.lose_monitor(now)
+            return
+        living = queue.population.living()
+        if living:
+            queue.lose(living[fault.index // len(self.queues) % len(living)], now)
+
+
+def play(case: Case) -> Outcome:
+    """Play all cells of a run, one after the other.
+
+    Raises:
+        ConfigError: see `Cell`.
+    """
+    sums = Cell(case).play()
+    for number in range(1, case.cells):
+        sums.join(Cell(case, number).play())
+    return outcome(sums, case.seed)

@@ -1,0 +1,118 @@
+"""Who publishes how much and when: a scenario as courses, one for each group of publishers.
+
+Publisher n of group g is the same one in all phases that have a group g with more than n. What a
+scenario says of one queue is dealt to all queues: publisher n belongs to queue n modulo their
+number. Messages are counted by the mean size of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from simulation.description.draws import mean_size
+from simulation.description.scenario import Phase, PublisherGroup, Scenario
+from simulation.forecast.course import Course, steps
+from simulation.forecast.parameters import Parameters
+
+
+class Coming(NamedTuple):
+    """A publisher comes or goes."""
+
+    when: float
+    number: int
+    """In its group; the order in which those that come at once are assigned."""
+    group: int
+    comes: bool
+
+
+class Group(NamedTuple):
+    """What one publisher of a group brings, over the whole scenario."""
+
+    bytes: Course
+    """Payload bytes per minute."""
+    messages: Course
+    """Messages per minute."""
+    work: Course
+    """Cores that an exchange is busy with for it."""
+
+
+class Load:
+    """The load of a scenario.
+
+    Args:
+        scenario: what is to be played.
+        parameters: what work costs, and how fine steps are.
+
+    Attributes:
+        groups: by their place in the phases.
+        seconds: how long it takes.
+        changes: the moments at which some rate changes.
+    """
+
+    def __init__(self, scenario: Scenario, parameters: Parameters) -> None:
+        self._scenario = scenario
+        self.seconds = scenario.seconds
+        count = max(len(phase.publishers) for phase in scenario.phases)
+        self.groups = [self._group(place, parameters) for place in range(count)]
+        self.changes = sorted({time for group in self.groups for time in group.bytes.times})
+
+    def comings(self, queue: int, queues: int) -> list[Coming]:
+        """When publishers of one of the queues come and go, in order of time."""
+        return sorted(
+            coming
+            for place in range(len(self.groups))
+            for coming in self._comings(place, queue, queues)
+        )
+
+    def _group(self, place: int, parameters: Parameters) -> Group:
+        bytes_pieces, message_pieces, work_pieces = [], [], []
+        subscribers = 0
+        for begin, phase in self._phases():
+            if phase.subscribers:
+                subscribers = sum(each.count for each in phase.subscribers if not each.topic)
+            group = _at(phase, place)
+            if group is None:
+                pieces = [(0.0, 0.0)]
+                size = 0.0
+            else:
+                pieces = list(steps(group.rate, phase.seconds, parameters.step_seconds))
+                size = mean_size(group.size)
+            per_byte = parameters.byte_in_ns + subscribers * parameters.byte_out_ns
+            work = parameters.message_us * 1e-6 + size * per_byte * 1e-9
+            for offset, rate in pieces:
+                bytes_pieces.append((begin + offset, 60 * rate * size))
+                message_pieces.append((begin + offset, 60 * rate))
+                work_pieces.append((begin + offset, rate * work))
+        return Group(*(
+            Course(pieces, self.seconds) for pieces in (bytes_pieces, message_pieces, work_pieces)
+        ))  # fmt: skip
+
+    def _comings(self, place: int, queue: int, queues: int) -> Iterator[Coming]:
+        there = 0
+        for begin, phase in self._phases():
+            group = _at(phase, place)
+            count = group.count if group is not None else 0
+            for index in range(_first(count, queue, queues), there, queues):
+                yield Coming(begin, index, place, False)
+            for index in range(_first(there, queue, queues), count, queues):
+                assert group is not None  # noqa: S101 - else there would be none
+                offset = group.begins(index)
+                if offset < phase.seconds:
+                    yield Coming(begin + offset, index, place, True)
+            there = count
+
+    def _phases(self) -> Iterator[tuple[float, Phase]]:
+        begin = 0.0
+        for phase in self._scenario.phases:
+            yield begin, phase
+            begin += phase.seconds
+
+
+def _at(phase: Phase, place: int) -> PublisherGroup | None:
+    return phase.publishers[place] if place < len(phase.publishers) else None
+
+
+def _first(least: int, queue: int, queues: int) -> int:
+    """The first publisher of a queue from this one on."""
+    return least + (queue - least) % queues

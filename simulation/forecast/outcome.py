@@ -1,0 +1,210 @@
+"""What came out of a run, and how the parts of a cluster are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from simulation.forecast.account import Totals
+
+HOUR_SECONDS: Final = 3_600.0
+EVENTS_SHOWN: Final = 10_000
+
+
+class Sums(msgspec.Struct, kw_only=True):
+    """Of one cell: nothing but what can be added up, or joined."""
+
+    seconds: float
+    queues: int = 0
+    hosts: int = 0
+    publishers: int = 0
+    totals: dict[str, float] = {}
+    used_host_seconds: float = 0.0
+    moves: int = 0
+    moves_failed: int = 0
+    scale_outs: int = 0
+    scale_ins: int = 0
+    scale_failed: int = 0
+    deaths: int = 0
+    rounds: int = 0
+    asked: int = 0
+    asked_ahead: int = 0
+    policy_errors: int = 0
+    serve_seconds: list[float] = []
+    reactions: list[float] = []
+    reliefs: list[float] = []
+    times: list[float] = []
+    exchanges: list[int] = []
+    load: list[float] = []
+    """Bytes per minute."""
+    overloaded: list[int] = []
+    moved: list[int] = []
+    """Since the beginning."""
+    uneven: list[float] = []
+    """Sum of the imbalance of all queues with several exchanges and load."""
+    uneven_of: list[int] = []
+    """How many these are."""
+    events: list[tuple[float, str, int]] = []
+    cpu_seconds: float = 0.0
+
+    def join(self, other: Sums) -> None:
+        """Put another cell of the same run to this one."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name == "seconds":
+                continue
+            if name == "times":
+                self.times = mine or theirs
+            elif name == "totals":
+                both = mine.keys() | theirs.keys()
+                self.totals = {key: mine.get(key, 0.0) + theirs.get(key, 0.0) for key in both}
+            elif name in _SERIES and mine:
+                setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)])
+            else:
+                setattr(self, name, mine + theirs)
+
+
+_SERIES: Final = ("exchanges", "load", "overloaded", "moved", "uneven", "uneven_of")
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Side by side, one value for each of the times."""
+
+    times: list[float]
+    exchanges: list[int]
+    bytes_per_minute: list[float]
+    overloaded: list[int]
+    moves: list[int]
+    imbalance: list[float]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run.
+
+    Attributes:
+        moves: publishers that moved.
+        scale_refused: exchanges for which no host had room.
+        overload_minutes: sum over exchanges of the time above 1.10 L.
+        saturated_minutes: sum over exchanges of the time without a free processor.
+        unserved_minutes: sum over publishers of the time without an exchange.
+        imbalance_mean: busiest exchange over the mean, over time and queues with several.
+        reaction_seconds: mean from the beginning of an overload until somebody had left.
+        relief_seconds: mean from its beginning to its end.
+        serve_seconds: mean from a decision until the new exchange served.
+        latency_mean_ms: by the formula in docs/simulation.md, over all bytes.
+        exchange_hours: sum over exchanges.
+        host_hours: hosts that are there, times the time.
+        used_host_hours: those with an exchange.
+        host_hours_per_million: used host-hours per million messages.
+        rounds: KPI periods that were looked at.
+        asked: how often a policy was asked; and about the future, to know when to ask again.
+        cpu_seconds: processor time of the model.
+    """
+
+    seed: int
+    seconds: float
+    hosts: int
+    queues: int
+    publishers: int
+    moves: int
+    moves_failed: int
+    scale_outs: int
+    scale_ins: int
+    scale_refused: int
+    deaths: int
+    exchanges_most: int
+    exchanges_last: int
+    overload_minutes: float
+    saturated_minutes: float
+    unserved_minutes: float
+    imbalance_mean: float
+    imbalance_last: float
+    reaction_seconds: float
+    reaction_most: float
+    relief_seconds: float
+    serve_seconds: float
+    latency_mean_ms: float
+    bytes: float
+    messages: float
+    exchange_hours: float
+    host_hours: float
+    used_host_hours: float
+    host_hours_per_million: float
+    rounds: int
+    asked: int
+    asked_ahead: int
+    policy_errors: int
+    cpu_seconds: float
+    series: Series
+    events: list[tuple[float, str, int]] = []
+
+    def figures(self) -> dict[str, float]:
+        """All that is a number, by name."""
+        return {
+            name: float(value)
+            for name in self.__struct_fields__
+            if isinstance(value := getattr(self, name), int | float)
+        }
+
+
+def outcome(sums: Sums, seed: int) -> Outcome:
+    """The figures that follow from the sums of a whole run."""
+    totals = msgspec.convert(sums.totals, Totals)
+    even = [part / of if of else 1.0 for part, of in zip(sums.uneven, sums.uneven_of, strict=True)]
+    used = sums.used_host_seconds / HOUR_SECONDS
+    return Outcome(
+        seed=seed,
+        seconds=sums.seconds,
+        hosts=sums.hosts,
+        queues=sums.queues,
+        publishers=sums.publishers,
+        moves=sums.moves,
+        moves_failed=sums.moves_failed,
+        scale_outs=sums.scale_outs,
+        scale_ins=sums.scale_ins,
+        scale_refused=sums.scale_failed,
+        deaths=sums.deaths,
+        exchanges_most=max(sums.exchanges, default=0),
+        exchanges_last=sums.exchanges[-1] if sums.exchanges else 0,
+        overload_minutes=totals.overload_seconds / 60,
+        saturated_minutes=totals.saturated_seconds / 60,
+        unserved_minutes=totals.unserved_seconds / 60,
+        imbalance_mean=_ratio(totals.imbalance_seconds, totals.balanced_over, 1.0),
+        imbalance_last=even[-1] if even else 1.0,
+        reaction_seconds=mean(sums.reactions),
+        reaction_most=max(sums.reactions, default=0.0),
+        relief_seconds=mean(sums.reliefs),
+        serve_seconds=mean(sums.serve_seconds),
+        latency_mean_ms=_ratio(totals.latency_bytes, totals.bytes),
+        bytes=totals.bytes,
+        messages=totals.messages,
+        exchange_hours=totals.exchange_seconds / HOUR_SECONDS,
+        host_hours=sums.hosts * sums.seconds / HOUR_SECONDS,
+        used_host_hours=used,
+        host_hours_per_million=_ratio(used, totals.messages / 1e6),
+        rounds=sums.rounds,
+        asked=sums.asked,
+        asked_ahead=sums.asked_ahead,
+        policy_errors=sums.policy_errors,
+        cpu_seconds=sums.cpu_seconds,
+        series=Series(
+            times=sums.times,
+            exchanges=sums.exchanges,
+            bytes_per_minute=sums.load,
+            overloaded=sums.overloaded,
+            moves=sums.moved,
+            imbalance=even,
+        ),
+        events=sorted(sums.events)[:EVENTS_SHOWN],
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 if there are none."""
+    return sum(values) / len(values) if values else 0.0
+
+
+def _ratio(part: float, whole: float, otherwise: float = 0.0) -> float:
+    return part / whole if whole > 0 else otherwise

@@ -1,0 +1,80 @@
+"""Everything that the model assumes: delays, costs of work, sizes of hosts."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from roq.monitor.elasticity import OPENING_SECONDS
+from roq.monitor.exchanges import LOST_SECONDS
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Cost: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The assumptions; docs/simulation.md says where the defaults come from.
+
+    Attributes:
+        kpi_seconds: how often exchanges report.
+        report_seconds: how old a report is when it is decided by.
+        move_least, move_most: decision → the publisher is elsewhere; evenly drawn.
+        move_failures: share of moves that lead nowhere.
+        serve_least, serve_most: decision → the new exchange has reported; evenly drawn.
+        opening_seconds: its first report → publishers may be moved there.
+        reading_seconds: nobody publishes at an exchange → everything in it is read.
+        stop_seconds: an emptied exchange is to be stopped → it is.
+        reconnect_seconds: an exchange dies → its publishers ask for another one.
+        heal_seconds: a process dies with its host → it serves elsewhere.
+        host_cores: of each host.
+        host_slots: exchanges that a host may have; 0: any number.
+        exchange_mb: memory of an exchange.
+        message_us: processor time of an exchange for one message, microseconds.
+        byte_in_ns: for one payload byte that comes in, nanoseconds.
+        byte_out_ns: for one that goes out to one subscriber.
+        batch_bytes: what an exchange handles at once.
+        latency_base_ms: latency without load.
+        host_failures_per_hour: of one host.
+        host_repair_seconds: until a host that died is back, empty.
+        spread: how different publishers of a group are: sigma of a log-normal; 0: all alike.
+        noise: standard deviation of what is reported, as a part of it; 0: exact reports.
+        step_seconds: what changes all the time (ramps, waves, traces) changes in such steps.
+        stagger_seconds: queues are so far apart in the course of the load at most.
+        samples: rows of the series.
+    """
+
+    kpi_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 1.0
+    report_seconds: Seconds = 0.05
+    move_least: Seconds = 0.02
+    move_most: Seconds = 0.25
+    move_failures: Share = 0.0
+    serve_least: Seconds = 0.3
+    serve_most: Seconds = 1.2
+    opening_seconds: Annotated[float, Meta(ge=0, le=OPENING_SECONDS)] = 0.3
+    reading_seconds: Seconds = 1.0
+    stop_seconds: Seconds = 0.3
+    reconnect_seconds: Seconds = 1.0
+    heal_seconds: Seconds = LOST_SECONDS + 1.5
+    host_cores: Annotated[float, Meta(gt=0, le=1_024)] = 4.0
+    host_slots: Annotated[int, Meta(ge=0, le=10_000)] = 8
+    exchange_mb: Cost = 192.0
+    message_us: Cost = 0.06
+    byte_in_ns: Cost = 0.5
+    byte_out_ns: Cost = 0.5
+    batch_bytes: Annotated[int, Meta(ge=1)] = 65_536
+    latency_base_ms: Cost = 1.0
+    host_failures_per_hour: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
+    spread: Annotated[float, Meta(ge=0, le=3)] = 0.5
+    noise: Share = 0.0
+    step_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    stagger_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    samples: Annotated[int, Meta(ge=1, le=100_000)] = 120
+
+    def __post_init__(self) -> None:
+        for least, most in (("move_least", "move_most"), ("serve_least", "serve_most")):
+            if getattr(self, least) > getattr(self, most):
+                raise ValueError(f"`{least}` is not above `{most}`")
