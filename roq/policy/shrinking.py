@@ -93,10 +93,14 @@ def _rules_allow(view: QueueView, rest: int) -> bool:
 def _others_take_it(view: QueueView, exchange: ExchangeView) -> bool:
     """Whether no exchange would be busy for what it gets of this one."""
     load = {each.number: max(each.throughput, each.mean) for each in view.exchanges}
+    here = {each.id: each.throughput for each in exchange.top}
     for decision in emptying(view, exchange.number):
-        shares = shares_of(view, decision.publisher)
+        if isinstance(decision, Move):  # it publishes here and nowhere else
+            targets: tuple[int, ...] = (decision.target,)
+            shares = {exchange.number: here[decision.publisher]}
+        else:
+            targets, shares = decision.targets, shares_of(view, decision.publisher)
         rate = sum(shares.values())
-        targets = (decision.target,) if isinstance(decision, Move) else decision.targets
         for number, share in shares.items():
             load[number] -= share
         for number in targets:
