@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from roq.client.engine import Engine
@@ -63,6 +64,7 @@ class FakeControl:
         self._closed = False
         self._shown: list[ExchangeInfo] = []
         self._version = 0
+        self._epoch = 1
         self._moves = 0
         self._engine = Engine("fake-control")
         self._engine.start()
@@ -181,7 +183,7 @@ class FakeControl:
             self._shown = list(self.exchanges)
             self._version += 1
         return Topology(
-            id=number, queue_id=self.queue_id, epoch=1, version=self._version,
+            id=number, queue_id=self.queue_id, epoch=self._epoch, version=self._version,
             exchanges=list(self.exchanges),
         )  # fmt: skip
 
@@ -195,6 +197,26 @@ class FakeControl:
 
     def stop_queue(self) -> None:
         self.refusal = QueueStopped(f"queue {self.queue} is stopped: start it first")
+
+    def later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call this after a while, in the thread of this control."""
+        reactor = self._engine.reactor
+        self._engine.call_soon(lambda: reactor.call_later(seconds, function))
+
+    def move_monitor(self) -> None:
+        """Another one takes its place, at another address and under a higher epoch."""
+        self.close_monitor()
+
+        def bind() -> None:
+            engine = self._engine
+            monitor = sockets.router(engine.context)
+            self.monitor = endpoint_of("127.0.0.1", sockets.bind_port(monitor, "127.0.0.1", 0))
+            self._mon = RpcServer(engine.reactor, monitor, self._asked_monitor)
+            self._epoch += 1
+            self.alive.clear()
+            self.peers.clear()
+
+        self._engine.run_sync(bind)
 
     def close_monitor(self) -> None:
         """End the monitor as a process ends: whoever is connected notices."""

@@ -29,6 +29,7 @@ class TcpRelay:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._lock = threading.Lock()
         self._is_cut = False
+        self._cut_done = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -38,9 +39,12 @@ class TcpRelay:
         return f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
+        """Nothing passes any more when this returns."""
+        self._cut_done.clear()
         with self._lock:
             self._is_cut = True
         self._wake.send(b"\0")
+        assert self._cut_done.wait(10)
 
     def mend(self) -> None:
         with self._lock:
@@ -69,6 +73,7 @@ class TcpRelay:
             if self._is_cut:
                 for source in list(pairs):
                     self._drop(source, pairs)
+                self._cut_done.set()
         for source in [*pairs, self._listener]:
             source.close()
         self._selector.close()

@@ -26,8 +26,13 @@ class Scene:
         self.engine = Engine()
         self.engine.start()
         self.told = Standings()
+        self.managers = [self.control.address]
         self.detours: dict[str, str] = {}
         self._closers: list[Callable[[], None]] = []
+
+    def add(self, number: int) -> None:
+        """One more exchange, which is not part of the queue yet."""
+        self.exchanges.append(ThreadExchange(self.control, number, number))
 
     def serve(self, *numbers: int) -> None:
         """These make up the queue from now on."""
@@ -36,21 +41,25 @@ class Scene:
     def info(self, number: int) -> ExchangeInfo:
         return self.exchanges[number - 1].info
 
+    def finally_(self, close: Callable[[], None]) -> None:
+        """Call this in the end, after the clients are closed."""
+        self._closers.append(close)
+
     def relay(self, address: str) -> TcpRelay:
         relay = TcpRelay(parse_endpoint(address))
         self.detours[address] = f"tcp://{relay.address}"
-        self._closers.append(relay.close)
+        self.finally_(relay.close)
         return relay
 
     def drop_batches(self, number: int) -> None:
         live = self.info(number).live
         lossy = LossyLive(live, drop=1.0)
         self.detours[live] = lossy.address
-        self._closers.append(lossy.close)
+        self.finally_(lossy.close)
 
     def publisher(self, **options: object) -> Publisher:
         publisher = Publisher(
-            self.engine, [self.control.address], "orders", publisher_id=os.urandom(16),
+            self.engine, self.managers, "orders", publisher_id=os.urandom(16),
             **{"on_state": self.told, "timeout": 10.0, **options},  # type: ignore[arg-type]
         )  # fmt: skip
         self._closers.insert(0, publisher.abort)
@@ -58,7 +67,7 @@ class Scene:
 
     def subscriber(self, **options: object) -> Subscriber:
         subscriber = Subscriber(
-            self.engine, [self.control.address], "orders", on_state=self.told,
+            self.engine, self.managers, "orders", on_state=self.told,
             translate=lambda address: self.detours.get(address, address),
             **options,  # type: ignore[arg-type]
         )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Clients follow what has moved, and count what is lost."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from fake_control import FakeControl
+from standings import eventually
+from watched import Scene
+
+from roq.client.kept import KEEP_SECONDS
+from roq.client.message import Gap
+from roq.client.publisher import Publisher
+from roq.client.state import Cause, ClientState
+from roq.client.subscriber import Subscriber
+from roq.errors import NotLeader
+from roq.model import endpoint_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def receive(subscriber: Subscriber, count: int) -> list[bytes]:
+    messages = [subscriber.receive(15) for _ in range(count)]
+    return [message.payload for message in messages if message is not None]
+
+
+def forgotten(publisher: Publisher) -> None:
+    """Publish something else until what was acknowledged before is kept no more."""
+    kept = publisher._driver.link.kept  # type: ignore[union-attr]
+    before = {sealed for pile in kept for sealed in pile.batches}
+
+    def forgets() -> bool:
+        publisher.publish(b"something else", topic="other")
+        return before.isdisjoint(sealed for pile in kept for sealed in pile.batches)
+
+    eventually(forgets, KEEP_SECONDS + 10)
+
+
+def followed(scene: Scene, *clients: Publisher | Subscriber) -> bool:
+    """Whether all of these have said to the present monitor that they are there."""
+    heard = {each.client for each in scene.control.alive}
+    return {client.id for client in clients} <= heard
+
+
+def test_everybody_follows_a_monitor_that_moves_again_and_again(scene: Scene) -> None:
+    publisher, subscriber = scene.publisher(), scene.subscriber()
+    for number in range(3):
+        scene.control.move_monitor()
+        publisher.publish(b"%d" % number)
+        assert receive(subscriber, 1) == [b"%d" % number]
+        eventually(lambda: followed(scene, publisher, subscriber))
+    states = {change.state for change in scene.told.told}
+    assert states <= {ClientState.CONNECTING, ClientState.CONNECTED}
+
+
+def test_a_dead_manager_a_follower_and_a_dead_leader_lead_to_the_living_one(scene: Scene) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = endpoint_of("127.0.0.1", server.getsockname()[1])
+    follower = FakeControl()
+    scene.finally_(follower.close)
+    scene.managers = [dead, follower.address]
+    follower.refusal = NotLeader("this manager follows", dead)
+
+    def lead() -> None:
+        follower.refusal = NotLeader("this manager follows", scene.control.address)
+
+    follower.later(0.5, lead)
+    publisher = scene.publisher()
+    assert publisher.publish(b"x").wait(10).ok
+    follower.close()
+    scene.control.move_monitor()
+    eventually(lambda: followed(scene, publisher))
+
+
+def test_what_died_with_its_exchange_is_counted_and_told(scene: Scene) -> None:
+    gaps: list[Gap] = []
+    data, live = scene.relay(scene.info(1).data), scene.relay(scene.info(1).live)
+    publisher = scene.publisher(on_state=None)
+    subscriber = scene.subscriber(topic="t", on_gap=gaps.append)
+    publisher.publish(b"read", topic="t")
+    assert receive(subscriber, 1) == [b"read"]
+    data.cut()
+    live.cut()
+    for number in range(5):
+        publisher.publish(b"unread %d" % number, topic="t")
+    publisher.flush(10)
+    forgotten(publisher)
+    scene.serve(2)
+    scene.exchanges[0].kill()
+    publisher.publish(b"after", topic="t")
+    scene.control.tell_topology(subscriber.id)
+    assert receive(subscriber, 1) == [b"after"]
+    assert sum(gap.messages for gap in gaps) == 5
+    reason = scene.told.wait(ClientState.LOST_DATA, Cause.LOST)
+    assert "5 messages from sequence 1 are lost" in reason
+
+
+def test_what_the_publisher_still_has_dies_with_no_exchange(scene: Scene) -> None:
+    publisher, subscriber = scene.publisher(), scene.subscriber()
+    for number in range(50):
+        publisher.publish(b"%d" % number, topic="t")
+    publisher.flush(10)
+    for old, new in ((1, 2), (2, 3)):
+        if new == 3:
+            scene.add(3)
+        scene.serve(new)
+        scene.exchanges[old - 1].kill()
+        publisher.publish(b"after %d" % old, topic="t")
+        publisher.flush(15)
+        scene.control.tell_topology(subscriber.id)
+    wanted = [b"%d" % number for number in range(50)] + [b"after 1", b"after 2"]
+    assert receive(subscriber, 52) == wanted
+    assert subscriber.stats().counts.lost == 0
