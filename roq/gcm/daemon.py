@@ -316,7 +316,7 @@ class Gcm:
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one case per effect
+    def _perform(self, effect: events.Effect) -> None:  # noqa: C901, PLR0912 - one case per effect
         match effect:
             case events.Reply():
                 if isinstance(effect.peer, _Asker):
@@ -324,6 +324,8 @@ class Gcm:
             case events.Commit():
                 # Soon, not at once: the machine may be in the middle of a list of effects.
                 self._reactor.call_soon(partial(self._definitions.commit, effect))
+            case events.ReadAgain():
+                self._reactor.call_soon(self._definitions.read_again)
             case events.DrawEpoch():
                 self._reactor.call_soon(partial(self._definitions.draw, effect))
             case events.Ask():

@@ -144,6 +144,11 @@ class Definitions:
 
         self._registry.next_host_epoch(drawn)
 
+    def read_again(self) -> None:
+        """Tell the machine what stands in the registry now, if this manager leads."""
+        if self._leadership is not None and self._serving:
+            self._read_definitions()
+
     def _committed(self, commit: Commit, result: CommitResult) -> None:
         error: RequestError
         match result:

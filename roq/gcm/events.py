@@ -222,6 +222,11 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Read the definitions again: something was changed after it had been given up."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrawEpoch:
     """Draw the next number of the counter of host epochs."""
 
@@ -306,5 +311,6 @@ class Note:
 
 
 Effect = (
-    Reply | Commit | DrawEpoch | Ask | Broadcast | PushRules | ForgetListener | CallProvider | Note
+    Reply | Commit | ReadAgain | DrawEpoch | Ask | Broadcast | PushRules | ForgetListener
+    | CallProvider | Note
 )  # fmt: skip

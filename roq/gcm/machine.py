@@ -36,6 +36,7 @@ from roq.gcm.events import (
     Measured,
     Note,
     ProviderAnswered,
+    ReadAgain,
     RegistryBack,
     RegistryLost,
     Reply,
@@ -202,6 +203,8 @@ class GcmMachine:
                 return self._clients.frame(event, now)
             case ManagementFrame():
                 return self._management.frame(event, now)
+            case Committed() if self.leads and not self.operations.awaits(event.token):
+                return [ReadAgain()]
             case Committed():
                 return self._completed(self.operations.completed(event.token, None, now))
             case CommitFailed():
@@ -266,7 +269,7 @@ class GcmMachine:
         self._version = max(self._version, event.epoch << _VERSION_BITS)
         self.hosts.lead(now)
         self._proofs.clear()
-        self.recovery.lead(event.snapshot)
+        self.recovery.clear()
         self._next_look = now + LOOK_SECONDS
         return effects + self._load(event.snapshot, now)
 

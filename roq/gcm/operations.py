@@ -160,6 +160,10 @@ class Operations:
         self._lanes[queue] = _Lane(operation)
         return list(self._run(operation, now))
 
+    def awaits(self, token: int) -> bool:
+        """Whether an operation waits for the outcome of this."""
+        return token in self._pending
+
     def completed(self, token: int, outcome: Result | None, now: float) -> list[Effect]:
         """A commit (None), a drawn number, or the outcome of a call came back."""
         pending = self._pending.pop(token, None)

@@ -32,7 +32,6 @@ from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import MONITOR, Queue, Queues
-from roq.gcm.records import Snapshot
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.gcm.standing import Standing
@@ -47,9 +46,9 @@ CONFIRM_SECONDS: Final = 1.2
 RETRY_FIRST_SECONDS: Final = 1.0
 RETRY_MOST_SECONDS: Final = 30.0
 FAILED_SECONDS: Final = 60.0
-"""What its host has given up is set up elsewhere after this, once."""
+"""What its host has given up gets one more chance after this, elsewhere if possible."""
 CALM_SECONDS: Final = 600.0
-"""What has run for so long since may be set up elsewhere once more."""
+"""What has run for so long since may get another one."""
 MOVED_MAX: Final = 1_000
 
 
@@ -76,7 +75,7 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Moved:
-    """A process that has failed for good and was set up on another host."""
+    """A process that had failed for good and was given another chance."""
 
     seen: float
     """When it was last found lost."""
@@ -109,19 +108,13 @@ class Recovery:
         self._active: set[str] = set()
         self._troubles: dict[str, _Trouble] = {}
         self._moved: dict[tuple[bytes, int], _Moved] = {}
-        self._inherited: frozenset[bytes] = frozenset()
         self.mended = 0
         """How often a queue was brought in order, since the start of this process."""
         self.not_mended = 0
         """How often that did not work."""
 
-    def lead(self, snapshot: Snapshot) -> None:
-        """This manager leads from now on, and has found these definitions."""
-        self.clear()
-        self._inherited = frozenset(record.queue_id for record in snapshot.queues)
-
     def clear(self) -> None:
-        """This manager does not lead any more."""
+        """Another leadership begins or ends."""
         self._names.clear()
         self._line.clear()
         self._active.clear()
@@ -275,8 +268,7 @@ class Recovery:
             return partial(self._sagas.exchange.finish, queue.name)
         if self._waits_for(queue):
             return None
-        mine = queue.record.queue_id not in self._inherited
-        return partial(self._sagas.queue.finish, queue.name, mine=mine)
+        return partial(self._sagas.queue.finish, queue.name)
 
     def _attempt(self, name: str, make: Callable[[], Saga]) -> Saga:
         try:
@@ -361,12 +353,12 @@ class Recovery:
         if queue.name in self._active:
             return "it is being started again"
         if each.kind is not GONE and stays:
-            return f"another host did not help: `roq queue start {queue.name}` tries again"
+            return f"a second attempt did not help: `roq queue start {queue.name}` makes another"
         trouble = self._troubles.get(queue.name)
         if each.kind is FAILED and trouble is not None and not trouble.failures:
             since = trouble.since.get(each.number, self._hosts.now)
             left = max(0.0, since + FAILED_SECONDS - self._hosts.now)
-            return f"it is set up on another host in {left:.0f} s"
+            return f"a second attempt is made in {left:.0f} s, on another host if there is one"
         return self._next_attempt(queue)
 
     def _next_attempt(self, queue: Queue) -> str:

@@ -95,6 +95,8 @@ class ManagerShell:
                     effect.peer(effect.data)
             case events.Commit():
                 self.process.call_soon(partial(self._definitions.commit, effect))
+            case events.ReadAgain():
+                self.process.call_soon(self._definitions.read_again)
             case events.DrawEpoch():
                 self.process.call_soon(partial(self._definitions.draw, effect))
             case events.Ask():

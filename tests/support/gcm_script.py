@@ -207,12 +207,15 @@ class Script:
     # --- events -----------------------------------------------------------------------------------
 
     def feed(self, event: events.Event) -> None:
+        again = False
         for effect in self.machine.handle(event, self.now):
             match effect:
                 case events.Reply():
                     self.answers[effect.peer].append(effect.data)
                 case events.Commit() | events.DrawEpoch() | events.Ask():
                     self.pending.append(effect)
+                case events.ReadAgain():
+                    again = True
                 case events.CallProvider():
                     self.calls.append(effect)
                 case events.Broadcast():
@@ -224,6 +227,8 @@ class Script:
                 case events.Note():
                     self.notes.append(effect.text)
         self.machine.check()
+        if again:
+            self.feed(events.RegistryBack(self.snapshot()))
 
     def elect(self) -> None:
         self.epoch += 1

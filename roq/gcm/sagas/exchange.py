@@ -26,7 +26,7 @@ from roq.gcm.records import (
     encode,
     transactions_path,
 )
-from roq.gcm.sagas.steps import Part, Steps, with_problem, without_exchange
+from roq.gcm.sagas.steps import OPEN_ERRORS, Part, Steps, with_problem, without_exchange
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (
     Done,
@@ -90,6 +90,8 @@ class ExchangeSagas:
         try:
             yield from self._steps.start_exchanges(queue, (exchange,))
             yield from self._save_created(queue, exchange.number, transaction)
+        except OPEN_ERRORS:
+            raise  # whoever leads next completes it
         except RequestError as error:
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
@@ -158,7 +160,7 @@ class ExchangeSagas:
             begun = exchange.origin == SCALING and exchange.state == "creating"
             if not begun or exchange.transaction == transaction:
                 continue
-            if _runs(queue, exchange):
+            if self._steps.runs(queue, exchange.number):
                 yield from self._save_created(queue, exchange.number, exchange.transaction)
             else:
                 yield from self._undo_add(queue, exchange)
@@ -239,7 +241,8 @@ class ExchangeSagas:
         if not exchange.wanted:
             return True
         half_made = exchange.state == "creating"
-        return half_made and (_runs(queue, exchange) or self._lost(queue, exchange))
+        runs = self._steps.runs(queue, exchange.number)
+        return half_made and (runs or self._lost(queue, exchange))
 
     def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
         name = exchange_name(exchange.number)
@@ -248,7 +251,7 @@ class ExchangeSagas:
             yield from self._steps.save(without_exchange(queue.record, exchange.number))
             queue.children.pop(exchange.number, None)
             deed = f"{name} is removed, as was begun before"
-        elif _runs(queue, exchange):
+        elif self._steps.runs(queue, exchange.number):
             yield from self._save_created(queue, exchange.number, exchange.transaction)
             deed = f"{name} serves, as was begun before"
         else:
@@ -271,11 +274,6 @@ def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
         ),
         None,
     )
-
-
-def _runs(queue: Queue, exchange: ExchangeRecord) -> bool:
-    child = queue.children.get(exchange.number)
-    return child is not None and child.state == "running"
 
 
 def _wanted(queue: Queue) -> list[ExchangeRecord]:

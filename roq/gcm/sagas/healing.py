@@ -72,12 +72,8 @@ class HealingSagas:
         others = {each.number: each for each in lost if each.number not in targets}
         failed = {each.host for each in others.values() if each.kind is FAILED}
         places, problem = self._steps.place_anew(queue, others, avoid | failed)
-        for number, host in places.items():
-            if host == others[number].host and others[number].kind is FAILED and not again:
-                problem = f"no other host can take {part_name(number)}"
-            else:
-                targets[number] = host
-        return dict(sorted(targets.items())), problem
+        # Without another host it is tried once more where it is.
+        return dict(sorted((targets | places).items())), problem
 
     def _start(self, queue: Queue, targets: Mapping[int, str]) -> Part[None]:
         steps = self._steps

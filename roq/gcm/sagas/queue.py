@@ -12,13 +12,13 @@ from roq.gcm.operations import Call, Calls, Emit, Saga
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import SCALING, ExchangeRecord, QueueRecord
 from roq.gcm.sagas.healing import HealingSagas
-from roq.gcm.sagas.steps import STOP_SECONDS, Part, Steps, with_problem
+from roq.gcm.sagas.steps import OPEN_ERRORS, STOP_SECONDS, Part, Steps, with_problem
 from roq.model import Limits, QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.public_answers import done
 
-UNANSWERED_MAX: Final = 1_000
-"""Queues whose creation was resumed that are remembered for those who ask again."""
+REMEMBERED_MAX: Final = 1_000
+"""Queues whose creation did not go straight that are remembered."""
 
 
 class QueueSagas:
@@ -29,6 +29,8 @@ class QueueSagas:
         self._healing = HealingSagas(steps)
         self._unanswered: set[bytes] = set()
         """Ids of the queues whose creation was resumed, and whose creator got no answer."""
+        self._refused: set[bytes] = set()
+        """Ids of those whose creation was refused, but could not be undone."""
 
     def create(
         self,
@@ -96,8 +98,12 @@ class QueueSagas:
         try:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
+        except OPEN_ERRORS:
+            raise  # whoever leads next completes it
         except RequestError as error:
             problem = yield from self._undo_create(queue)
+            if problem:
+                _remember(self._refused, queue)
             raise with_problem(error, problem) from None
 
     def start(self, name: str) -> Saga:
@@ -124,6 +130,8 @@ class QueueSagas:
         try:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
+        except OPEN_ERRORS:
+            raise  # whoever leads next completes it
         except RequestError as error:
             problem = yield from self._undo_start(queue)
             raise with_problem(error, problem) from None
@@ -181,19 +189,14 @@ class QueueSagas:
         """
         return _DOING.get(queue.record.state, "")
 
-    def finish(self, name: str, *, mine: bool) -> Saga:
-        """Complete what was left half-done with a queue as a whole, or undo it.
-
-        Args:
-            name: of the queue.
-            mine: this leader itself has begun it and has told that it failed.
-        """
+    def finish(self, name: str) -> Saga:
+        """Complete what was left half-done with a queue as a whole, or undo it."""
         queue = self._steps.queues.get(name)
         if queue is None:
             return done()
         state = queue.record.state
         if state is QueueState.CREATING:
-            deed = yield from self._finish_creation(queue, mine=mine)
+            deed = yield from self._finish_creation(queue)
         elif state is QueueState.STARTING:
             yield from self.start(name)
             deed = "it is started"
@@ -209,17 +212,15 @@ class QueueSagas:
         yield Emit((Note("queue_finished", text),))
         return done()
 
-    def _finish_creation(self, queue: Queue, *, mine: bool) -> Part[str]:
+    def _finish_creation(self, queue: Queue) -> Part[str]:
         lost = [host for host in queue.record.hosts if self._steps.hosts.lost(host)]
-        if mine or lost:
+        if lost or queue.record.queue_id in self._refused:
             problem = yield from self._undo_create(queue)
             if problem:
                 raise RequestError(problem)
             return "its creation is undone"
         yield from self._complete(queue)
-        if len(self._unanswered) >= UNANSWERED_MAX:
-            self._unanswered.clear()
-        self._unanswered.add(queue.record.queue_id)
+        _remember(self._unanswered, queue)
         return "it is created"
 
     # --- pieces -----------------------------------------------------------------------------------
@@ -268,6 +269,12 @@ _DOING: Final = {
     QueueState.STOPPING: "stop",
     QueueState.REMOVING: "removal",
 }
+
+
+def _remember(known: set[bytes], queue: Queue) -> None:
+    if len(known) >= REMEMBERED_MAX:
+        known.clear()
+    known.add(queue.record.queue_id)
 
 
 def _in_state(queue: Queue, state: QueueState) -> QueueRecord:

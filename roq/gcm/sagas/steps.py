@@ -7,7 +7,14 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from roq.errors import REQUEST_ERRORS, LocalProtocolError, NoCapacity, RequestError
+from roq.errors import (
+    REQUEST_ERRORS,
+    LocalProtocolError,
+    NoCapacity,
+    NotLeader,
+    RegistryAway,
+    RequestError,
+)
 from roq.gcm.events import Change, Drop, Put
 from roq.gcm.healing import Loss, loss, losses
 from roq.gcm.hosts import LOST, UNMANAGED, Hosts
@@ -31,6 +38,9 @@ STOP_SECONDS: Final = 10.0
 
 EVERYTHING: Final = -1
 """Number that means the monitor and all exchanges."""
+
+OPEN_ERRORS: Final = (RegistryAway, NotLeader)
+"""After these it is open what was done and who leads: nothing is undone on their account."""
 
 T = TypeVar("T")
 Part: TypeAlias = Generator[Step, Outcome, T]
@@ -64,7 +74,17 @@ class Steps:
     def lost(self, queue: Queue, number: int) -> bool:
         """Whether this process of a queue (0: the monitor) does not run and will not by itself."""
         found = loss(queue, number, self.hosts, self.proofs)
-        return found is not None and (found.certain or number not in queue.children)
+        if found is None or found.certain:
+            return found is not None
+        known = queue.children.get(number)  # a report that tells of it may be under way
+        return known is None or known.state != "running"
+
+    def runs(self, queue: Queue, number: int) -> bool:
+        """Whether this process of a queue runs, as far as anybody has told."""
+        host = self.hosts.live(queue.place(number))
+        listed = host.child(queue.record.queue_id, number) if host is not None else None
+        child = listed or queue.children.get(number)
+        return child is not None and child.state == "running"
 
     # --- placement --------------------------------------------------------------------------------
 
@@ -215,6 +235,8 @@ class Steps:
                     host.started(child)
             case Failure():
                 kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
+                if issubclass(kind, OPEN_ERRORS):
+                    kind = RequestError  # its own registry, or leader: nothing is open here
                 raise kind(f"host {name} refused: {answer.COMMENT}")
             case str():
                 raise RequestError(f"host {name} did not start it: {answer}")

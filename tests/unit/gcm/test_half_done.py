@@ -1,8 +1,10 @@
 """What a leader has begun with a queue is completed or undone by the next one, by itself."""
 
+import msgspec
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
+from roq.errors import RegistryAway
 from roq.gcm import events
 from roq.protocol.control import StartExchange, StopQueue
 from roq.protocol.documents import RawDocument
@@ -136,6 +138,36 @@ def test_a_removal_is_completed(script: Script, steps: int) -> None:
     assert children(script)["h1"] == []
 
 
+def test_what_the_registry_has_not_confirmed_is_completed_not_undone(script: Script) -> None:
+    peer = script.send(2003, **CREATE)
+    for _ in range(3):
+        script.step()
+    (commit,) = script.pending
+    script.pending.clear()
+    script.feed(events.CommitFailed(commit.token, RegistryAway("registry away")))
+    assert script.answer(peer)["CODE"] == "registry_away"
+    script.live(2)
+    assert script.record("q").state == "running"
+    assert script.hosts["h1"].started == 2
+
+
+def test_an_exchange_whose_undoing_was_cut_off_does_not_stay_half_made(script: Script) -> None:
+    script.ask(2003, **CREATE)
+    host = script.hosts["h2"]
+    script.send(2004, QName="q", Host="h2")
+    script.step()
+    script.step()
+    script.pending.clear()
+    child = host.children["q", 2]
+    host.children["q", 2] = msgspec.structs.replace(child, state="stopping")
+    script.report(host)
+    script.feed(events.RegistryLost(session_ended=True))
+    script.elect()
+    del host.children["q", 2]
+    script.live(3)
+    assert [exchange.number for exchange in script.record("q").exchanges] == [1]
+
+
 def test_nothing_is_finished_before_its_hosts_have_been_heard_of(script: Script) -> None:
     script.send(2003, **CREATE)
     cut_off(script, 2)
@@ -172,3 +204,14 @@ def test_a_stop_waits_for_what_lives_on_a_host_without_a_manager(script: Script)
     script.live(31)
     assert script.record("q").state == "stopped"
     assert children(script)["h1"] == []
+
+
+def test_what_the_registry_does_after_it_was_given_up_is_noticed(script: Script) -> None:
+    script.ask(2003, **CREATE)
+    peer = script.send(2001, QName="q")
+    script.pass_time(12)
+    assert script.answer(peer)["CODE"] == "registry_away"
+    script.settle()  # now the registry has written it down
+    script.live(2)
+    assert script.registry == {}
+    assert script.machine.queues.get("q") is None

@@ -106,7 +106,7 @@ def test_a_queue_that_lacks_something_is_named_with_what_becomes_of_it(script: S
     script.pass_time(1.0)
     script.report(host)
     detail = checks(ask(script))["queues"].detail
-    assert detail.startswith("orders: x1 has failed on host h1: exit code 1; it is set up on")
+    assert detail.startswith("orders: x1 has failed on host h1: exit code 1; a second attempt")
     assert figures(script)["roq_gcm_queues_degraded",] == 1
 
 
