@@ -108,6 +108,7 @@ class Host:
         self._wires.machine_down(self.machine)
         running, self.running = self.running, {}
         for child in running.values():
+            self.watch.ended(child.spec)
             child.process.end("its machine is down", silently=True)
         if self.manager is not None:
             self.manager.process.end("its machine is down", silently=True)
@@ -118,6 +119,11 @@ class Host:
             self.up = True
             self._wires.machine_up(self.machine)
             self.start_manager()
+
+    @property
+    def managed(self) -> bool:
+        """Whether its manager lives."""
+        return self.up and self.manager is not None and self.manager.process.alive
 
     @property
     def processes(self) -> list[Process]:
@@ -145,6 +151,7 @@ class Host:
 
     def _come_up(self, running: Running) -> None:
         spec = running.spec
+        self.watch.came(spec)
         make: Callable[[], MonitorShell | ExchangeShell]
         if isinstance(spec, MonitorSpec):
             make = partial(MonitorShell, running.process, spec, running.pid, self._ports)
@@ -182,6 +189,7 @@ class Host:
         child = self.running.get(name)
         if child is not None and child.spec.epoch == epoch:
             del self.running[name]
+            self.watch.ended(child.spec)
         manager = self.manager
         if manager is not None and self.up:
             event = events.Exited(name, epoch, f"ended: {reason}", "")

@@ -17,6 +17,8 @@ SPARING_CHILDREN = frozenset({
     "clock", "expiry", "away", "empty", "grow", "another-queue",
 })  # fmt: skip
 """Kinds of trouble that do nothing to monitors and exchanges."""
+PATIENCE_SECONDS = 4.0
+"""Readers wait five seconds for an exchange that says nothing; that begins a moment before."""
 REPLAY_SECONDS = 10.0
 """What a publisher had acknowledged for longer is not replayed, so its death changes nothing."""
 
@@ -49,8 +51,9 @@ def _processes(cluster: Cluster, records: list[QueueRecord]) -> str:
         there = [machine for machine, child in running if child.spec.child == name]
         if there != [host]:
             return f"{name} belongs on {host} and runs on {', '.join(there) or 'none'}"
+    managed = {host.machine for host in cluster.hosts if host.managed}
     for machine, child in running:
-        if child.spec.child not in wanted:
+        if child.spec.child not in wanted and machine in managed:
             return f"{child.spec.child} runs on {machine} and is not wanted"
     return ""
 
@@ -100,18 +103,23 @@ def _exchanges_died(cluster: Cluster) -> bool:
     return any(count > 1 for name, count in spawned.items() if ".monitor" not in name)
 
 
-def broken(cluster: Cluster, happened: Collection[str]) -> list[str]:
-    """All promises that were broken, a sentence for each."""
+def broken(cluster: Cluster, happened: Collection[str], *, ended: bool) -> list[str]:
+    """All promises that were broken, a sentence for each.
+
+    Args:
+        happened: kinds of trouble.
+        ended: the trial came to its end, so everything has had the time to arrive.
+    """
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened)
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)
-    counted = bool(CUTTING_OFF & set(happened))
+    counted = bool(CUTTING_OFF & set(happened)) or cluster.watch.outage > PATIENCE_SECONDS
     names = {bytes(publisher.id): publisher.process.name for publisher in cluster.publishers}
     for row in cluster.history.check().rows:
         cluster.watch.checked["all arrives once and in order, or is counted"] += 1
-        problem = _of_row(row, counted=counted)
+        problem = _of_row(row, counted=counted, ended=ended)
         if problem:
             name = names.get(row.publisher, row.publisher.hex())
             found.append(f"{row.subscriber}, topic {row.topic!r} of {name}: {problem}")
@@ -126,7 +134,7 @@ def _moved_for_nothing(cluster: Cluster, happened: Collection[str]) -> list[str]
     return [
         f"{name} was started {count} times, though nothing happened to it"
         for name, count in cluster.watch.spawned.items()
-        if count > 1
+        if count > 1 and name in cluster.watch.established
     ]
 
 
@@ -138,11 +146,11 @@ def _of_publisher(publisher: PublisherShell) -> list[str]:
     return found
 
 
-def _of_row(row: StreamVerdict, *, counted: bool) -> str:
+def _of_row(row: StreamVerdict, *, counted: bool, ended: bool) -> str:
     figures = [
         f"{value} {name}"
         for name, value in (
-            ("lost without a word", row.lost),
+            ("lost without a word", row.lost if ended else 0),
             ("doubled", row.duplicated),
             ("out of order", row.reordered),
             ("that nobody sent", row.foreign),

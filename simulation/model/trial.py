@@ -118,7 +118,8 @@ class Trial:
             self._run(result)
         except Unavailable as error:
             result.broken.append(f"stuck: {error}")
-        result.broken += promises.broken(cluster, result.troubles)
+        ended = not result.broken
+        result.broken += promises.broken(cluster, result.troubles, ended=ended)
         verdict = cluster.history.check()
         result.sent, result.received = verdict.sent, verdict.received
         result.counted_lost = verdict.counted_lost
@@ -135,6 +136,7 @@ class Trial:
         for _ in range(case.publishers):
             cluster.add_publisher(PROFILE)
         cluster.world.run(0.5)
+        cluster.watch.all_is_well()
         wrong = Troubles(cluster, case.plan)
         cluster.world.run(case.seconds)
         wrong.end()

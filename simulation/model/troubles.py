@@ -23,7 +23,6 @@ from roq.protocol.public import (
 from simulation.model.children import ExchangeShell, MonitorShell
 from simulation.model.cluster import QUEUE, Cluster
 from simulation.model.ensemble import DELAY_SECONDS, MACHINE
-from simulation.model.hosts import Host
 from simulation.model.process import Process
 from simulation.network import Connection
 
@@ -254,20 +253,17 @@ class Troubles:
         return self._kill_child(random, MonitorShell)
 
     def _kill_hcm(self, random: Random, seconds: float) -> str:
-        hosts = [host for host in self._cluster.hosts if self._managed(host)]
+        hosts = [host for host in self._cluster.hosts if host.managed]
         if not hosts:
             return ""
         host = random.choice(hosts)
         manager = host.manager
-        assert manager is not None  # noqa: S101 - `_managed`
+        assert manager is not None  # noqa: S101 - `managed`
         manager.process.end("killed by a trouble")
         if len(hosts) > 1 and random.random() < FOR_GOOD["kill-hcm"]:
             return f"{host.machine} for good"
         self._for(seconds, host.start_manager)
         return f"{host.machine} for {seconds:.2f} s"
-
-    def _managed(self, host: Host) -> bool:
-        return host.up and host.manager is not None and host.manager.process.alive
 
     def _kill_gcm(self, random: Random, seconds: float) -> str:
         cluster = self._cluster
@@ -289,7 +285,7 @@ class Troubles:
         if host is None:
             return ""
         host.go_down()
-        managed = [each for each in hosts if each is not host and self._managed(each)]
+        managed = [each for each in hosts if each is not host and each.managed]
         if managed and random.random() < FOR_GOOD["kill-host"]:
             return f"{host.machine} for good"
         self._for(seconds, host.come_up)

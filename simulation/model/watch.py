@@ -15,17 +15,26 @@ class Watch:
         broken: one sentence for each.
         checked: how often each promise was looked at.
         spawned: monitors and exchanges that were started, by name and life of the queue.
+        established: those of them that were there when all was well.
+        outage: the longest time for which an exchange was not there, seconds.
     """
 
     def __init__(self, world: World) -> None:
         self.broken: list[str] = []
         self.checked: Counter[str] = Counter()
         self.spawned: Counter[str] = Counter()
+        self.outage = 0.0
+        self.established: frozenset[str] = frozenset()
+        self._ended: dict[str, float] = {}
         self._world = world
         self._leader_epoch = 0
         self._obeyed: dict[str, int] = {}
         self._reads: dict[tuple[str, int], int] = {}
         self._children: dict[tuple[str, bytes, int], int] = {}
+
+    def all_is_well(self) -> None:
+        """Everything that was started so far is there, and wanted."""
+        self.established = frozenset(self.spawned)
 
     def elected(self, manager: str, epoch: int) -> None:
         """A manager leads from now on, under this epoch."""
@@ -55,6 +64,16 @@ class Watch:
         if spec.epoch <= known:
             self._break(f"{spec.child} begins with epoch {spec.epoch}, after one with {known}")
         self._children[key] = max(spec.epoch, known)
+
+    def came(self, spec: MonitorSpec | ExchangeSpec) -> None:
+        """A child has come up."""
+        ended = self._ended.pop(spec.child, self._world.now)
+        if isinstance(spec, ExchangeSpec):
+            self.outage = max(self.outage, self._world.now - ended)
+
+    def ended(self, spec: MonitorSpec | ExchangeSpec) -> None:
+        """The process of a child is no more."""
+        self._ended.setdefault(spec.child, self._world.now)
 
     def read(self, subscriber: str, number: int, epoch: int) -> None:
         """A subscriber begins to read an exchange."""
