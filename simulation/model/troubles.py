@@ -34,6 +34,8 @@ KINDS: Final = (
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
 """Kinds that keep readers from what there is: without them an exchange that dies loses nothing."""
+HARM_MOST: Final = 4
+"""How often the same process on the same host is paused or killed."""
 NEVER: Final = 1e9
 SECONDS: Final = {
     "partition": (0.2, 8.0), "one-way": (0.2, 8.0), "isolate": (0.2, 8.0), "pause": (0.1, 7.0),
@@ -104,6 +106,7 @@ class Troubles:
         self.happened: Counter[str] = Counter()
         self._cluster = cluster
         self._world = cluster.world
+        self._harmed: Counter[str] = Counter()
         self._undo: list[Callable[[], None]] = []
         self._over = False
         self._acts: dict[str, Callable[[Random, float], str]] = {
@@ -234,15 +237,24 @@ class Troubles:
 
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
+        if not self._may_harm(process):
+            return ""
         process.pause(seconds)
         self._for(seconds, process.resume)
         return f"{process} for {seconds:.2f} s"
+
+    def _may_harm(self, process: Process) -> bool:
+        """Whether a child can stand it: one that ends five times within a minute is given up."""
+        self._harmed[process.name] += 1
+        return self._harmed[process.name] <= HARM_MOST
 
     def _kill_child(self, random: Random, kind: type[MonitorShell] | type[ExchangeShell]) -> str:
         found = [each.process for each in self._cluster.children if isinstance(each, kind)]
         if not found:
             return ""
         process = random.choice(found)
+        if not self._may_harm(process):
+            return ""
         process.end("killed by a trouble")
         return f"{process}"
 
