@@ -5,11 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 from simulation.description.rates import Burst, Rate, Step, sent_by
 
 STEPS_MAX = 100_000
 """Pieces of one phase; a finer step is made coarser."""
+STEPS_MIN = 12
+"""Pieces of one phase whose rate changes all the time; a coarser step is made finer."""
 
 
 class Course:
@@ -74,8 +77,8 @@ def _edges(rate: Rate, phase: float, step: float) -> list[float]:
             found += [each + width for each in found]
             return _apart(sorted(each for each in found if each < phase), phase)
         case _:
-            step = max(step, phase / STEPS_MAX)
-            return _apart([index * step for index in range(int(phase / step) + 1)], phase)
+            step = max(min(step, phase / STEPS_MIN), phase / STEPS_MAX)
+            return _apart([index * step for index in range(ceil(phase / step) + 1)], phase)
 
 
 def _apart(edges: list[float], phase: float) -> list[float]:

@@ -41,7 +41,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         host_repair_seconds: until a host that died is back, empty.
         spread: how different publishers of a group are: sigma of a log-normal; 0: all alike.
         noise: standard deviation of what is reported, as a part of it; 0: exact reports.
-        step_seconds: what changes all the time (ramps, waves, traces) changes in such steps.
+        step_seconds: what changes all the time (ramps, waves, traces) changes in such steps, and in
+            twelve per phase at least.
         stagger_seconds: queues are so far apart in the course of the load at most.
         samples: rows of the series.
     """
@@ -70,7 +71,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
     spread: Annotated[float, Meta(ge=0, le=3)] = 0.5
     noise: Share = 0.0
-    step_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    step_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
     stagger_seconds: Annotated[float, Meta(ge=0)] = 0.0
     samples: Annotated[int, Meta(ge=1, le=100_000)] = 120
 

@@ -418,10 +418,9 @@ class Queue:
                     lambda then, serial=serial: self._grown(scaling, serial, now, then),  # type: ignore[misc]
                 )
             else:
-                number = scaling.shrinking()
                 self._clock.call(
                     now + parameters.stop_seconds,
-                    lambda then, serial=serial: self._shrunk(scaling, serial, number, then),  # type: ignore[misc]
+                    lambda then, serial=serial: self._shrunk(scaling, serial, then),  # type: ignore[misc]
                 )
 
     def _grown(self, scaling: Scaling, serial: int, asked: float, now: float) -> None:
@@ -504,8 +503,9 @@ class Queue:
             return
         self._ask(self._scaling.emptied(exchange.number), now)
 
-    def _shrunk(self, scaling: Scaling, serial: int, number: int, now: float) -> None:
+    def _shrunk(self, scaling: Scaling, serial: int, now: float) -> None:
         self._pass(now)
+        number = scaling.shrinking()
         scaling.answered(serial, Done(), self._serves, now)
         exchange = self.population.exchanges.get(number)
         if exchange is not None and exchange.died is None:

@@ -6,6 +6,7 @@ those bring who are to be there: over the last period, and over the window.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
@@ -112,7 +113,7 @@ class Viewer:
         self, exchange: Exchange, factors: Factors, busy: set[int]
     ) -> list[PublisherView]:
         """All publishers of an exchange, as for one that is emptied."""
-        return [self._view(each, factors, busy) for each in sorted(exchange.members)]
+        return self._shown(sorted(exchange.members), factors, busy)
 
     def share(self, publisher: int, factors: Factors) -> float:
         """What a publisher brings to each of its exchanges, bytes per minute."""
@@ -135,35 +136,41 @@ class Viewer:
         late = [each for each, when in exchange.newcomers.items() if when <= recent]
         for publisher in late:
             del exchange.newcomers[publisher]
-        chosen += [each for each in exchange.newcomers if each not in chosen]
-        views = [self._view(each, factors, busy) for each in chosen]
-        views.sort(key=lambda each: (-each.throughput, each.id))
+        listed = set(chosen)
+        further = [each for each in exchange.newcomers if each not in listed]
+        views = self._shown(chosen + further, factors, busy)
+        views.sort(key=_busiest_first)
         exchange.top, exchange.top_of = tuple(views), made_of
         return exchange.top
 
     def _busiest(self, exchange: Exchange, factors: Factors) -> list[int]:
         """Those that the report lists."""
         publishers = self._publishers
-        if len(exchange.members) <= TOP_MAX:
-            return list(exchange.members)
         if len(self._groups) == 1:
             return sorted(exchange.members, key=publishers.rank.__getitem__)[:TOP_MAX]
+        if len(exchange.members) <= TOP_MAX:
+            return list(exchange.members)
         weight, group, last = publishers.weight, publishers.group, factors.last
         return sorted(exchange.members, key=lambda each: (-weight[each] * last[group[each]], each))[
             :TOP_MAX
         ]
 
-    def _view(self, publisher: int, factors: Factors, busy: set[int]) -> PublisherView:
-        """One publisher; the one of the round before, if nothing is different."""
+    def _shown(
+        self, chosen: Iterable[int], factors: Factors, busy: set[int]
+    ) -> list[PublisherView]:
+        """Views of publishers; those of the round before, where nothing is different."""
         if factors.last != self._views_of or self.young:
             self._views, self._views_of = {}, factors.last
-        known = self._views.get(publisher)
-        place, moving = self._publishers.place[publisher], publisher in busy
-        if known is None or known.exchanges is not place or known.moving is not moving:
-            share = self.share(publisher, factors)
-            known = PublisherView(id_of(publisher), share, place, moving)
-            self._views[publisher] = known
-        return known
+        known, places = self._views, self._publishers.place
+        found = []
+        for publisher in chosen:
+            view = known.get(publisher)
+            place, moving = places[publisher], publisher in busy
+            if view is None or view.exchanges is not place or view.moving is not moving:
+                share = self.share(publisher, factors)
+                view = known[publisher] = PublisherView(id_of(publisher), share, place, moving)
+            found.append(view)
+        return found
 
     def _without_before(
         self, publisher: int, found: dict[int, list[float]], factors: Factors
@@ -180,6 +187,10 @@ class Viewer:
                 ):
                     there = _part(since, factors.end - span, factors.end)
                     found[number][index] -= whole * rate * (1 - there)
+
+
+def _busiest_first(view: PublisherView) -> tuple[float, bytes]:
+    return -view.throughput, view.id
 
 
 def _part(since: float, begin: float, end: float) -> float:

@@ -70,7 +70,10 @@ class Waiting:
         last = ceil(HORIZON_SECONDS / self._period)
         if not self._decides(view, memory, last):
             return inf
-        none = 0
+        none, step = 0, 1
+        while none + step < last and not self._decides(view, memory, none + step):
+            none, step = none + step, 2 * step  # most waits are short
+        last = min(last, none + step)
         while last - none > 1:
             middle = (none + last) // 2
             if self._decides(view, memory, middle):

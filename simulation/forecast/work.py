@@ -1,0 +1,184 @@
+"""Runs cut into tasks, done by whoever is there: this process, several, or Spark.
+
+A task is one cell of one run, so what it needs of memory is bounded by the size of a cell. Tasks
+and their results travel as bytes. Results come in any order.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from roq.errors import ConfigError, RoQError
+from simulation.forecast.case import Case
+from simulation.forecast.cell import Cell
+from simulation.forecast.outcome import Outcome, Sums, outcome
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+WAVE: Final = 8
+"""Tasks of one Spark job, for each core: progress is told and results are kept job by job."""
+PACKAGES: Final = ("roq", "simulation")
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One cell of one run."""
+
+    run: int
+    cell: int
+    case: Case
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What came out of it, or why nothing did."""
+
+    run: int
+    cell: int
+    sums: Sums | None
+    trouble: str = ""
+
+
+class Workers(Protocol):
+    """Whoever does tasks."""
+
+    def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
+        """Do them; results come as they are ready."""
+        ...
+
+
+def perform(tasks: Iterable[bytes]) -> Iterator[bytes]:
+    """Do tasks one after the other; runs wherever the workers are."""
+    decoder = msgspec.msgpack.Decoder(Task)
+    for each in tasks:
+        task = decoder.decode(each)
+        try:
+            done = Done(task.run, task.cell, Cell(task.case, task.cell).play())
+        except RoQError as error:
+            done = Done(task.run, task.cell, None, str(error))
+        yield msgspec.msgpack.encode(done)
+
+
+class Here:
+    """This process."""
+
+    def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
+        """One after the other."""
+        return perform(tasks)
+
+
+class Processes:
+    """Processes of this machine.
+
+    Args:
+        count: how many; 0: one for each core.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self._count = count or os.cpu_count() or 1
+
+    def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
+        """Side by side; all of them end when the caller stops listening."""
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(min(self._count, len(tasks)), initializer=_ignore_interrupts) as pool:
+            yield from pool.imap_unordered(_perform_one, tasks)
+
+
+class Spark:
+    """Executors of a Spark cluster, or local ones.
+
+    Args:
+        context: of the session.
+        ship: send the packages along; else they must be installed where the executors are.
+
+    Raises:
+        ConfigError: executors cannot import the model.
+    """
+
+    def __init__(self, context: SparkContext, *, ship: bool = False) -> None:
+        self._context = context
+        if ship:
+            context.addPyFile(str(packed()))
+        try:
+            context.parallelize([0], 1).map(_importable).collect()
+        except Exception as error:
+            if "ModuleNotFoundError" not in str(error):
+                raise
+            missing = str(error).split("No module named ")[-1].split()[0].strip("'\".\\n")
+            raise ConfigError(
+                f"executors cannot import {missing!r}: install RoQ where they run, or use --ship, "
+                "which sends RoQ's own code (msgspec and what else it needs has to be there)"
+            ) from None
+
+    def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
+        """Some jobs one after the other, so that what is done is done."""
+        wave = WAVE * self._context.defaultParallelism
+        for first in range(0, len(tasks), wave):
+            part = tasks[first : first + wave]
+            yield from self._context.parallelize(part, len(part)).mapPartitions(perform).collect()
+
+
+def tasks_of(cases: Sequence[Case]) -> list[bytes]:
+    """All tasks of these runs."""
+    return [
+        msgspec.msgpack.encode(Task(run, cell, case))
+        for run, case in enumerate(cases)
+        for cell in range(case.cells)
+    ]
+
+
+def play_all(cases: Sequence[Case], workers: Workers) -> Iterator[tuple[int, Outcome | None]]:
+    """Play runs; gives (run, outcome) as each is complete, and (run, None) for each further task.
+
+    Raises:
+        ConfigError: a run cannot be played.
+    """
+    decoder = msgspec.msgpack.Decoder(Done)
+    open_runs: dict[int, tuple[Sums, int]] = {}
+    for each in workers.results(tasks_of(cases)):
+        done = decoder.decode(each)
+        if done.sums is None:
+            raise ConfigError(done.trouble)
+        sums, cells = open_runs.pop(done.run, (None, 0))
+        if sums is None:
+            sums = done.sums
+        else:
+            sums.join(done.sums)
+        case = cases[done.run]
+        if cells + 1 < case.cells:
+            open_runs[done.run] = (sums, cells + 1)
+            yield done.run, None
+        else:
+            yield done.run, outcome(sums, case.seed)
+
+
+def packed() -> Path:
+    """RoQ's packages as one zip file, for executors."""
+    root = Path(__file__).parents[2]
+    target = Path(tempfile.mkdtemp(prefix="roq-ship-")) / "roq_packages.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for path in sorted((root / package).rglob("*.py")):
+                archive.write(path, path.relative_to(root))
+    return target
+
+
+def _perform_one(task: bytes) -> bytes:
+    return next(perform([task]))
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; who listens to them ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _importable(_: int) -> str:
+    return Cell.__module__
