@@ -1,0 +1,81 @@
+"""In which way a process of a queue is lost, from what is known at the moment."""
+
+import msgspec
+import pytest
+from gcm_script import PaperHost, Script
+
+from roq.gcm.healing import Kind, Loss, loss
+from roq.gcm.proofs import Proofs
+from roq.gcm.queues import MONITOR
+from roq.gcm.recovery import CONFIRM_SECONDS
+from roq.model import child_epoch
+
+
+@pytest.fixture
+def script() -> Script:
+    script = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2)))
+    script.ask(2003, QName="q", Host="h1")
+    script.report(script.hosts["h1"])
+    return script
+
+
+def found(script: Script, number: int) -> Loss | None:
+    machine = script.machine
+    queue = machine.queues.get("q")
+    assert queue is not None
+    return loss(queue, number, machine.hosts, Proofs(machine.hosts))
+
+
+@pytest.mark.parametrize("number", [MONITOR, 1])
+def test_what_its_host_runs_is_not_lost(script: Script, number: int) -> None:
+    assert found(script, number) is None
+
+
+@pytest.mark.parametrize("number", [MONITOR, 1])
+def test_a_process_of_an_epoch_below_the_definition_is_none_of_the_queue(
+    script: Script, number: int
+) -> None:
+    host = script.hosts["h1"]
+    child = host.children["q", number]
+    host.children["q", number] = msgspec.structs.replace(child, epoch=child_epoch(1, 0))
+    script.report(host)
+    lost = found(script, number)
+    assert lost is not None
+    assert (lost.kind, lost.certain) == (Kind.MISSING, False)
+    assert "superseded" in lost.why
+
+
+def test_what_a_report_leaves_out_is_missed_for_sure_only_by_a_later_manager(
+    script: Script,
+) -> None:
+    host = script.hosts["h1"]
+    del host.children["q", 1]
+    script.report(host)
+    lost = found(script, 1)
+    assert lost is not None
+    assert (lost.kind, lost.certain) == (Kind.MISSING, False)
+    host.epoch = script.draw()
+    script.report(host)
+    lost = found(script, 1)
+    assert lost is not None
+    assert lost.certain
+
+
+def test_one_report_without_a_process_does_not_start_another_one(script: Script) -> None:
+    host = script.hosts["h1"]
+    started, complete = host.started, list(host.report().children)
+    for _ in range(10):
+        script.report(host, children=complete[:1])
+        script.pass_time(CONFIRM_SECONDS / 2)
+        script.settle()
+        script.report(host, children=complete)
+        script.pass_time(CONFIRM_SECONDS / 2)
+        script.settle()
+    assert host.started == started
+
+
+def test_what_is_left_out_for_long_enough_is_started_again(script: Script) -> None:
+    host = script.hosts["h1"]
+    del host.children["q", 1]
+    script.live(CONFIRM_SECONDS + 1.0)
+    assert host.children["q", 1].state == "running"
