@@ -45,8 +45,12 @@ def of_host(
 
 
 def _leader(leader: LeaderLink) -> Check:
-    detail = leader.leading or leader.trouble or "no configuration manager has answered yet"
-    return Check(name="leader", ok=bool(leader.leading), detail=detail)
+    if leader.leading:
+        return Check(name="leader", ok=True, detail=leader.leading)
+    detail = "no configuration manager has answered yet"
+    if leader.trouble:
+        detail = f"no configuration manager takes its reports, the last one says: {leader.trouble}"
+    return Check(name="leader", ok=False, detail=detail)
 
 
 def _children(children: Children) -> Check:

@@ -10,7 +10,7 @@ from roq.hcm.figures import METRICS, figures, known, of_machine
 from roq.hcm.health import SHOWN_MAX, of_host
 from roq.hcm.leader import LeaderLink
 from roq.model import Limits
-from roq.protocol.control import HostReportAck
+from roq.protocol.control import NOT_LEADER, Failure, HostReportAck
 from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 
@@ -55,7 +55,18 @@ def test_a_host_whose_reports_are_taken_and_whose_children_run_is_ready() -> Non
 def test_a_host_that_no_leader_knows_is_not_ready() -> None:
     health = of_host("h", children(), leader(known=False))
     assert not health.ready
-    assert "no configuration manager" in health.checks[0].detail
+    assert health.checks[0].detail == "no configuration manager has answered yet"
+
+
+def test_a_host_whose_reports_nobody_takes_any_more_says_so_and_what_it_was_told() -> None:
+    link = leader()
+    assert link.take_due(10.0)
+    link.answered(Failure(RESULT=NOT_LEADER, COMMENT="ask another one"), 10.0)
+    health = of_host("h", children(), link)
+    assert not health.ready
+    assert health.checks[0].detail == (
+        "no configuration manager takes its reports, the last one says: ask another one"
+    )
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.RESTARTING])
