@@ -209,7 +209,7 @@ class Launcher:
         delay = deaths.crashed(self._reactor.now())
         if delay is None:
             text = (
-                f"{part.name} {part.end_text()}, the end number {DEATHS.most} within "
+                f"{part.name} {part.end_text()} and has ended {DEATHS.most} times within "
                 f"{DEATHS.window_seconds:g} s: giving up. Its log is {part.log_path}"
             )
             if self.folder is not None:
