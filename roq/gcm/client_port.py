@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
+from roq.gcm.healing import GONE, loss
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
@@ -202,6 +203,10 @@ class ClientPort:
         queue = self._queues.demand_running(request.QName)
         if not queue.monitor:
             raise QueueStopped(f"the monitor of queue {queue.name!r} is not known yet; try again")
+        lost = loss(queue, MONITOR, self._hosts, self._proofs)
+        if lost is not None and lost.kind is GONE:
+            # Nobody is to wait for answers from there; it runs elsewhere in a moment.
+            raise RequestError(f"{lost.name} of queue {queue.name!r} {lost.why}; try again")
         return Located(
             id=request.id,
             QName=queue.name,

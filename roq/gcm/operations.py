@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 from typing import Final, TypeAlias
 
 from roq.errors import RegistryAway, RequestError
@@ -30,6 +31,8 @@ OWN_MAX: Final = 1_000
 """More of them, for what nobody has asked for."""
 WAIT_SECONDS: Final = 30.0
 COMMIT_SECONDS: Final = 10.0
+AGAIN_SECONDS: Final = 3.0
+"""A connection whose other end has died without a word is noticed a little earlier, and renewed."""
 _ALLOWANCE_SECONDS: Final = 1.0
 """The shell times a call out first; this is for a shell that does not."""
 
@@ -48,12 +51,14 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Ask the manager of one host."""
+    """Ask the manager of one host, or a monitor."""
 
     host: str
     endpoint: str
     message: Control
     timeout: float = 10.0
+    again: bool = False
+    """Whether it is asked again and again until the time is over: a connection may be dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +100,13 @@ class _Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What has no outcome yet; `host` is empty unless a host is asked."""
+    """What has no outcome yet; `call` is None for the registry."""
 
     operation: _Operation
     deadline: float
-    host: str = ""
+    call: Call | None = None
+    again: float = inf
+    """When it is asked again."""
 
 
 @dataclass(slots=True)
@@ -186,13 +193,14 @@ class Operations:
     def host_lost(self, host: str, now: float) -> list[Effect]:
         """Nobody waits any longer for the answers of this host."""
         effects: list[Effect] = []
-        for token in [token for token, each in self._pending.items() if each.host == host]:
-            effects += self.completed(token, f"host {host} is lost", now)
+        for token, each in list(self._pending.items()):
+            if each.call is not None and each.call.host == host:
+                effects += self.completed(token, f"host {host} is lost", now)
         return effects
 
     def expire(self, now: float) -> list[Effect]:
-        """Give up what has waited too long."""
-        effects: list[Effect] = []
+        """Give up what has waited too long, and ask again what may have been lost on its way."""
+        effects = self._ask_again(now)
         for lane in list(self._lanes.values()):
             while lane.waiting and lane.waiting[0].deadline <= now:
                 late = lane.waiting.popleft()
@@ -212,6 +220,15 @@ class Operations:
                 effects += self.completed(token, "no answer in time", now)
         return effects
 
+    def _ask_again(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for token, each in self._pending.items():
+            if each.call is not None and each.again <= now < each.deadline:
+                left = each.deadline - _ALLOWANCE_SECONDS - now
+                effects.append(Ask(token, each.call.endpoint, each.call.message, left))
+                self._pending[token] = replace(each, again=_again(each.call, now, each.deadline))
+        return effects
+
     def abort(self, error: RequestError) -> list[Effect]:
         """End everything at once with this answer."""
         effects: list[Effect] = []
@@ -227,7 +244,7 @@ class Operations:
 
     def next_deadline(self) -> float | None:
         """When `expire` has something to do."""
-        deadlines = [pending.deadline for pending in self._pending.values()]
+        deadlines = [min(each.deadline, each.again) for each in self._pending.values()]
         deadlines += [lane.waiting[0].deadline for lane in self._lanes.values() if lane.waiting]
         return min(deadlines, default=None)
 
@@ -298,7 +315,7 @@ class Operations:
             token = next(self._tokens)
             operation.outcomes[token] = None
             deadline = now + call.timeout + _ALLOWANCE_SECONDS
-            self._pending[token] = _Pending(operation, deadline, call.host)
+            self._pending[token] = _Pending(operation, deadline, call, _again(call, now, deadline))
             effects.append(Ask(token, call.endpoint, call.message, call.timeout))
         return effects
 
@@ -313,6 +330,11 @@ class Operations:
             yield from self._run(lane.running, now)
         else:
             del self._lanes[operation.queue]
+
+
+def _again(call: Call, now: float, deadline: float) -> float:
+    then = now + AGAIN_SECONDS
+    return then if call.again and then < deadline - _ALLOWANCE_SECONDS else inf
 
 
 _REGISTRY: Final = "registry"

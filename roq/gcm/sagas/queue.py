@@ -172,7 +172,7 @@ class QueueSagas:
         steps = self._steps
         message = StopQueue(queue=name, leader_epoch=steps.leader_epoch, reason="removed")
         calls = [
-            Call(host.name, host.control, message, STOP_SECONDS)
+            Call(host.name, host.control, message, STOP_SECONDS, again=True)
             for host in steps.hosts
             if steps.hosts.live(host.name) and any(each.queue == name for each in host.children)
         ]

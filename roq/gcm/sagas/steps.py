@@ -192,7 +192,7 @@ class Steps:
             restarted=restarted,
             base=host_epoch(record.epoch),
         )
-        answers = yield Calls((Call(host.name, host.control, message, START_SECONDS),))
+        answers = yield Calls((Call(host.name, host.control, message, START_SECONDS, again=True),))
         self._started(queue, host.name, answers[0])
 
     def start_exchanges(self, queue: Queue, exchanges: tuple[ExchangeRecord, ...]) -> Part[None]:
@@ -213,7 +213,7 @@ class Steps:
                 limits=queue.record.limits,
                 base=host_epoch(exchange.epoch),
             )
-            calls.append(Call(host.name, host.control, message, START_SECONDS))
+            calls.append(Call(host.name, host.control, message, START_SECONDS, again=True))
         answers = yield Calls(tuple(calls))
         failed: RequestError | None = None
         for call, answer in zip(calls, answers, strict=True):
@@ -265,7 +265,7 @@ class Steps:
             if host is not None and host.state is UNMANAGED:
                 problems.append(f"host {name} has no manager that could stop them")
             elif host is not None and host.control and host.state is not LOST:
-                calls.append(Call(name, host.control, message, STOP_SECONDS))
+                calls.append(Call(name, host.control, message, STOP_SECONDS, again=True))
         answers = yield Calls(tuple(calls))
         problems += [
             _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)

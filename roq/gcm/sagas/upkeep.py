@@ -39,7 +39,7 @@ class Upkeep:
                 leader_epoch=self._steps.leader_epoch,
                 reason=_reason(known, number),
             )
-            yield Calls((Call(host, live.control, message, STOP_SECONDS),))
+            yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))
         return done()
 
     def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:

@@ -6,6 +6,7 @@ from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.hosts import SILENT_SECONDS
+from roq.gcm.operations import AGAIN_SECONDS
 from roq.gcm.recovery import AT_ONCE, CONFIRM_SECONDS, FAILED_SECONDS
 from roq.model import child_epoch, host_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
@@ -235,6 +236,26 @@ def test_a_host_lost_in_the_middle_of_a_healing_is_not_waited_for(script: Script
     lose(script, target)
     script.live(3)
     assert where(script) == {0: other, 1: other}
+
+
+def test_nobody_is_sent_to_a_monitor_that_is_lost(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    lose(script, "h1")
+    script.pass_time(0.6)
+    answer = script.answer(script.send(3001, port=5000, id=4, QName="q"))
+    assert (answer["CODE"], "h1, which is lost" in answer["COMMENT"]) == ("failed", True)
+    script.settle()
+    located = script.ask(3001, port=5000, id=5, QName="q")
+    assert located["monitor"].startswith(f"tcp://{script.record('q').host}:")
+
+
+def test_what_gets_lost_on_its_way_to_a_host_is_asked_again(script: Script) -> None:
+    peer = script.send(2003, QName="q", Host="h1")
+    script.step()
+    script.pending.clear()  # into a connection whose other end has died
+    script.live(AGAIN_SECONDS + 0.5)
+    assert script.answer(peer)["RESULT"] == 0
+    assert script.hosts["h1"].started == 2
 
 
 # --- a later leader -------------------------------------------------------------------------------
