@@ -10,6 +10,11 @@
     Subscriber  ◀── handoff: lists of batches ─────── feed, tap ◀── exchanges
                                                         (machines: reception, reader, merge)
     Watch       ◀── typed states ──────────────────── watch ◀── configuration broadcast
+    on_state(), log ◀── notices ───────────────────── lookout, twice a second (pulse)
+                                                        (machine: watchdog, why nothing flows)
+
+Whatever is lost is looked for again at once, then after waits that are drawn anew each time
+(`backoff`); configuration managers are asked over one connection for everybody (`directory`).
 
 `roq.aio` offers the same objects to asyncio; only the waiting differs (`bell`).
 """
