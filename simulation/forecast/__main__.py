@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -159,8 +161,6 @@ def _play_on_spark(wanted: sweeps.Sweep, master: str, *, ship: bool) -> list[swe
         raise ConfigError(
             "a sweep on Spark needs PySpark: pip install 'roq[spark]', or use --local"
         ) from None
-    import os  # noqa: PLC0415
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master(master)
@@ -168,11 +168,13 @@ def _play_on_spark(wanted: sweeps.Sweep, master: str, *, ship: bool) -> list[swe
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    try:
-        session.sparkContext.setLogLevel("ERROR")
-        return _play(wanted, Spark(session.sparkContext, ship=ship))
-    finally:
-        session.stop()
+    with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
+        try:
+            session.sparkContext.setLogLevel("ERROR")
+            workers = Spark(session.sparkContext, ship=Path(folder) if ship else None)
+            return _play(wanted, workers)
+        finally:
+            session.stop()
 
 
 def _case(

@@ -155,6 +155,7 @@ class Queue:
             self._clock.call(self._comings[0].when, lambda now: self._come(0, now))
         for change in self._changes():
             self._clock.call(change, self._load_changed)
+        self._renew(0.0)
         self._wake(0.0)
 
     def _changes(self) -> list[float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -97,16 +96,17 @@ class Spark:
 
     Args:
         context: of the session.
-        ship: send the packages along; else they must be installed where the executors are.
+        ship: folder for a zip of RoQ's packages, which is sent along and has to stay there; None:
+            they are installed where the executors are.
 
     Raises:
         ConfigError: executors cannot import the model.
     """
 
-    def __init__(self, context: SparkContext, *, ship: bool = False) -> None:
+    def __init__(self, context: SparkContext, *, ship: Path | None = None) -> None:
         self._context = context
-        if ship:
-            context.addPyFile(str(packed()))
+        if ship is not None:
+            context.addPyFile(str(packed(ship)))
         try:
             context.parallelize([0], 1).map(_importable).collect()
         except Exception as error:
@@ -160,10 +160,10 @@ def play_all(cases: Sequence[Case], workers: Workers) -> Iterator[tuple[int, Out
             yield done.run, outcome(sums, case.seed)
 
 
-def packed() -> Path:
+def packed(folder: Path) -> Path:
     """RoQ's packages as one zip file, for executors."""
     root = Path(__file__).parents[2]
-    target = Path(tempfile.mkdtemp(prefix="roq-ship-")) / "roq_packages.zip"
+    target = folder / "roq_packages.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
             for path in sorted((root / package).rglob("*.py")):

@@ -1,0 +1,48 @@
+"""A sweep of the model on Spark: the same figures as without, and files that others can read."""
+
+from __future__ import annotations
+
+import pyarrow.parquet
+import pytest
+from forecasts import case, rate_of, scenario
+
+from roq.errors import ConfigError
+from simulation.forecast.sweep import METRICS, Sweep, run, table, write
+from simulation.forecast.work import Here, Spark
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+def sweep() -> Sweep:
+    played = case(scenario(rate_of(2.2, 12), seconds=60.0), queues=2)
+    return Sweep(
+        cases=[played],
+        vary={"policy": ["balanced", "static"], "known.OVERLOAD": [1.1, 1.6]},
+        seeds=[1, 2],
+    )
+
+
+def test_a_sweep_on_spark_gives_what_this_process_gives(spark, tmp_path) -> None:
+    told: list[tuple[int, int]] = []
+    workers = Spark(spark.sparkContext, ship=tmp_path)
+    rows = run(sweep(), workers, lambda done, total: told.append((done, total)))
+    alone = run(sweep(), Here(), lambda done, total: None)
+    for row in (*rows, *alone):
+        del row["cpu_seconds"]
+    assert rows == alone
+    assert told == [(number, 8) for number in range(1, 9)]
+
+    written = write(rows, METRICS, tmp_path)
+    read = pyarrow.parquet.read_table(tmp_path / "runs.parquet")
+    assert read.num_rows == 8
+    assert {"vary_policy", "vary_known.OVERLOAD", "overload_minutes"} <= set(read.column_names)
+    assert any(path.suffix == ".png" and path.stat().st_size > 1_000 for path in written)
+    still = [row for row in table(rows, METRICS) if row["policy"] == "static"]
+    assert all(row["moves"] == 0 for row in still)
+
+
+def test_a_run_that_cannot_be_played_ends_the_sweep_with_its_reason(spark) -> None:
+    played = case(scenario(1.0, hosts=1), queues=3, host_slots=2)
+    wanted = Sweep(cases=[played], vary={}, seeds=[1])
+    with pytest.raises(ConfigError, match="do not fit"):
+        run(wanted, Spark(spark.sparkContext), lambda done, total: None)

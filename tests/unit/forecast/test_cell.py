@@ -1,0 +1,139 @@
+import pytest
+from forecasts import LIMIT, case, rate_of, scenario
+from monitor_queue import Queue
+
+from roq.errors import ConfigError
+from roq.policy.balanced import Balanced
+from roq.policy.registry import POLICIES
+from roq.policy.snapshot import Grow, Memory, Move, QueueView
+from simulation.description.rates import Step
+from simulation.description.reading import find, read
+from simulation.description.scenario import Fault
+from simulation.forecast.case import Case
+from simulation.forecast.cell import play
+from simulation.forecast.exchange import id_of
+from simulation.forecast.parameters import Parameters
+
+
+def test_the_policy_of_the_monitor_decides(monkeypatch) -> None:
+    shown: list[QueueView] = []
+
+    class Spy(Balanced):
+        def decide(self, view, memory):
+            shown.append(view)
+            return super().decide(view, memory)
+
+    monkeypatch.setitem(POLICIES, "balanced", Spy())
+    outcome = play(case(scenario(rate_of(2.5, 12))))
+    assert len(shown) == outcome.asked + outcome.asked_ahead
+    assert outcome.scale_outs > 0
+
+
+def test_a_broken_policy_is_noticed(monkeypatch) -> None:
+    class Broken:
+        def decide(self, view, memory):
+            return [Move(id_of(0), 1, 99, "nonsense")], memory
+
+    class Lazy:
+        def decide(self, view, memory):
+            return [], memory
+
+    played = case(scenario(rate_of(2.5, 12)))
+    usual = play(played)
+    monkeypatch.setitem(POLICIES, "balanced", Lazy())
+    lazy = play(played)
+    assert (lazy.moves, lazy.scale_outs) == (0, 0)
+    assert lazy.overload_minutes > 5 * usual.overload_minutes
+    monkeypatch.setitem(POLICIES, "balanced", Broken())
+    assert play(played).policy_errors > 50
+
+
+def test_a_policy_that_waits_for_its_time_is_asked_when_it_has_come(monkeypatch) -> None:
+    class Patient:
+        def decide(self, view, memory):
+            since = memory.marks.get("since", view.now)
+            if view.now - since >= 100 and len(view.exchanges) == 1:
+                return [Grow("enough")], Memory({"since": since})
+            return [], Memory({"since": since})
+
+    monkeypatch.setitem(POLICIES, "balanced", Patient())
+    outcome = play(case(scenario(rate_of(0.5, 12), seconds=600.0)))
+    (when, what, number), *others = outcome.events
+    assert (what, number, others) == ("out", 2, [])
+    assert 100 < when < 104
+    assert outcome.asked < 30
+
+
+def test_a_quiet_queue_costs_next_to_nothing() -> None:
+    outcome = play(case(scenario(rate_of(0.5, 12), seconds=86_400.0)))
+    assert outcome.asked < 20
+    assert outcome.rounds < 40
+
+
+def test_the_published_experiment_grows_with_the_5th_9th_and_13th_publisher() -> None:
+    played = Case(scenario=read(find("eqs-2011")), parameters=Parameters(spread=0.0))
+    outcome = play(played)
+    grown = [when for when, what, _ in outcome.events if what == "out"]
+    assert [when // 60 for when in grown] == [4, 8, 12]
+    assert outcome.exchanges_last == 4
+    assert outcome.imbalance_last <= 1.25
+    assert 1.0 < outcome.latency_mean_ms < 16
+
+
+def test_publishers_of_an_exchange_that_dies_are_served_again_and_it_is_made_anew() -> None:
+    kill = Fault(at=30, kind="kill", target="exchange", index=0)
+    outcome = play(case(scenario(rate_of(1.2, 12), exchanges=2, faults=(kill,))))
+    assert outcome.deaths == 1
+    assert 0 < outcome.unserved_minutes < 12 * 2 / 60
+    assert outcome.exchanges_last == 2
+
+
+def test_a_host_that_dies_takes_its_exchanges_along_and_they_come_elsewhere() -> None:
+    kill = Fault(at=30, kind="kill", target="host", index=0)
+    played = case(scenario(rate_of(1.2, 12), exchanges=4, faults=(kill,)), queues=2)
+    outcome = play(played)
+    assert outcome.deaths == 2
+    assert outcome.exchanges_last == 8
+
+
+def test_where_no_host_has_room_growth_is_refused_and_tried_again_with_pauses() -> None:
+    played = case(scenario(rate_of(3.0, 12), hosts=1, seconds=120.0), host_slots=1)
+    outcome = play(played)
+    assert outcome.scale_outs == 0
+    assert 2 < outcome.scale_refused < 30
+    assert outcome.overload_minutes > 1.5
+
+
+def test_queues_that_do_not_fit_are_refused_before_anything_is_played() -> None:
+    with pytest.raises(ConfigError, match="3 queues do not fit on 1 hosts"):
+        play(case(scenario(1.0, hosts=1), queues=3, host_slots=2))
+
+
+def test_other_rules_are_refused_with_what_there_is() -> None:
+    with pytest.raises(ConfigError, match="no rule 'cooldown'"):
+        case(scenario(1.0, cooldown=3))
+
+
+def test_a_group_that_ends_is_gone_and_the_queue_shrinks() -> None:
+    unit = rate_of(1.0, 12)
+    played = scenario(Step(rates=[3 * unit, 0.2 * unit, 0.2 * unit]), seconds=120.0)
+    outcome = play(case(played))
+    assert outcome.exchanges_most >= 3
+    assert outcome.exchanges_last == 1
+    assert outcome.scale_ins == outcome.scale_outs
+
+
+@pytest.mark.parametrize("share", [0.6, 1.5, 2.4, 3.3])
+def test_it_comes_to_the_same_end_as_the_machine_of_the_monitor(share) -> None:
+    publishers = 16
+    outcome = play(case(scenario(rate_of(share, publishers), publishers=publishers), spread=0.0))
+    real = Queue(1, limit=LIMIT // 60, exchanges_max=4, cooldown_seconds=2)
+    for number in range(publishers):
+        real.add_publisher(f"p{number:02d}", share * LIMIT / 60 / publishers)
+    real.add_subscriber("s")
+    real.run(60)
+    moves = sum(state == "accepted" for _, state, *_ in real.moves())
+    assert outcome.exchanges_last == len(real.exchanges)
+    assert outcome.scale_outs == sum(each[:2] == ("out", "done") for each in real.scales())
+    assert outcome.moves <= 2 * moves
+    assert moves <= 2 * outcome.moves
