@@ -69,7 +69,7 @@ def test_a_manager_that_does_not_lead_names_the_one_that_does(world: World) -> N
         redirects_to(""),
         redirects_to("file:///etc/passwd"),
         Failure(RESULT=FAILED, COMMENT="queue is stopped", CODE="queue_stopped"),
-        located(queue_id=b"another queue id"),
+        located("tcp://127.0.0.1:5501", queue_id=b"another queue id"),
     ],
 )
 def test_when_one_does_not_help_the_next_one_is_asked(world: World, answer) -> None:

@@ -537,3 +537,5 @@ def test_a_host_that_starts_an_earlier_process_has_not_started_it(script: Script
     script.live(5)
     assert where(script)[0] == "h2"
     assert script.hosts["h2"].children["q", 0].epoch >= script.record("q").epoch
+    stops = [each for each in script.hosts["h2"].asked if isinstance(each, StopQueue)]
+    assert {each.reason for each in stops} == {"moved"}, "for clients the queue goes on"
