@@ -225,7 +225,8 @@ def _first_most(counts: list[int]) -> int:
               help="How long the real run takes.")  # fmt: skip
 @click.option("--known", is_flag=True, help="Use the run that was kept instead of a new one.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False),
-              default=results.RESULTS, show_default=True, help="Directory for the JSON.")  # fmt: skip
+              default=results.RESULTS, show_default=True,
+              help="Directory for the JSON.")  # fmt: skip
 def main(seconds: float, known: bool, output: Path) -> None:
     """Run the elastic scenario with real processes, and the model beside it.
 
