@@ -24,8 +24,6 @@ INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
 LEADER_HOPS_MAX: Final = 5
-CONNECT_MS: Final = 1_000
-"""The machine of a manager that does not take a connection within this is gone."""
 GRACE_SECONDS: Final = 0.5
 
 Translate = Callable[[str], str]
@@ -175,7 +173,6 @@ class _Command:
     def _send(self, endpoint: str) -> None:
         reactor = self._engine.reactor
         socket = self._socket = sockets.dealer(self._engine.context)
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
         reactor.add(socket, self._readable)
         try:
