@@ -8,11 +8,18 @@
     host        hosts: slots, processor, and where the next exchange goes
     views       a queue as its policy is shown it
     waiting     until when a policy that has nothing to do need not be asked
-    queue       one queue: rounds, moves, growth, shrinking, loss
-    account     what is counted meanwhile
+    population  exchanges and publishers of a queue, and the sums that follow
+    flights     moves that are under way
+    queue       one queue: rounds, moves, growth, shrinking
+    requests    what it asks of the configuration manager
+    losses      exchanges that die
+    account     what is counted meanwhile; tally: what has happened
     cell        a part of a cluster with its queues, and the clock
     outcome     what came out, and how parts are put together
-    sweep       scenario, seeds and a grid of parameters → many runs, on Spark or on this machine
+    thresholds  other thresholds for policies
+    grid        which runs a sweep consists of
+    work        tasks, done here, by processes or on Spark
+    sweep       many runs: a table, Parquet and pictures
     heatmap     pictures of a sweep
     calibration the model beside what was measured on real processes
 

@@ -152,7 +152,7 @@ class Cell:
         exchanges = overloaded = moved = several = 0
         load = uneven = 0.0
         for queue in self.queues:
-            queue.sample(now)
+            queue.pass_until(now)
             present = queue.account.present
             exchanges += len(present.loads)
             total = present.total
@@ -204,7 +204,7 @@ class Cell:
             return
         living = queue.population.living()
         if living:
-            queue.lose(living[fault.index // len(self.queues) % len(living)], now)
+            queue.losses.lose(living[fault.index // len(self.queues) % len(living)], now)
 
 
 def play(case: Case) -> Outcome:

@@ -6,66 +6,32 @@ manager, and when that is tried again, is `roq.monitor.scaling` itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from math import floor
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
-from roq.errors import NoCapacity
 from roq.model import ElasticRules
 from roq.monitor.elasticity import RETURN_SECONDS
-from roq.monitor.events import Ask, Effect
-from roq.monitor.exchanges import LOST_SECONDS
-from roq.monitor.news import News
-from roq.monitor.scaling import Scaling
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, Policy, QueueView, Shrink, Stripe
 from roq.policy.verdict import problem_of
-from roq.protocol.control import Done, Failure, GcmRequest, ScaledOut, ScaleOut
 from simulation.forecast.account import Account
 from simulation.forecast.exchange import Exchange, Place, Publishers, number_of
 from simulation.forecast.flights import Flight, Flights
 from simulation.forecast.host import Hosts
 from simulation.forecast.load import Coming, Load
+from simulation.forecast.losses import Losses
 from simulation.forecast.parameters import Parameters
 from simulation.forecast.population import Population
+from simulation.forecast.requests import Requests
+from simulation.forecast.tally import Clock, Tally
 from simulation.forecast.views import Factors, Viewer
 from simulation.forecast.waiting import Waiting
 
-HEAL_PAUSE_SECONDS: Final = 1.0
-"""Doubled with each further attempt to find a host, as the configuration manager does."""
-HEAL_PAUSE_MAX_SECONDS: Final = 30.0
-QUEUE_ID: Final = bytes(16)
-NO_ROOM: Final = 1101
 ROUNDING: Final = 1e-6
 LANDING_SECONDS: Final = 0.05
 """Moves end at multiples of this after they were decided, so that many end together."""
-
-
-class Clock(Protocol):
-    """Calls what is due."""
-
-    def call(self, when: float, what: Callable[[float], None]) -> None:
-        """Call this at that time."""
-        ...
-
-
-class Tally:
-    """What happened to one queue, counted."""
-
-    def __init__(self) -> None:
-        self.moves = self.moves_failed = 0
-        self.scale_outs = self.scale_ins = self.scale_failed = 0
-        self.rounds = self.asked = self.policy_errors = 0
-        self.deaths = 0
-        self.serve_seconds: list[float] = []
-        self.events: list[tuple[float, str, int]] = []
-        """(when, what, number): bounded by `EVENTS_MAX`."""
-
-
-EVENTS_MAX: Final = 2_000
-"""Of one queue; later ones are only counted."""
 
 
 class Queue:
@@ -115,14 +81,14 @@ class Queue:
         self.population = Population(publishers, len(load.groups))
         self._people = people
         self._comings = comings
-        self._viewer = Viewer(load.groups, publishers, parameters)
-        self._flights = Flights()
+        self.viewer = Viewer(load.groups, publishers, parameters)
+        self.flights = Flights()
         self._landing: dict[float, list[Flight]] = {}
         self.account = Account(load.groups, hosts, limit, parameters)
+        self.losses = Losses(self, hosts, parameters, clock)
         self._waiting = Waiting(policy, parameters.kpi_seconds)
         self._memory = Memory()
-        self._serials = count(1)
-        self._scaling = self._new_scaling()
+        self.requests = Requests(self, hosts, parameters, clock, random)
         self._phase = random.random() * parameters.kpi_seconds
         self._offset = random.random() * parameters.stagger_seconds
         self._round_at: float | None = None
@@ -149,14 +115,14 @@ class Queue:
         """
         self._monitor = self._hosts.place_monitor()
         for _ in range(exchanges):
-            host = self._hosts.place_exchange(self._beside(), (), 0.0)
+            host = self._hosts.place_exchange(self.beside(), (), 0.0)
             self.population.add(host, 0.0, scaled=False).open = True
         if self._comings:
             self._clock.call(self._comings[0].when, lambda now: self._come(0, now))
         for change in self._changes():
             self._clock.call(change, self._load_changed)
         self._renew(0.0)
-        self._wake(0.0)
+        self.wake(0.0)
 
     def _changes(self) -> list[float]:
         """When rates change for this queue."""
@@ -172,13 +138,12 @@ class Queue:
     # --- load -------------------------------------------------------------------------------------
 
     def _load_changed(self, now: float) -> None:
-        self._pass(now)
-        self._renew(now)
-        self._wake(now)
+        self.pass_until(now)
+        self.changed(now)
 
     def _come(self, first: int, now: float) -> None:
         """Publishers come and go; then wait for the next ones."""
-        self._pass(now)
+        self.pass_until(now)
         index = first
         publishers = self.population.publishers
         while index < len(self._comings) and self._comings[index].when <= now:
@@ -193,8 +158,7 @@ class Queue:
             index += 1
         if index < len(self._comings):
             self._clock.call(self._comings[index].when, lambda then: self._come(index, then))
-        self._renew(now)
-        self._wake(now)
+        self.changed(now)
 
     def _attach(self, publisher: int, now: float) -> None:
         tick = self._tick(now)
@@ -202,23 +166,23 @@ class Queue:
             self.account.unserved += 1
             return
         if now > 0:  # what is there in the beginning has been there
-            self._viewer.young[publisher] = now
+            self.viewer.young[publisher] = now
 
     def _detach(self, publisher: int) -> None:
-        flight = self._flights.find(publisher)
+        flight = self.flights.find(publisher)
         if not self.population.publishers.place[publisher]:
             self.account.unserved -= 1
         else:
             self.population.leave(publisher, flight)
         if flight is not None:
-            self._flights.end(flight)
-        self._viewer.young.pop(publisher, None)
+            self.flights.end(flight)
+        self.viewer.young.pop(publisher, None)
 
     def _reported(self, tick: int, now: float) -> dict[int, float]:
         """What exchanges carried by their last reports; worked out once in each period."""
         if self._means[0] != tick and len(self.population.exchanges) > 1:
-            factors = self._factors(now)
-            loads = self._viewer.loads(self.population.exchanges, factors)
+            factors = self.factors(now)
+            loads = self.viewer.loads(self.population.exchanges, factors)
             self._means = (tick, {number: load[1] for number, load in loads.items()})
         return self._means[1]
 
@@ -231,7 +195,7 @@ class Queue:
         """The end of this period."""
         return (self._tick(now) + 1) * self._parameters.kpi_seconds + self._phase
 
-    def _wake(self, now: float) -> None:
+    def wake(self, now: float) -> None:
         """Something has changed: there is a round at the end of this period."""
         self._changed_at = now
         soon = self._after(now)
@@ -249,7 +213,7 @@ class Queue:
         self._round_at = None
         quiet = self._decide(now)
         changed = now - self._changed_at
-        settled = changed > self._viewer.window + 2 * self._parameters.kpi_seconds
+        settled = changed > self.viewer.window + 2 * self._parameters.kpi_seconds
         if not quiet or not settled or self._eager or self._parameters.noise:
             self._next_round(self._after(now))
         elif self._waiting.until < float("inf"):
@@ -259,8 +223,8 @@ class Queue:
         """Show the queue to the policy and do what it decides; whether it needs no asking soon."""
         if now < self._decides_from:
             return False
-        self._viewer.grow_up(now - self._parameters.report_seconds)
-        factors = self._factors(now)
+        self.viewer.grow_up(now - self._parameters.report_seconds)
+        factors = self.factors(now)
         self._empty_on(factors, now)
         seen = None if self._sees_more() else self._seen(factors, now)
         if seen is not None and not self._eager and self._waiting.needless(seen, now):
@@ -275,11 +239,11 @@ class Queue:
         before, self._memory = self._memory, memory
         if decisions:
             self._waiting.disturbed()
-            self._pass(now)
+            self.pass_until(now)
             for decision in decisions:
                 self._perform(decision, now)
             self._renew(now)
-            self._wake(now)
+            self.wake(now)
             return False
         if seen is None or self._eager:
             return False
@@ -288,11 +252,11 @@ class Queue:
 
     def _sees_more(self) -> bool:
         """Whether it is shown what changes without any change here."""
-        return bool(self._watches_hosts or self._parameters.noise or self._viewer.young)
+        return bool(self._watches_hosts or self._parameters.noise or self.viewer.young)
 
     def _seen(self, factors: Factors, now: float) -> object:
         """All that the policy is shown but the time."""
-        busy = self._flights.busy(now)
+        busy = self.flights.busy(now)
         exchanges = tuple(
             (each.number, each.version, each.accepting, each.died, len(each.newcomers))
             for each in self.population.exchanges.values()
@@ -301,18 +265,18 @@ class Queue:
 
     def _view(self, factors: Factors, now: float, *, scaling: bool) -> QueueView:
         exchanges = self.population.exchanges
-        loads = self._viewer.loads(exchanges, factors)
+        loads = self.viewer.loads(exchanges, factors)
         if self._parameters.noise:
             for load in loads.values():
                 load[0] *= max(0.0, self._random.gauss(1.0, self._parameters.noise))
-        busy = self._flights.busy(now)
+        busy = self.flights.busy(now)
         hosts = dict.fromkeys(each.host for each in self.population.living())
         return QueueView(
             now=now,
             limit=self._limit,
             rules=self._rules,
             exchanges=tuple(
-                self._viewer.exchange(each, loads[each.number], factors, now, busy)
+                self.viewer.exchange(each, loads[each.number], factors, now, busy)
                 for each in exchanges.values()
             ),
             hosts=tuple(self._hosts.view(name) for name in hosts),
@@ -320,12 +284,13 @@ class Queue:
             scaling=scaling,
         )
 
-    def _factors(self, now: float) -> Factors:
+    def factors(self, now: float) -> Factors:
+        """What the last reports say."""
         end = now - self._parameters.report_seconds
-        return self._viewer.factors(end, self._moment(end))
+        return self.viewer.factors(end, self._moment(end))
 
     def _changing(self) -> bool:
-        return self._scaling.under_way or any(
+        return self.requests.scaling.under_way or any(
             each.leaving for each in self.population.exchanges.values()
         )
 
@@ -338,20 +303,20 @@ class Queue:
             case Stripe(publisher, targets, _):
                 self._move(number_of(publisher), targets, now)
             case Grow(reason, wanted):
-                if not self._scaling.rests(now):
-                    self._ask(self._scaling.grow(wanted, reason, now), now)
+                if not self.requests.scaling.rests(now):
+                    self.requests.ask(self.requests.scaling.grow(wanted, reason, now), now)
             case Shrink(number, reason):
                 others = [each for each in self.population.living() if not each.leaving]
-                if not self._scaling.rests(now) and len(others) > 1:
+                if not self.requests.scaling.rests(now) and len(others) > 1:
                     self.population.exchanges[number].leaving = True
-                    self._scaling.shrink(number, reason, now)
-                    self._empty_on(self._factors(now), now)
+                    self.requests.scaling.shrink(number, reason, now)
+                    self._empty_on(self.factors(now), now)
 
     def _move(self, publisher: int, targets: Place, now: float) -> None:
         place = self.population.publishers.place[publisher]
         if not place:
             return
-        flight = self._flights.begin(publisher, place, targets, now)
+        flight = self.flights.begin(publisher, place, targets, now)
         if flight is None:
             return
         self.population.set_off(flight)
@@ -365,14 +330,14 @@ class Queue:
 
     def _landed(self, now: float) -> None:
         """Publishers come to the end of their moves."""
-        self._pass(now)
+        self.pass_until(now)
         for flight in self._landing.pop(now):
-            if self._flights.end(flight):
+            if self.flights.end(flight):
                 self._land(flight, now)
         self._renew(now)
-        if not len(self._flights):
-            self._empty_on(self._factors(now), now)
-        self._wake(now)
+        if not len(self.flights):
+            self._empty_on(self.factors(now), now)
+        self.wake(now)
 
     def _land(self, flight: Flight, now: float) -> None:
         # Striped publishers do without an exchange that has died; here the whole move fails.
@@ -387,59 +352,17 @@ class Queue:
                 target = self.population.exchanges.get(number)
                 if target is not None and target.died is not None:
                     target.doubted = True
-            until = self._flights.failed(flight.publisher, now)
-            self._clock.call(until, self._wake)
+            until = self.flights.failed(flight.publisher, now)
+            self._clock.call(until, self.wake)
         else:
             self.tally.moves += 1
-            self._note(now, "move", flight.targets[0])
-            self._flights.arrived(flight.publisher)
+            self.tally.note(now, "move", flight.targets[0])
+            self.flights.arrived(flight.publisher)
             self.population.land(flight, now)
             for number in flight.sources:
                 self.account.left(number, now)
 
     # --- more exchanges, and fewer ----------------------------------------------------------------
-
-    def _new_scaling(self) -> Scaling:
-        def ask(message: GcmRequest, seconds: float) -> Ask:
-            return Ask(next(self._serials), message, seconds)
-
-        return Scaling(self.name, QUEUE_ID, 1, ask, News(self.name, QUEUE_ID))
-
-    def _ask(self, effects: list[Effect], now: float) -> None:
-        """What is asked of the configuration manager is answered after a while."""
-        parameters, scaling = self._parameters, self._scaling
-        for effect in effects:
-            if not isinstance(effect, Ask):
-                continue
-            serial = effect.serial
-            if isinstance(effect.message, ScaleOut):
-                takes = self._random.uniform(parameters.serve_least, parameters.serve_most)
-                self._clock.call(
-                    now + takes,
-                    lambda then, serial=serial: self._grown(scaling, serial, now, then),  # type: ignore[misc]
-                )
-            else:
-                self._clock.call(
-                    now + parameters.stop_seconds,
-                    lambda then, serial=serial: self._shrunk(scaling, serial, then),  # type: ignore[misc]
-                )
-
-    def _grown(self, scaling: Scaling, serial: int, asked: float, now: float) -> None:
-        try:
-            host = self._hosts.place_exchange(self._beside(), (), now)
-        except NoCapacity as error:
-            self.tally.scale_failed += 1
-            answer = Failure(RESULT=NO_ROOM, COMMENT=str(error), CODE=error.code)
-            scaling.answered(serial, answer, self._serves, now)
-            self._wake(now)
-            return
-        self._pass(now)
-        exchange = self.population.add(host, now, scaled=True)
-        scaling.answered(serial, ScaledOut(number=exchange.number, host=host), self._serves, now)
-        self.tally.scale_outs += 1
-        self.tally.serve_seconds.append(now - asked)
-        self._note(now, "out", exchange.number)
-        self._serve(exchange, now)
 
     def add_exchange(self, now: float) -> None:
         """Somebody adds an exchange by hand.
@@ -447,11 +370,11 @@ class Queue:
         Raises:
             NoCapacity: there is no room for it.
         """
-        host = self._hosts.place_exchange(self._beside(), (), now)
-        self._pass(now)
-        self._serve(self.population.add(host, now, scaled=False), now)
+        host = self._hosts.place_exchange(self.beside(), (), now)
+        self.pass_until(now)
+        self.serve(self.population.add(host, now, scaled=False), now)
 
-    def _serve(self, exchange: Exchange, now: float) -> None:
+    def serve(self, exchange: Exchange, now: float) -> None:
         """A new exchange has reported for the first time."""
         for publisher in self._unserved():
             self.account.unserved -= 1
@@ -459,8 +382,7 @@ class Queue:
         self._clock.call(
             now + self._parameters.opening_seconds, lambda then: self._open(exchange, then)
         )
-        self._renew(now)
-        self._wake(now)
+        self.changed(now)
 
     def _open(self, exchange: Exchange, now: float) -> None:
         """Subscribers have found it: a round at once."""
@@ -469,18 +391,15 @@ class Queue:
         self._round_at = now
         self._round(now)
 
-    def _serves(self, number: int) -> bool:
-        return number in self.population.exchanges
-
     def _empty_on(self, factors: Factors, now: float) -> None:
         """Go on with an exchange that is to go."""
         leaving = [each for each in self.population.living() if each.leaving]
         for exchange in leaving:
-            if self._scaling.stopping(exchange.number):
+            if self.requests.scaling.stopping(exchange.number):
                 continue
             if not any(not each.leaving for each in self.population.living()):
                 exchange.leaving = False
-                self._scaling.called_off(exchange.number, "no other takes publishers", now)
+                self.requests.scaling.called_off(exchange.number, "no other takes publishers", now)
             elif exchange.members:
                 self._move_all(exchange, factors, now)
             else:
@@ -490,9 +409,9 @@ class Queue:
                 )
 
     def _move_all(self, exchange: Exchange, factors: Factors, now: float) -> None:
-        busy = self._flights.busy(now)
-        everybody = self._viewer.everybody(exchange, factors, busy)
-        can_go = [each for each in everybody if not each.moving][: self._flights.room]
+        busy = self.flights.busy(now)
+        everybody = self.viewer.everybody(exchange, factors, busy)
+        can_go = [each for each in everybody if not each.moving][: self.flights.room]
         if can_go:
             view = self._view(factors, now, scaling=True)
             for decision in emptying(view, exchange.number, can_go):
@@ -502,21 +421,7 @@ class Queue:
         """Everything in it has been read: have it stopped."""
         if exchange.members or not exchange.leaving or exchange.died is not None:
             return
-        self._ask(self._scaling.emptied(exchange.number), now)
-
-    def _shrunk(self, scaling: Scaling, serial: int, now: float) -> None:
-        self._pass(now)
-        number = scaling.shrinking()
-        scaling.answered(serial, Done(), self._serves, now)
-        exchange = self.population.exchanges.get(number)
-        if exchange is not None and exchange.died is None:
-            self._hosts.free_exchange(exchange.host, now)
-            self.account.gone(exchange)
-            self.population.remove(number)
-            self.tally.scale_ins += 1
-            self._note(now, "in", number)
-        self._renew(now)
-        self._wake(now)
+        self.requests.ask(self.requests.scaling.emptied(exchange.number), now)
 
     # --- loss -------------------------------------------------------------------------------------
 
@@ -526,7 +431,7 @@ class Queue:
             self.lose_monitor(now)
         for exchange in self.population.living():
             if exchange.host == name:
-                self.lose(exchange, now)
+                self.losses.lose(exchange, now)
 
     def lose_monitor(self, now: float) -> None:
         """Another one takes over, knows nothing, and waits before it moves anybody."""
@@ -534,40 +439,11 @@ class Queue:
         self._monitor = self._hosts.place_monitor()
         self._decides_from = now + self._parameters.heal_seconds + RETURN_SECONDS
         self._memory = Memory()
-        self._scaling = self._new_scaling()
+        self.requests.forget()
         self._waiting.disturbed()
         for exchange in self.population.exchanges.values():
             exchange.leaving = False
-        self._wake(now)
-
-    def lose(self, exchange: Exchange, now: float) -> None:
-        """An exchange dies: its publishers go elsewhere, and it is made anew on another host."""
-        self._pass(now)
-        self.tally.deaths += 1
-        self._note(now, "death", exchange.number)
-        loads = self._viewer.loads(self.population.exchanges, self._factors(now))
-        exchange.frozen = (loads[exchange.number][0], loads[exchange.number][1])
-        exchange.died = now
-        exchange.version += 1
-        self._hosts.free_exchange(exchange.host, now)
-        self.account.gone(exchange)
-        for publisher in sorted(exchange.members):
-            flight = self._flights.find(publisher)
-            self.population.leave(publisher, flight)
-            if flight is not None:
-                self._flights.end(flight)
-            self._viewer.young.pop(publisher, None)
-            self.account.unserved += 1
-        parameters, number = self._parameters, exchange.number
-        self._clock.call(now + parameters.reconnect_seconds, self._reconnect)
-        self._clock.call(now + LOST_SECONDS, lambda then: self._miss(exchange, then))
-        if not exchange.leaving:
-            self._clock.call(
-                now + parameters.heal_seconds,
-                lambda then: self._heal(number, exchange.scaled, HEAL_PAUSE_SECONDS, then),
-            )
-        self._renew(now)
-        self._wake(now)
+        self.wake(now)
 
     def _unserved(self) -> list[int]:
         publishers = self.population.publishers
@@ -577,51 +453,28 @@ class Queue:
             if publishers.there[each] and not publishers.place[each]
         ]
 
-    def _reconnect(self, now: float) -> None:
+    def reconnect(self, now: float) -> None:
         """Publishers that have lost their exchange ask for another one."""
-        self._pass(now)
+        self.pass_until(now)
         for publisher in self._unserved():
             self.account.unserved -= 1
             self._attach(publisher, now)
-        self._renew(now)
-        self._wake(now)
-
-    def _miss(self, exchange: Exchange, now: float) -> None:
-        """The monitor knows now that it is lost."""
-        self._pass(now)
-        if self.population.exchanges.get(exchange.number) is exchange:
-            self.population.remove(exchange.number)
-        if exchange.leaving:
-            self._scaling.removed_by_others(exchange.number, now)
-        self._renew(now)
-        self._wake(now)
-
-    def _heal(self, number: int, scaled: bool, pause: float, now: float) -> None:
-        """The configuration manager starts it anew on another host."""
-        try:
-            host = self._hosts.place_exchange(self._beside(), (), now)
-        except NoCapacity:
-            longer = min(2 * pause, HEAL_PAUSE_MAX_SECONDS)
-            self._clock.call(now + pause, lambda then: self._heal(number, scaled, longer, then))
-            return
-        self._pass(now)
-        self._serve(self.population.add(host, now, scaled=scaled, number=number), now)
+        self.changed(now)
 
     # --- small things -----------------------------------------------------------------------------
 
-    def _beside(self) -> list[str]:
+    def beside(self) -> list[str]:
+        """The hosts of its exchanges."""
         return [each.host for each in self.population.living()]
 
-    def _pass(self, now: float) -> None:
+    def pass_until(self, now: float) -> None:
+        """Count what was until now, before something changes."""
         self.account.pass_until(now, self.population.exchanges)
+
+    def changed(self, now: float) -> None:
+        """Something has changed: count on, and look at it at the end of the period."""
+        self._renew(now)
+        self.wake(now)
 
     def _renew(self, now: float) -> None:
         self.account.renew(now, self._moment(now), self.population.exchanges)
-
-    def sample(self, now: float) -> None:
-        """Bring all sums up to the present."""
-        self._pass(now)
-
-    def _note(self, now: float, what: str, number: int) -> None:
-        if len(self.tally.events) < EVENTS_MAX:
-            self.tally.events.append((now, what, number))
