@@ -44,7 +44,7 @@ _HINTS: Final[tuple[tuple[type[RoQError], str], ...]] = (
     (NoCapacity, "`roq host list` shows how full the hosts are."),
     (RegistryAway, "ZooKeeper cannot be reached; try again once it is back."),
     (DeliveryError, "`roq queue show NAME` and `roq host list` show what is wrong with the queue."),
-    (Unavailable, "`roq up` starts a cluster here; --cluster or ROQ_CLUSTER names another one."),
+    (Unavailable, "`roq health` tells what is wrong with a cluster, `roq up` starts one here."),
 )
 
 

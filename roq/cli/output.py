@@ -69,7 +69,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
         table.add_column(column.rstrip("#"), justify="right" if right else "left", overflow="fold")
     for row in listed:
         table.add_row(*(_cell(value) for value in row))
-    target.print(table)
+    _print(target, table)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -80,7 +80,17 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields:
         table.add_row(name, _cell(value))
-    target.print(table)
+    _print(target, table)
+
+
+def _print(target: Console, table: Table) -> None:
+    if target.is_terminal:
+        target.print(table)
+        return
+    with target.capture() as printed:
+        target.print(table)
+    # One long reason must not make every line as long as itself.
+    target.file.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
 
 
 def print_json(value: object) -> None:

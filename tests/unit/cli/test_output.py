@@ -21,6 +21,14 @@ def test_a_table_into_a_pipe_is_plain_and_nothing_is_cut(
     assert second.endswith("2")
 
 
+def test_one_long_value_does_not_make_other_lines_long(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "WHY"), [("a", "-"), ("b", "x" * 300)], "nothing")
+    print_fields([("State", "running"), ("Reason", "x" * 300)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert lines[:2] == ["NAME  WHY", "a     -"]
+
+
 def test_an_empty_table_says_so_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME",), [], "No queue yet.")
     captured = capsys.readouterr()
