@@ -489,6 +489,15 @@ def test_what_has_failed_for_good_is_set_up_on_another_host_once(script: Script)
     assert reasons(script) == []
 
 
+def test_what_has_failed_leaves_its_host_even_if_all_others_have_more_to_do(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    for number in range(6):
+        script.ask(2003, QName=f"other{number}", Host=f"h{2 + number % 2}")
+    script.hosts["h1"].fail("q", 1, "ended 5 times within 60 s")
+    script.live(FAILED_SECONDS + 3)
+    assert where(script)[1] != "h1"
+
+
 def test_what_has_failed_gets_its_second_chance_where_it_is_if_there_is_no_other_host() -> None:
     script = Script(PaperHost("h1"))
     script.ask(2003, QName="q", Host="h1")
