@@ -9,6 +9,7 @@ from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR
 from roq.gcm.recovery import CONFIRM_SECONDS
 from roq.model import child_epoch
+from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 
 
 @pytest.fixture
@@ -43,6 +44,23 @@ def test_a_process_of_an_epoch_below_the_definition_is_none_of_the_queue(
     assert lost is not None
     assert (lost.kind, lost.certain) == (Kind.MISSING, False)
     assert "superseded" in lost.why
+
+
+@pytest.mark.parametrize("number", [MONITOR, 1])
+def test_a_superseded_process_is_stopped_as_moved_before_another_one_is_started(
+    script: Script, number: int
+) -> None:
+    host, floor = script.hosts["h1"], script.hosts["h1"].children["q", number].epoch
+    host.children["q", number] = msgspec.structs.replace(
+        host.children["q", number], epoch=child_epoch(1, 0)
+    )
+    host.asked.clear()
+    script.live(CONFIRM_SECONDS + 1.0)
+    stop, start = host.asked
+    assert isinstance(stop, StopQueue)
+    assert (stop.number, stop.reason) == (number, "moved"), "for clients the queue goes on"
+    assert isinstance(start, StartExchange if number else StartMonitor)
+    assert host.children["q", number].epoch >= floor
 
 
 def test_what_a_report_leaves_out_is_missed_for_sure_only_by_a_later_manager(
