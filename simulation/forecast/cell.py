@@ -19,7 +19,7 @@ from simulation.forecast.account import LOADED, Totals
 from simulation.forecast.case import Case
 from simulation.forecast.host import Hosts
 from simulation.forecast.load import Load
-from simulation.forecast.outcome import Outcome, Sums, outcome
+from simulation.forecast.outcome import Outcome, Sums, first_events, outcome
 from simulation.forecast.queue import Queue
 
 MODELLED: Final = {("kill", "host"), ("kill", "exchange"), ("kill", "monitor")}
@@ -119,6 +119,7 @@ class Cell:
             sums.reactions += queue.account.reactions
             sums.reliefs += queue.account.reliefs
             sums.events += tally.events
+        sums.events = first_events(sums.events)
         sums.totals = asdict(totals)
         sums.used_host_seconds = self.hosts.used_seconds
         return sums

@@ -10,7 +10,8 @@ import msgspec
 from simulation.forecast.account import Totals
 
 HOUR_SECONDS: Final = 3_600.0
-EVENTS_SHOWN: Final = 10_000
+EVENTS_MAX: Final = 10_000
+"""The first ones are kept, so that a large cluster does not fill the memory with them."""
 
 
 class Sums(msgspec.Struct, kw_only=True):
@@ -60,6 +61,8 @@ class Sums(msgspec.Struct, kw_only=True):
             elif name == "totals":
                 both = mine.keys() | theirs.keys()
                 self.totals = {key: mine.get(key, 0.0) + theirs.get(key, 0.0) for key in both}
+            elif name == "events":
+                self.events = first_events([*mine, *theirs])
             elif name in _SERIES and mine:
                 setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)])
             else:
@@ -197,8 +200,13 @@ def outcome(sums: Sums, seed: int) -> Outcome:
             moves=sums.moved,
             imbalance=even,
         ),
-        events=sorted(sums.events)[:EVENTS_SHOWN],
+        events=first_events(sums.events),
     )
+
+
+def first_events(events: list[tuple[float, str, int]]) -> list[tuple[float, str, int]]:
+    """In order of time, no more than are kept."""
+    return sorted(events)[:EVENTS_MAX]
 
 
 def mean(values: Sequence[float]) -> float:
