@@ -34,6 +34,8 @@ class Cluster:
         self._started: list[DaemonProcess] = []
         self.pids: set[int] = set()
         """Of children; whatever happens, none of them is left."""
+        self._ports: dict[str, str] = {}
+        """Host → the port of its manager, which a later one must have as well."""
         self.managers = [self._manager(f"gcm{number}") for number in range(2)]
         self.hosts = {name: self.start_host(name) for name in HOSTS}
 
@@ -49,10 +51,13 @@ class Cluster:
     def start_host(self, name: str) -> DaemonProcess:
         managers = ", ".join(f'"{told["client"][6:]}"' for _, told in self.managers)
         text = (
-            f'[gcm]\naddress = [{managers}]\n[network]\nbind = "{name}"\nport = 5137\n'
+            f'[gcm]\naddress = [{managers}]\n[network]\nbind = "{name}"\n'
+            f"port = {self._ports.get(name, 0)}\n"
             f'[data]\ndir = "{self._folder / name}"\n'
         )
-        return self._daemon("roq.hcm", name, text)[0]
+        daemon, told = self._daemon("roq.hcm", name, text)
+        self._ports[name] = told["control"].rpartition(":")[2]
+        return daemon
 
     @contextlib.contextmanager
     def console(self, manager: int = 0, port: str = "management") -> Iterator[Console]:
