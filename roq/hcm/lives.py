@@ -49,6 +49,8 @@ from roq.protocol.control import Done, Started, StartExchange, StartMonitor
 from roq.protocol.spec import Spec
 
 CHILDREN_MAX: Final = 2_000
+UNENDING_SECONDS: Final = 10.0
+"""A process that was killed and is still there after so long hangs in the system itself."""
 UNAVAILABLE: Final = "unavailable"
 
 ProcessEvent = Rested | Adopted | Spawned | SpawnFailed | Exited | Probed
@@ -218,6 +220,9 @@ class Lives:
         self._ports.left(name, now)
         if child.state is State.STOPPING:
             return self._gone(self._dead(child, now), now)
+        if child.state is State.FAILED:
+            child = self._dead(child, now)
+            return [] if child.ran else self._gone(child, now)
         how = f"{child.killed}; {how}" if child.killed else how
         self._dead(child, now)
         if not child.ran:
@@ -361,15 +366,33 @@ class Lives:
         child.deadline = None
         if not child.alive:
             return self.spawn(child, State.RESTARTING, now)
+        if child.killed:
+            return self._unending(child, now)
         if child.state is State.STOPPING:
             why = f"did not end within {self._settings.stop_seconds:g} s"
         else:
             why = f"did not report within {self._settings.start_seconds:g} s"
-        return self._kill(child, why)
+        return self._kill(child, why, now)
 
-    def _kill(self, child: Child, why: str) -> list[Effect]:
+    def _kill(self, child: Child, why: str, now: float) -> list[Effect]:
         child.killed = why
+        child.deadline = now + UNENDING_SECONDS
         return [Note("child_killed", f"{child.name} is killed: it {why}", True), Kill(child.name)]
+
+    def _unending(self, child: Child, now: float) -> list[Effect]:
+        """Not even SIGKILL ends it: nobody is to wait for it any more."""
+        reason = (
+            f"process {child.pid} {child.killed} and does not end, not even when killed: does a "
+            "disk or a network file system of this host hang?"
+        )
+        child.reason = reason
+        self._leader.changed(now)
+        effects: list[Effect] = [Note("child_unending", f"{child.name}: {reason}", True)]
+        if child.state is not State.STOPPING:
+            child.state = State.FAILED
+            child.info = None
+            effects += failures(child.take_waiters(), f"{child.name}: {reason}", RequestError.code)
+        return effects
 
     # --- being alive ------------------------------------------------------------------------------
 
@@ -394,7 +417,7 @@ class Lives:
         child.info = None
         child.reason = f"has hung: it {why}"
         self._leader.changed(now)
-        return self._kill(child, why)
+        return self._kill(child, why, now)
 
     def pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""

@@ -228,6 +228,8 @@ class HostMachine:
             return self._lives.start_after(child, message, waiter, now)
         if child.state is State.RUNNING:
             return [Reply(peer, Started(id=message.id, child=child.describe()))]
+        if child.state is State.FAILED and child.alive:
+            raise RequestError(f"{child.name} cannot be started here: {child.reason}")
         if len(child.waiters) >= WAITERS_MAX:
             raise NoCapacity(f"{child.name} is being started for {WAITERS_MAX} others already")
         child.waiters.append(waiter)

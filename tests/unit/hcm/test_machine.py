@@ -463,6 +463,25 @@ def test_a_stop_is_answered_even_if_a_process_cannot_be_killed() -> None:
     assert X1 in failure(answers(host.effects, "gcm")).COMMENT
 
 
+def test_a_process_that_nothing_ends_makes_its_child_failed_for_others_to_take_over() -> None:
+    host = Host()
+    host.running(X1)
+    host.obedient = False
+    host.processes[X1].state = "D"
+    host.advance(30)
+    told = host.last_report[X1]
+    assert told.state == "failed"
+    assert "does not end, not even when killed" in told.reason
+    host.effects.clear()
+    host.start_exchange()
+    assert "cannot be started here" in failure(answers(host.effects, "gcm")).COMMENT
+    host.crash(X1, status="ended by signal 9")
+    host.effects.clear()
+    assert host.start_exchange() == []
+    host.report(X1)
+    assert isinstance(answers(host.effects, "gcm")[0], Started)
+
+
 def test_two_who_ask_for_the_same_stop_are_both_answered() -> None:
     host = Host()
     host.running(X1)
