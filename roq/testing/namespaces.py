@@ -111,6 +111,16 @@ class NetworkHost:
             yield
 
     @contextmanager
+    def mute_at(self, port: int) -> Iterator[None]:
+        """Drop what this TCP port sends to other hosts inside the block.
+
+        Raises:
+            Unavailable: the system refused (`iptables` is needed).
+        """
+        with self._filtered(("OUTPUT", "-o", "eth0", "-p", "tcp", "--sport", str(port))):
+            yield
+
+    @contextmanager
     def deaf(self) -> Iterator[None]:
         """Drop whatever comes in inside the block; what it sends still goes out.
 

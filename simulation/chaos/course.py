@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from roq.errors import RoQError
 from simulation.chaos.change import Change
 from simulation.chaos.faults import FAULTS, Happening, NobodyThere
 from simulation.chaos.ground import Ground
@@ -148,7 +149,7 @@ class Course:
         happening = FAULTS[draw.kind].happen(self._ground, draw)
         try:
             hit = next(happening)
-        except NobodyThere:
+        except (NobodyThere, RoQError):
             self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody is there")
             return None
         active = _Active(draw, happening, hit, time.monotonic())

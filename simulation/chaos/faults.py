@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from roq.testing.faults import parse_endpoint
 from simulation.chaos.detour import Detour
 from simulation.chaos.ground import Ground
 from simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
@@ -200,6 +201,22 @@ def deafen(ground: Ground, draw: Draw) -> Happening:
         yield node.address
 
 
+def mute_exchange(ground: Ground, draw: Draw) -> Happening:
+    """An exchange acknowledges and is not heard by subscribers; then it is killed.
+
+    What it took meanwhile died with it: publishers have to replay it, for they still have it.
+    """
+    hit = pick(_offspring(ground, "exchange"), draw.dice)
+    queue, _, name = hit.child.rpartition(".")
+    exchanges = ground.cluster.describe(queue).exchanges
+    ports = [parse_endpoint(each.live)[1] for each in exchanges if each.name == name and each.live]
+    if hit.node.link is None or not ports:
+        raise NobodyThere
+    with hit.node.link.mute_at(ports[0]):
+        yield str(hit)
+        send(hit.pid, signal.SIGKILL)
+
+
 def lose_packets(ground: Ground, draw: Draw) -> Happening:
     """1 to 10 % of the packets of a machine are lost."""
     node = pick(ground.site.nodes, draw.dice)
@@ -284,6 +301,7 @@ def _kind(name: str, weight: float, *seconds: float) -> Kind:
 _ALL: Final = (
     Fault(_kind("exchange-kill", 3), kill_child("exchange"), forgets=True),
     Fault(_kind("exchange-pause", 2, 0.3, 5), pause_child("exchange"), forgets=True),
+    Fault(_kind("exchange-mute", 2, 0.3, 2), mute_exchange, needs="links", forgets=True),
     Fault(_kind("monitor-kill", 2), kill_child("monitor")),
     Fault(_kind("monitor-pause", 2, 0.3, 5), pause_child("monitor")),
     Fault(_kind("hcm-kill", 2, 0, 9), kill_daemon("hcm")),

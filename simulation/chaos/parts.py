@@ -200,6 +200,8 @@ class Parts:
             **common,
             "GCM_ADDRESS": ",".join(self.addresses),
             "MONITOR_STAT_PERIOD": str(kpi_ms),
+            # Nobody else kills the same child so often that it is better left alone.
+            "CHILDREN_CRASHES_MOST": "1000",
         }
         self.hcms = [_daemon("hcm", node, own, clocks) for node in site.nodes[apart:]]
 
