@@ -103,16 +103,20 @@ class Process(Reactor):
     def add(self, source: Source, handler: Call) -> None:
         """Call `handler` when `source` says that it is readable."""
         self.sources[source] = handler
+        look_again = getattr(source, "look_again", None)
+        if look_again is not None:
+            self.call_soon(look_again)
 
     def remove(self, source: Source) -> None:
         """Forget `source`."""
         self.sources.pop(source, None)
 
-    def readable(self, source: object) -> None:
-        """There is something to read; only in a turn of this process."""
+    def readable(self, source: object) -> bool:
+        """There is something to read; whether anybody does. Only in a turn of this process."""
         handler = self.sources.get(source)
         if handler is not None:
             handler()
+        return handler is not None
 
     def call_soon(self, function: Call) -> None:
         """Call `function` in a turn of its own."""

@@ -78,11 +78,11 @@ class _Socket:
         self._look()
 
     def _look(self) -> None:
-        self._process.readable(self)
-        if self._inbox and not self.closed:
-            self._process.call_soon(self._look_again)
+        if self._process.readable(self) and self._inbox and not self.closed:
+            self._process.call_soon(self.look_again)
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
+        """Tell whoever reads here that there is something to read, if there is."""
         if self._inbox and not self.closed:
             self._look()
 
@@ -230,7 +230,7 @@ class _Events(_Socket):
     def tell(self, event: int) -> None:
         """This has happened to the connection."""
         self._inbox.append([_EVENT.pack(event, 0), b"tcp://0"])
-        self._process.call_soon(self._look_again)
+        self._process.call_soon(self.look_again)
 
     def recv_multipart(self, _flags: int = 0) -> list[bytes]:
         """The next event."""

@@ -75,3 +75,44 @@ def test_histories_of_several_processes_are_merged_from_files(tmp_path: Path) ->
     verdict = History().load(tmp_path / "publisher", tmp_path / "reader").check()
     assert (verdict.sent, verdict.received, verdict.counted_lost, verdict.lost) == (4, 3, 1, 0)
     assert recorded().messages(["eu."]) == 4
+
+
+def test_who_joined_late_is_to_get_everything_that_is_sent_once_it_is_in_force() -> None:
+    history = History()
+    history.sent(P, "t", b"a", b"b")
+    history.subscribed("late", from_first=True)
+    history.in_force("late")
+    history.sent(P, "t", b"c", b"d")
+    history.received_raw("late", P, "t", 3, b"d")
+    (row,) = history.check().rows
+    assert (row.sent, row.lost) == (2, 1)
+
+
+def test_what_was_received_before_being_in_force_counts_as_well() -> None:
+    history = History()
+    history.sent(P, "t", b"a", b"b")
+    history.subscribed("late", from_first=True)
+    history.in_force("late")
+    history.received_raw("late", P, "t", 1, b"b")
+    assert history.check().ok
+
+
+def test_who_has_died_misses_nothing_after_its_last_message() -> None:
+    history = History()
+    history.sent(P, "t", b"a", b"b", b"c")
+    history.subscribed("dead")
+    history.received_raw("dead", P, "t", 1, b"b")
+    history.gone("dead")
+    (row,) = history.check().rows
+    assert (row.sent, row.lost) == (2, 1)
+
+
+def test_what_nobody_has_promised_is_not_missing() -> None:
+    history = History()
+    history.sent(P, "t", b"a", b"b", b"c")
+    history.subscribed("one")
+    history.received_raw("one", P, "t", 0, b"a")
+    history.excuse(P, "t", 1, 3)
+    (row,) = history.check().rows
+    assert (row.lost, row.counted_lost, row.excused) == (0, 0, 2)
+    assert history.check().ok
