@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from commands import environment, family, gone, read_ready, roq, started
 
+from roq.local.ports import choose_base
+
 pytestmark = pytest.mark.integration
 
 ROLES = ("roq.gcm", "roq.hcm", "roq.monitor", "roq.exchange", "QuorumPeerMain")
@@ -66,11 +68,7 @@ def test_a_data_directory_keeps_the_queues(tmp_path: Path) -> None:
 
 
 def test_the_ports_are_those_that_were_asked_for() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        base = probe.getsockname()[1]
-    if base > 65_500:
-        base -= 100
+    base = choose_base("127.0.0.1")
     with started("up", "--port-base", str(base)) as up:
         addresses = read_ready(up)
         assert addresses["client"] == f"127.0.0.1:{base}"
@@ -81,11 +79,12 @@ def test_the_ports_are_those_that_were_asked_for() -> None:
 
 
 def test_a_port_in_use_ends_with_78_and_says_which() -> None:
+    base = choose_base("127.0.0.1")
+    port = base + 3
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
-        ended = roq("up", "--port-base", str(port - 3))
+        ended = roq("up", "--port-base", str(base))
     assert ended.returncode == 78
     assert f"port {port} on 127.0.0.1".encode() in ended.stderr
     assert b"--port-base" in ended.stderr
