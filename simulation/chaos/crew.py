@@ -72,7 +72,12 @@ class Worker:
     @property
     def running(self) -> bool:
         """Whether it has not ended."""
-        return self._child.poll() is None
+        return self.code is None
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative: the signal that ended it; None while it runs."""
+        return self._child.poll()
 
     def read(self, judge: Judge) -> None:
         """Hand what it has written down to the judge."""
@@ -195,7 +200,7 @@ class Crew:
         for worker in self.workers:
             if not worker.running:
                 words = worker.log.read_text(errors="replace").strip()[-500:]
-                found.append(f"{worker} has ended: {words}")
+                found.append(f"{worker} has ended by itself ({worker.code}): {words or 'no word'}")
             elif worker.opened is None:
                 found.append(f"{worker} is not connected: {worker.trouble or 'no word yet'}")
             elif worker.job.publishes and (worker.state is None or not worker.state.exchange):
