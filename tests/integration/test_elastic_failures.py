@@ -35,11 +35,11 @@ def test_a_target_that_is_killed_and_killed_again_while_publishers_move_there(
     with traffic(cluster, "doomed", 6, policy="spread") as running:
         running.rate = LIMIT * 0.5
         cluster.add_exchange("doomed")
-        eventually(lambda: "started" in moves(running), 15)
+        eventually(lambda: "started" in moves(running), 40)
         child(roq_cluster, "doomed", 2).kill()
-        eventually(lambda: accepted(running) >= 1, 15)
+        eventually(lambda: accepted(running) >= 1, 40)
         child(roq_cluster, "doomed", 2).kill()
-        eventually(lambda: accepted(running) >= 4, 20)
+        eventually(lambda: accepted(running) >= 4, 40)
     running.judge()
 
 
@@ -49,9 +49,9 @@ def test_an_exchange_is_killed_as_soon_as_publishers_have_left_it(
     with traffic(cluster, "killed-when-left", 6, policy="spread") as running:
         running.rate = LIMIT * 0.5
         cluster.add_exchange("killed-when-left")
-        eventually(lambda: accepted(running) > 0, 15)
+        eventually(lambda: accepted(running) > 0, 40)
         child(roq_cluster, "killed-when-left", 1).kill()
-        eventually(lambda: accepted(running) >= 3, 20)
+        eventually(lambda: accepted(running) >= 3, 40)
     running.judge()
 
 
@@ -61,8 +61,8 @@ def test_a_monitor_is_killed_while_publishers_are_on_their_way(
     with traffic(cluster, "headless", 6, policy="spread") as running:
         running.rate = LIMIT * 0.5
         cluster.add_exchange("headless")
-        eventually(lambda: "started" in moves(running), 15)
+        eventually(lambda: "started" in moves(running), 40)
         child(roq_cluster, "headless").kill()
         # Some obey the monitor that is dead: no statistics tell of it, but the next one sees it.
-        eventually(lambda: Counter(running.places()) == {"x1": 3, "x2": 3}, 30)
+        eventually(lambda: Counter(running.places()) == {"x1": 3, "x2": 3}, 40)
     running.judge()
