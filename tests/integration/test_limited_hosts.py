@@ -57,6 +57,7 @@ def test_two_hosts_carry_more_than_one_does(pair: list[NetworkHost]) -> None:
     outcome = hosts.run(hosts.Plan(hosts=2, megabits=16.0, warm_up=1.5, seconds=2.5), Silent())
     assert [run.exchanges for run in outcome.runs] == [1, 2]
     assert all(run.counts.ok for run in outcome.runs)
-    assert outcome.runs[0].bytes_per_second < outcome.plan.link_bytes
+    # The shaper lets short bursts pass, and some seconds are measured only.
+    assert outcome.runs[0].bytes_per_second < 1.2 * outcome.plan.link_bytes
     # How much more is measured by `python -m simulation.hosts`, on a machine that is quiet.
     assert outcome.runs[1].bytes_per_second > outcome.runs[0].bytes_per_second

@@ -158,5 +158,6 @@ def _children(cluster: RunningCluster, name: str) -> Iterator[psutil.Process]:
     for host in cluster.hosts:
         for each in psutil.Process(cluster.pid(f"host {host}")).children():
             with suppress(psutil.NoSuchProcess):  # it has ended since
-                if each.status() != psutil.STATUS_ZOMBIE and each.cmdline()[-1].endswith(name):
+                # One that has just ended, or is only being started, has no command line.
+                if "".join(each.cmdline()[-1:]).endswith(name):
                     yield each
