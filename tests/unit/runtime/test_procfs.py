@@ -29,9 +29,14 @@ def test_a_process_that_has_ended_says_so_until_it_is_taken_away() -> None:
 
 
 def test_the_command_line_is_told_word_by_word() -> None:
-    code = "import sys; sys.stdin.read()"
-    process = subprocess.Popen([sys.executable, "-c", code, "two words", ""], stdin=subprocess.PIPE)
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "two words", ""],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
     try:
+        assert process.stdout is not None
+        process.stdout.readline()  # only then it is the other program for sure
         assert procfs.arguments(process.pid) == [sys.executable, "-c", code, "two words", ""]
     finally:
         process.communicate()
