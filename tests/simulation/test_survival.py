@@ -226,3 +226,10 @@ def test_an_epoch_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Definitions, "_lead", same)
     broken = broken_promises("kill-gcm")
     assert any("leads with epoch 1, after one with 1" in text for text in broken), broken
+
+
+@pytest.mark.parametrize("seed", [7862])
+def test_what_went_wrong_once_goes_well_now(seed: int) -> None:
+    """7862: a host manager is killed for good before it has told of an exchange that runs."""
+    (result,) = try_seeds([seed])
+    assert not result.broken, told(result)

@@ -80,11 +80,16 @@ class Steps:
         return known is None or known.state != "running"
 
     def runs(self, queue: Queue, number: int) -> bool:
-        """Whether this process of a queue runs, as far as anybody has told."""
+        """Whether this process of a queue runs, as far as anybody has told.
+
+        Where the manager of its host is gone, its monitor's word counts.
+        """
         host = self.hosts.live(queue.place(number))
         listed = host.child(queue.record.queue_id, number) if host is not None else None
         child = listed or queue.children.get(number)
-        return child is not None and child.state == "running"
+        if child is not None:
+            return child.state == "running"
+        return host is None and self.proofs.lives(queue, number)
 
     # --- placement --------------------------------------------------------------------------------
 
