@@ -55,10 +55,10 @@ class Row(msgspec.Struct, kw_only=True):
     seconds: list[float] = []
     violations: list[str] = []
 
-    def add(self, began: float, ended: float | None) -> None:
-        """Note a figure; None: it did not happen in time."""
+    def add(self, began: float, ended: float | None, why: str = "") -> None:
+        """Note a figure; None: it did not happen in time, and why, if that is known."""
         if ended is None:
-            self.violations.append(f"not within {LIMIT:.0f} s")
+            self.violations.append(f"not within {LIMIT:.0f} s" + (f": {why}" if why else ""))
         else:
             self.seconds.append(ended - began)
 
@@ -85,6 +85,7 @@ class Rows:
         self._statistics = ground.cluster.statistics(STEADY)
         self._counts = (0, 0)
         self._ending = False
+        self._why = ""
         self.exchange_killed = Row(what="exchange killed → first ack at the new one", goal=1.0)
         self.exchange_hung = Row(what="exchange hung → first ack at the new one", goal=2.0)
         self.everybody = Row(what="exchange killed → every publisher is acknowledged")
@@ -216,7 +217,8 @@ class Rows:
         began = time.monotonic()
         for daemon in self.ground.parts.zookeepers:
             daemon.kill()
-        self.refused.add(began, (yield from self._eventually(self._is_refused)))
+        ended = yield from self._eventually(self._is_refused)
+        self.refused.add(began, ended, self._why)
         yield from self._rest(max(0.0, began + SESSION + 2.0 - time.monotonic()))
         for daemon in self.ground.parts.zookeepers:
             daemon.wanted = True
@@ -297,9 +299,12 @@ class Rows:
     def _ask(self, condition: Callable[[], bool]) -> float | None:
         def holds() -> bool:
             try:
-                return self._ending or condition()
-            except (RoQError, StopIteration):
+                held = self._ending or condition()
+            except (RoQError, StopIteration) as error:
+                self._why = f"{type(error).__name__}: {error}"
                 return False
+            self._why = "" if held else "it was answered, but not so"
+            return held
 
         return time.monotonic() if until(holds, LIMIT, STEP) else None
 
