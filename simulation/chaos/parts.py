@@ -66,7 +66,10 @@ class Daemon:
         return 0 if self._child is None else self._child.pid
 
     def tend(self) -> None:
-        """Start it if it is wanted and does not run, and notice that it serves or has ended."""
+        """Start it if it is wanted and does not run, and notice that it has ended.
+
+        By one thread only, which has to live as long as the process shall.
+        """
         child = self._child
         if child is not None and (code := child.poll()) is not None:
             self._gone()
@@ -77,7 +80,6 @@ class Daemon:
 
     def serves(self) -> bool:
         """Whether it runs and has said that it is ready."""
-        self.tend()
         if self._child is None:
             return False
         if self.kind == "zookeeper":
@@ -219,7 +221,12 @@ class Parts:
         for daemon in self.daemons:
             daemon.wanted = True
             daemon.tend()
-        until(lambda: all(daemon.serves() for daemon in self.daemons), seconds, step=0.05)
+
+        def serve() -> bool:
+            self.tend()
+            return all(daemon.serves() for daemon in self.daemons)
+
+        until(serve, seconds, step=0.05)
         return [daemon for daemon in self.daemons if not daemon.serves()]
 
     def tend(self) -> None:

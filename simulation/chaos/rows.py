@@ -222,11 +222,9 @@ class Rows:
         yield from self._rest(max(0.0, began + SESSION + 2.0 - time.monotonic()))
         for daemon in self.ground.parts.zookeepers:
             daemon.wanted = True
-        serving = yield from self._eventually(
-            lambda: all(each.serves() for each in self.ground.parts.zookeepers)
-        )
-        if serving is not None:
-            self.again.add(serving, (yield from self._eventually(self._changes)))
+        while not all(each.serves() for each in self.ground.parts.zookeepers):
+            yield
+        self.again.add(time.monotonic(), (yield from self._eventually(self._changes)))
         self._window("ZooKeeper away", began)
 
     # --- clients ----------------------------------------------------------------------------------
