@@ -141,7 +141,7 @@ def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cl
             lambda queue=queue: cluster.where(queue) and HOSTS[2] not in cluster.where(queue),
             f"{queue} runs elsewhere",
         )
-    assert cluster.host(HOSTS[2])["State"] == "lost"
+    eventually(lambda: cluster.host(HOSTS[2])["State"] == "lost", "the host counts as lost")
     assert cluster.ask(2000, QName="whole") != before
     cluster.hosts[HOSTS[2]] = cluster.start_host(HOSTS[2])
     eventually(lambda: cluster.host(HOSTS[2])["State"] == "live", "it is back")

@@ -1,0 +1,134 @@
+"""Folders of runs: their names, and the documents in them."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from roq.errors import RoQError
+from simulation.archive.document import VERSION, Run, Series
+
+RUNS: Final = Path("simulation/runs")
+"""Where runs are kept if nobody says otherwise."""
+RUN_FILE: Final = "run.json"
+SERIES_FILE: Final = "series.json"
+BYTES_MAX: Final = 256 * 1024 * 1024
+_ID: Final = re.compile(r"\A[a-z0-9][a-z0-9._-]{0,127}\Z")
+T = TypeVar("T")
+
+
+class RunError(RoQError):
+    """A run cannot be kept or read; the text says which file and why."""
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 0
+
+
+def new_id(scenario: str, kind: str, now: float | None = None) -> str:
+    """A name for a run: `ramp-live-20260131-235959`, in UTC.
+
+    Args:
+        scenario: its name.
+        kind: `live` or `model`.
+        now: seconds since 1970; None: now.
+    """
+    return f"{scenario}-{kind}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}"
+
+
+def make(parent: Path, run_id: str) -> Path:
+    """A new folder for a run; `-2`, `-3`, … is put behind a name that is taken.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    for number in range(1, 1_000):
+        folder = parent / (run_id if number == 1 else f"{run_id}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be made: {error.strerror}") from None
+        return folder
+    raise RunError(f"{parent}: has a thousand runs called {run_id}")
+
+
+def find(name: str, parent: Path = RUNS) -> Path:
+    """The folder of a run, by its path, its id, or `latest`.
+
+    Raises:
+        RunError: there is none.
+    """
+    given = Path(name)
+    if (given / RUN_FILE).is_file():
+        return given
+    if name == "latest":
+        if found := runs(parent):
+            return found[-1]
+        raise RunError(f"there is no run in {parent}: make one with `roq sim run`")
+    if _ID.match(name) and (parent / name / RUN_FILE).is_file():
+        return parent / name
+    raise RunError(f"there is no run {name!r}, neither here nor in {parent}")
+
+
+def runs(parent: Path = RUNS) -> list[Path]:
+    """The folders of all runs, the oldest first."""
+    found = [path.parent for path in parent.glob(f"*/{RUN_FILE}")]
+    return sorted(found, key=lambda folder: (folder / RUN_FILE).stat().st_mtime)
+
+
+def read_run(folder: Path) -> Run:
+    """What was asked, and what came out.
+
+    Raises:
+        RunError: the file is missing, damaged or of a later version.
+    """
+    return _read(folder / RUN_FILE, Run)
+
+
+def read_series(folder: Path) -> Series:
+    """How it went.
+
+    Raises:
+        RunError: as `read_run`.
+    """
+    return _read(folder / SERIES_FILE, Series)
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write or replace `run.json`, at once or not at all."""
+    _write(folder / RUN_FILE, run)
+
+
+def write_series(folder: Path, series: Series) -> None:
+    """Write or replace `series.json`, at once or not at all."""
+    _write(folder / SERIES_FILE, series)
+
+
+def _write(path: Path, document: Run | Series) -> None:
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
+        partial.replace(path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            raise RunError(f"{path}: no run has more than {BYTES_MAX} bytes of this")
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version > VERSION:
+            raise RunError(f"{path}: was written by a later RoQ (version {version} of the file)")
+        return msgspec.json.decode(data, type=kind)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise RunError(f"{path}: is damaged or not of a run: {error}") from None
