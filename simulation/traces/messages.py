@@ -62,9 +62,9 @@ class ClientTrace(Trace, frozen=True, kw_only=True, tag="client"):
         late: of a publisher: messages that were published more than 10 ms after they should.
         failed: of a publisher: messages that were given up; of a subscriber: reported as lost.
         doubled, reordered: of a subscriber.
-        latency: of a subscriber: from the moment at which a message should have been published until
-            it was received; of a publisher: until `publish()` had returned. Bucket → count, see
-            `roq.demo.latency.Histogram`.
+        latency: of a subscriber: from the moment at which a message should have been published
+            until it was received; of a publisher: until `publish()` had returned. Bucket → count,
+            see `roq.demo.latency.Histogram`.
         latency_sum: seconds, the sum of all of them.
         clock_error: seconds by which the times of this client may be wrong.
     """
@@ -110,7 +110,7 @@ def decode(payload: bytes) -> AnyTrace:
         BadTrace: it is none, or one of a later version.
     """
     try:
-        trace = _DECODER.decode(payload)
+        trace: AnyTrace = _DECODER.decode(payload)
     except msgspec.DecodeError as error:
         raise BadTrace(f"not a trace: {error}") from None
     if trace.version > VERSION:
