@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, str]] = {
     "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
+    "sim": "roq.cli.sim:sim",
     "bench": "roq.cli.bench:bench",
 }
 """Name → where the command is; in the order in which a newcomer meets them."""

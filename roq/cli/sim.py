@@ -1,0 +1,136 @@
+"""`roq sim`: scenarios of load, run on a real cluster or on a model, kept and reported."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from roq.cli.failures import Failed
+from roq.cli.output import print_fields, print_json, print_table
+from roq.runtime import exits
+
+if TYPE_CHECKING:
+    from simulation.description.scenario import Scenario
+
+EXTRA: Final = "pip install 'roq[sim]'"
+
+
+def wanted(module: str) -> ModuleType:
+    """Import what an extra brings; say which one if it is not there."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Failed(
+            f"scenarios need what is not installed here: {error.name}",
+            exits.UNAVAILABLE,
+            f"Install it with {EXTRA}.",
+        ) from None
+
+
+@click.group()
+def sim() -> None:
+    """Run scenarios of load, and see what came of them.
+
+    A scenario says who publishes how much, what goes wrong, and what is expected. It is run live
+    (Spark tasks publish and subscribe against a real cluster) or as a model (the real policies
+    decide about computed loads, for clusters of any size). Each run is kept in a folder with a
+    report.
+
+    \b
+    Example:
+      roq sim list                       # what there is
+      roq sim run short --open           # live, on a cluster of its own; half a minute
+      roq sim run eqs-2011 --model       # the published experiment, in a second
+      roq sim compare latest RUN …       # side by side, with confidence intervals
+      roq sim sweep eqs-2011 --vary cooldown_seconds=2,10,30
+    """
+
+
+@sim.command("list")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
+def list_(as_json: bool) -> None:
+    """List the scenarios that come with RoQ."""
+    reading = wanted("simulation.description.reading")
+    found: list[Scenario] = [reading.read(path) for path in reading.known()]
+    if as_json:
+        print_json([{"name": each.name, "title": each.title} for each in found])
+        return
+    print_table(
+        ("NAME", "TAKES#", "PEAK/S#", "FAULTS#", "TITLE"),
+        [
+            (each.name, _minutes(each.seconds), round(_peak(each)), len(each.faults), each.title)
+            for each in found
+        ],
+        "there is no scenario",
+    )
+
+
+@sim.command()
+@click.argument("scenario")
+@click.option("--json", "as_json", is_flag=True, help="The whole scenario as JSON.")
+def show(scenario: str, as_json: bool) -> None:
+    """Show a scenario: one that comes with RoQ, or a file of your own."""
+    reading = wanted("simulation.description.reading")
+    found: Scenario = reading.read(reading.find(scenario))
+    if as_json:
+        click.echo(reading.dump(found))
+        return
+    print_fields([
+        ("name", found.name),
+        ("title", found.title),
+        ("about", found.about.strip()),
+        ("takes", _minutes(found.seconds)),
+        ("hosts", found.hosts),
+        ("exchanges", found.queue.exchanges),
+        ("rules", _named(found.queue.rules)),
+        ("limits", _named(found.queue.limits)),
+    ])  # fmt: skip
+    click.echo()
+    print_table(
+        ("PHASE", "TAKES#", "PUBLISHERS#", "SUBSCRIBERS#", "MESSAGES#", "PEAK/S#", "BYTES#"),
+        _phases(found),
+        "no phases",
+    )
+    if found.faults:
+        click.echo()
+        print_table(
+            ("AT#", "FAULT", "TARGET"),
+            [(f"{each.at:g} s", each.kind, f"{each.target} {each.index}") for each in found.faults],
+            "",
+        )
+    if found.expect:
+        click.echo()
+        print_table(("EXPECTED",), [(str(each),) for each in found.expect], "")
+
+
+def _phases(found: Scenario) -> list[Sequence[object]]:
+    rows: list[Sequence[object]] = []
+    subscribers = 0
+    for phase in found.phases:
+        if phase.subscribers:
+            subscribers = sum(group.count for group in phase.subscribers)
+        messages, total = phase.offered()
+        publishers = sum(group.count for group in phase.publishers)
+        rows.append((
+            phase.name, _minutes(phase.seconds), publishers, subscribers, round(messages),
+            round(phase.peak()), round(total),
+        ))  # fmt: skip
+    return rows
+
+
+def _peak(found: Scenario) -> float:
+    return max(phase.peak() for phase in found.phases)
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds < 7_200 else f"{seconds / 3_600:g} h"
+
+
+def _named(settings: dict[str, int] | dict[str, int | str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
