@@ -31,9 +31,13 @@ class Losses:
         hosts: where they run.
         parameters: how long things take.
         clock: calls when it is time.
+
+    Attributes:
+        healing: numbers of those that are to be made anew.
     """
 
     def __init__(self, queue: Queue, hosts: Hosts, parameters: Parameters, clock: Clock) -> None:
+        self.healing: set[int] = set()
         self._queue, self._hosts = queue, hosts
         self._parameters, self._clock = parameters, clock
 
@@ -59,6 +63,7 @@ class Losses:
         self._clock.call(now + parameters.reconnect_seconds, self._queue.reconnect)
         self._clock.call(now + LOST_SECONDS, lambda then: self._miss(exchange, then))
         if not exchange.leaving:
+            self.healing.add(number)
             self._clock.call(
                 now + parameters.heal_seconds,
                 lambda then: self._heal(number, exchange.scaled, HEAL_PAUSE_SECONDS, then),
@@ -82,5 +87,6 @@ class Losses:
             longer = min(2 * pause, HEAL_PAUSE_MAX_SECONDS)
             self._clock.call(now + pause, lambda then: self._heal(number, scaled, longer, then))
             return
+        self.healing.discard(number)
         self._queue.pass_until(now)
         self._queue.serve(self._queue.population.add(host, now, scaled=scaled, number=number), now)

@@ -88,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         moves: publishers that moved.
-        scale_refused: exchanges for which no host had room.
+        scale_refused: exchanges for which no host had room, or that would be one too many.
         overload_minutes: sum over exchanges of the time above 1.10 L.
         saturated_minutes: sum over exchanges of the time without a free processor.
         unserved_minutes: sum over publishers of the time without an exchange.

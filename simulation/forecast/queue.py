@@ -88,7 +88,7 @@ class Queue:
         self.losses = Losses(self, hosts, parameters, clock)
         self._waiting = Waiting(policy, parameters.kpi_seconds)
         self._memory = Memory()
-        self.requests = Requests(self, hosts, parameters, clock, random)
+        self.requests = Requests(self, hosts, rules.exchanges_max, parameters, clock, random)
         self._phase = random.random() * parameters.kpi_seconds
         self._offset = random.random() * parameters.stagger_seconds
         self._round_at: float | None = None
@@ -462,6 +462,12 @@ class Queue:
         self.changed(now)
 
     # --- small things -----------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> int:
+        """How many exchanges the configuration manager's record of it has."""
+        serving = {each.number for each in self.population.living()}
+        return len(serving | self.losses.healing) + self.requests.begun
 
     def beside(self) -> list[str]:
         """The hosts of its exchanges."""

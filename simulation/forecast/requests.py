@@ -20,26 +20,40 @@ if TYPE_CHECKING:
 
 QUEUE_ID: Final = bytes(16)
 NO_ROOM: Final = 1101
+FULL: Final = NoCapacity("the queue has all exchanges that it grows to by itself")
 
 
 class Requests:
     """The requests of one queue: an exchange more, an exchange less.
 
+    The manager counts what its record of the queue wants: exchanges that serve, that are being made
+    and that are being healed. It makes no more than the rules allow, whatever a monitor knows.
+
     Args:
         queue: asks.
         hosts: where new exchanges go.
+        most: exchanges that the queue may have by itself.
         parameters: how long things take.
         clock: calls when it is time.
         random: draws how long.
 
     Attributes:
         scaling: that of the monitor.
+        begun: exchanges that are being made.
     """
 
     def __init__(
-        self, queue: Queue, hosts: Hosts, parameters: Parameters, clock: Clock, random: Random
+        self,
+        queue: Queue,
+        hosts: Hosts,
+        most: int,
+        parameters: Parameters,
+        clock: Clock,
+        random: Random,
     ) -> None:
         self._queue, self._hosts, self._parameters = queue, hosts, parameters
+        self._most = most
+        self.begun = 0
         self._clock, self._random = clock, random
         self._serials = count(1)
         self.scaling = self._new()
@@ -62,26 +76,36 @@ class Requests:
             if not isinstance(effect, Ask):
                 continue
             serial = effect.serial
-            if isinstance(effect.message, ScaleOut):
+            if not isinstance(effect.message, ScaleOut):
+                self._clock.call(
+                    now + parameters.stop_seconds,
+                    lambda then, serial=serial: self._shrunk(scaling, serial, then),  # type: ignore[misc]
+                )
+            elif self._queue.wanted >= self._most:
+                self._clock.call(
+                    now,
+                    lambda then, serial=serial: self._refused(scaling, serial, FULL, then),  # type: ignore[misc]
+                )
+            else:
+                self.begun += 1
                 takes = self._random.uniform(parameters.serve_least, parameters.serve_most)
                 self._clock.call(
                     now + takes,
                     lambda then, serial=serial: self._grown(scaling, serial, now, then),  # type: ignore[misc]
                 )
-            else:
-                self._clock.call(
-                    now + parameters.stop_seconds,
-                    lambda then, serial=serial: self._shrunk(scaling, serial, then),  # type: ignore[misc]
-                )
+
+    def _refused(self, scaling: Scaling, serial: int, problem: NoCapacity, now: float) -> None:
+        self._queue.tally.scale_failed += 1
+        answer = Failure(RESULT=NO_ROOM, COMMENT=str(problem), CODE=problem.code)
+        scaling.answered(serial, answer, self._serves, now)
+        self._queue.wake(now)
 
     def _grown(self, scaling: Scaling, serial: int, asked: float, now: float) -> None:
+        self.begun -= 1
         try:
             host = self._hosts.place_exchange(self._queue.beside(), (), now)
         except NoCapacity as error:
-            self._queue.tally.scale_failed += 1
-            answer = Failure(RESULT=NO_ROOM, COMMENT=str(error), CODE=error.code)
-            scaling.answered(serial, answer, self._serves, now)
-            self._queue.wake(now)
+            self._refused(scaling, serial, error, now)
             return
         self._queue.pass_until(now)
         exchange = self._queue.population.add(host, now, scaled=True)

@@ -10,7 +10,7 @@ from simulation.description.rates import Step
 from simulation.description.reading import find, read
 from simulation.description.scenario import Fault
 from simulation.forecast.case import Case
-from simulation.forecast.cell import play
+from simulation.forecast.cell import Cell, play
 from simulation.forecast.exchange import id_of
 from simulation.forecast.parameters import Parameters
 
@@ -94,6 +94,18 @@ def test_a_host_that_dies_takes_its_exchanges_along_and_they_come_elsewhere() ->
     outcome = play(played)
     assert outcome.deaths == 2
     assert outcome.exchanges_last == 8
+
+
+def test_exchanges_that_are_being_healed_count_so_a_queue_never_has_more_than_it_may() -> None:
+    twice = tuple(Fault(at=1.0, kind="kill", target="exchange", index=0) for _ in range(2))
+    load = scenario(
+        rate_of(2.0, 1), rate_of(1.0, 1), publishers=1, faults=twice,
+        exchanges_max=3, cooldown_seconds=1,
+    )  # fmt: skip
+    cell = Cell(case(load, seed=0, spread=0.0))
+    counts = [len(cell.queues[0].population.living()) for _ in cell.steps()]
+    assert max(counts) == 3
+    assert cell.sums().scale_failed > 0
 
 
 def test_where_no_host_has_room_growth_is_refused_and_tried_again_with_pauses() -> None:
