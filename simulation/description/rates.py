@@ -144,6 +144,20 @@ def highest(rate: Rate) -> float:
             return rate
 
 
+def stretched(rate: Rate, factor: float) -> Rate:
+    """The same course in `factor` times the time: as high, and as often in a phase."""
+    match rate:
+        case Burst(base, peak, every, width):
+            return Burst(base=base, peak=peak, every=every * factor, width=width * factor)
+        case Diurnal(low, high, period):
+            return Diurnal(low=low, high=high, period=period * factor)
+        case Trace():
+            points = [(time * factor, each) for time, each in rate.points]
+            return Trace(points=points, points_file=rate.points_file)
+        case _:
+            return rate
+
+
 def _sine(angle: float) -> float:
     return cos(angle - pi / 2)
 

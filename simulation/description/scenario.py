@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from simulation.description.draws import Count, Size, Topics, mean_size
-from simulation.description.rates import Rate, Seconds, highest, sent_by
+from simulation.description.rates import Rate, Seconds, highest, sent_by, stretched
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,63}\Z")]
 FaultKind: TypeAlias = Literal["kill", "pause", "cut", "loss", "delay"]
@@ -72,6 +72,12 @@ class PublisherGroup(Part, frozen=True, kw_only=True):
         From then on it sends what the rate says for that moment of the phase.
         """
         return index / self.spawn_rate if self.spawn_rate else 0.0
+
+    def stretched(self, factor: float) -> PublisherGroup:
+        """The same in `factor` times the time."""
+        return msgspec.structs.replace(
+            self, rate=stretched(self.rate, factor), spawn_rate=self.spawn_rate / factor
+        )
 
 
 class SubscriberGroup(Part, frozen=True, kw_only=True):
@@ -182,13 +188,19 @@ class Scenario(Part, frozen=True, kw_only=True):
     def scaled(self, factor: float) -> Scenario:
         """The same in `factor` times the time: rates stay, durations change.
 
+        What a fault lasts stays as well: RoQ's own time-outs, which it is about, do not change.
+
         Args:
             factor: above 0; 0.1 makes ten minutes one.
         """
         return msgspec.structs.replace(
             self,
             phases=[
-                msgspec.structs.replace(phase, seconds=phase.seconds * factor)
+                msgspec.structs.replace(
+                    phase,
+                    seconds=phase.seconds * factor,
+                    publishers=[group.stretched(factor) for group in phase.publishers],
+                )
                 for phase in self.phases
             ],
             faults=[msgspec.structs.replace(fault, at=fault.at * factor) for fault in self.faults],

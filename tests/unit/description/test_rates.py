@@ -16,6 +16,7 @@ from simulation.description.rates import (
     highest,
     rate_at,
     sent_by,
+    stretched,
 )
 
 PHASE = 60.0
@@ -50,6 +51,15 @@ def test_what_was_sent_never_falls_and_ends_with_the_phase(
     assert sent_by(rate, PHASE + 50, PHASE) == sent_by(rate, PHASE, PHASE)
     assert sent_by(rate, 0, PHASE) == pytest.approx(0)
     assert 0 <= rate_at(rate, at, PHASE) <= highest(rate) + 1e-6
+
+
+@pytest.mark.parametrize("rate", RATES, ids=repr)
+@pytest.mark.parametrize("part", [0.2, 0.5, 1.0])
+def test_in_half_the_time_it_has_the_same_course_and_half_the_messages(rate: Rate, part) -> None:
+    quick = stretched(rate, 0.5)
+    assert highest(quick) == highest(rate)
+    sent = sent_by(rate, part * PHASE, PHASE)
+    assert sent_by(quick, part * PHASE / 2, PHASE / 2) == pytest.approx(sent / 2)
 
 
 def test_numbers_of_a_ramp() -> None:

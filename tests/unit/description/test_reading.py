@@ -116,3 +116,12 @@ def test_time_can_be_scaled() -> None:
     scenario = read(find("faults")).scaled(0.5)
     assert scenario.seconds == 15
     assert [fault.at for fault in scenario.faults] == [5, 10]
+    assert scenario.faults[1].seconds == 3, "time-outs of RoQ do not change either"
+
+
+def test_in_less_time_just_as_many_publishers_come() -> None:
+    scenario = read(find("eqs-2011"))
+    quick = scenario.scaled(0.05)
+    last = quick.phases[0].publishers[0]
+    assert last.begins(15) == pytest.approx(15 * 3, rel=1e-4)
+    assert quick.phases[0].offered()[0] == pytest.approx(0.05 * scenario.phases[0].offered()[0])
