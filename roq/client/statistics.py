@@ -60,6 +60,7 @@ class Statistics:
         state, reason: whether documents come; if not, why, in a sentence.
         limits: of the queue; None before it was found.
         malformed: messages that could not be read.
+        foreign: documents about another queue.
         dropped: samples that nobody has read in time.
     """
 
@@ -69,6 +70,7 @@ class Statistics:
         self.reason = ""
         self.limits: Limits | None = None
         self.malformed = 0
+        self.foreign = 0
         self.dropped = 0
         self._engine = engine
         self._management = management
@@ -202,6 +204,7 @@ class Statistics:
             self.malformed += 1
             return
         if document.queue != self.queue:
+            self.foreign += 1
             return  # the port of a monitor that is gone belongs to another queue now
         self.state, self.reason = StreamState.LIVE, ""
         self._backoff.reset()
