@@ -10,6 +10,7 @@ from simulation.forecast.exchange import Exchange
 from simulation.forecast.host import Hosts
 from simulation.forecast.load import Group
 from simulation.forecast.parameters import Parameters
+from simulation.forecast.windows import Latency, Recorder
 
 BUSY_MOST: Final = 0.98
 """Of a core or a host; beyond that latency has no limit in this formula, and is not told."""
@@ -33,6 +34,8 @@ class Totals:
     """The time of that."""
     latency_bytes: float = 0.0
     """Latency times what it holds for."""
+    busy_seconds: float = 0.0
+    """Of cores."""
 
     def add(self, other: Totals) -> None:
         """Put two together."""
@@ -46,7 +49,9 @@ class Present:
 
     loads: dict[int, float] = field(default_factory=dict)
     busy: dict[int, float] = field(default_factory=dict)
-    messages: float = 0.0
+    """Cores."""
+    messages: dict[int, float] = field(default_factory=dict)
+    """A minute."""
 
     @property
     def total(self) -> float:
@@ -68,10 +73,16 @@ class Account:
         hosts: where exchanges run.
         limit: of one exchange.
         parameters: of the model.
+        recorder: is told what happens, if windows are wanted.
     """
 
     def __init__(
-        self, groups: list[Group], hosts: Hosts, limit: float, parameters: Parameters
+        self,
+        groups: list[Group],
+        hosts: Hosts,
+        limit: float,
+        parameters: Parameters,
+        recorder: Recorder | None = None,
     ) -> None:
         self._groups = groups
         self._hosts = hosts
@@ -85,7 +96,10 @@ class Account:
         """Seconds from the beginning of an overload until somebody had left."""
         self.reliefs: list[float] = []
         """Seconds from its beginning to its end."""
+        self._recorder = recorder
         self._since = 0.0
+        self._moment = 0.0
+        """Of the load, at that time."""
         self._overloaded: dict[int, tuple[float, bool]] = {}
 
     def pass_until(self, now: float, exchanges: dict[int, Exchange]) -> None:
@@ -102,16 +116,23 @@ class Account:
         if not loads or total <= 0:
             return
         totals.bytes += total / 60 * seconds
-        totals.messages += present.messages / 60 * seconds
+        totals.messages += sum(present.messages.values()) / 60 * seconds
+        totals.busy_seconds += sum(present.busy.values()) * seconds
         for number, load in loads.items():
             if load > OVERLOAD * self._limit:
                 totals.overload_seconds += seconds
             latency, saturated = self._latency(number, load, exchanges)
             totals.saturated_seconds += seconds * saturated
-            totals.latency_bytes += latency * load / 60 * seconds
-        if len(loads) > 1 and total > LOADED * self._limit * len(loads):
+            totals.latency_bytes += 1_000 * latency.mean * load / 60 * seconds
+        even = len(loads) < 2 or total <= LOADED * self._limit * len(loads)
+        if not even:
             totals.imbalance_seconds += present.imbalance * seconds
             totals.balanced_over += seconds
+        if self._recorder is not None:
+            self._record(self._recorder, seconds, exchanges)
+            if not even:
+                self._recorder.uneven(present.imbalance, seconds)
+        self._moment += seconds
 
     def renew(self, now: float, course: float, exchanges: dict[int, Exchange]) -> None:
         """Something has changed: what is carried from now on.
@@ -121,7 +142,7 @@ class Account:
             course: the moment of the load that is played now.
             exchanges: that live.
         """
-        before = self.present
+        before, self._moment = self.present, course
         rates = [group.bytes.at(course) for group in self._groups]
         messages = [group.messages.at(course) for group in self._groups]
         works = [group.work.at(course) for group in self._groups]
@@ -132,7 +153,7 @@ class Account:
             actual = exchange.actual
             present.loads[number] = max(0.0, _product(actual, rates))
             present.busy[number] = max(0.0, _product(actual, works))
-            present.messages += max(0.0, _product(actual, messages))
+            present.messages[number] = max(0.0, _product(actual, messages))
             self._hosts.change(exchange.host, present.busy[number] - before.busy.get(number, 0.0))
         self.present = present
         self._watch(now)
@@ -154,25 +175,37 @@ class Account:
         if total <= 0:
             return 0.0
         return (
-            sum(self._latency(number, load, exchanges)[0] * load for number, load in loads.items())
+            1_000
+            * sum(
+                self._latency(number, load, exchanges)[0].mean * load
+                for number, load in loads.items()
+            )
             / total
         )
 
     def _latency(
         self, number: int, load: float, exchanges: dict[int, Exchange]
-    ) -> tuple[float, bool]:
-        """Milliseconds, and whether the processor is not enough."""
+    ) -> tuple[Latency, bool]:
+        """How long messages take there, and whether the processor is not enough."""
         parameters = self._parameters
         busy = self.present.busy.get(number, 0.0)
         exchange = exchanges.get(number)
         host = self._hosts[exchange.host].busy if exchange is not None else busy
         full = max(busy, host / parameters.host_cores)
+        base = parameters.latency_base_ms / 1_000
         if load <= 0:
-            return parameters.latency_base_ms, False
-        used = min(full, BUSY_MOST)
+            return Latency(base, 0.0, 0.0), False
         batch_seconds = 60 * busy / load * parameters.batch_bytes
-        waiting = used / (2 * (1 - used))
-        return parameters.latency_base_ms + 1_000 * batch_seconds * (1 + waiting), full >= 1.0
+        return Latency(base, batch_seconds, min(full, BUSY_MOST)), full >= 1.0
+
+    def _record(self, recorder: Recorder, seconds: float, exchanges: dict[int, Exchange]) -> None:
+        present = self.present
+        recorder.begin(self._moment, seconds)
+        for number, load in present.loads.items():
+            messages = present.messages[number] / 60 * seconds
+            busy = present.busy.get(number, 0.0) * seconds
+            recorder.passed(number, messages, load / 60 * seconds, busy)
+            recorder.delayed(self._latency(number, load, exchanges)[0], messages)
 
     def _watch(self, now: float) -> None:
         """Note where an overload begins and where one ends."""

@@ -10,6 +10,7 @@ from msgspec import Meta
 from roq.client.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import ElasticRules, Limits
+from simulation.archive.document import WINDOWS_MAX
 from simulation.description.scenario import Scenario
 from simulation.forecast.parameters import Parameters
 
@@ -41,6 +42,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         thresholds: in the place of the policies' own, by `module.NAME` in `roq.policy`.
         cells: parts of the cluster, each with its share of hosts and queues.
         eager: policies are asked in each period, whether anything has changed or not.
+        windows: into so many windows the run is divided for its archive; 0: none are kept.
     """
 
     scenario: Scenario
@@ -52,6 +54,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     thresholds: dict[str, float] = {}
     cells: Annotated[int, Meta(ge=1, le=100_000)] = 1
     eager: bool = False
+    windows: Annotated[int, Meta(ge=0, le=WINDOWS_MAX)] = 0
 
     def __post_init__(self) -> None:
         if self.cells > min(self.hosts_wanted, self.queues):

@@ -21,6 +21,7 @@ from simulation.forecast.host import Hosts
 from simulation.forecast.load import Load
 from simulation.forecast.outcome import Outcome, Sums, first_events, outcome
 from simulation.forecast.queue import Queue
+from simulation.forecast.windows import Recorder, Window
 
 MODELLED: Final = {("kill", "host"), ("kill", "exchange"), ("kill", "monitor")}
 """Faults of scenarios that mean something here; the others are left out."""
@@ -64,6 +65,7 @@ class Cell:
                 clock=self,
                 random=Random(f"{case.seed}/{each}"),
                 eager=case.eager,
+                recorder=self._recorder(),
             )
             for each in range(number, case.queues, case.cells)
         ]
@@ -95,6 +97,7 @@ class Cell:
             yield self.now
         self.now = end
         self._sample(end)
+        self._close_window(end)
         self.hosts.close(end)
 
     def sums(self) -> Sums:
@@ -119,7 +122,10 @@ class Cell:
             sums.reactions += queue.account.reactions
             sums.reliefs += queue.account.reliefs
             sums.events += tally.events
-        sums.events = first_events(sums.events)
+            sums.events_left_out += tally.events_left_out
+        events = first_events(sums.events)
+        sums.events_left_out += len(sums.events) - len(events)
+        sums.events = events
         sums.totals = asdict(totals)
         sums.used_host_seconds = self.hosts.used_seconds
         return sums
@@ -141,12 +147,33 @@ class Cell:
             for name in self.hosts.names:
                 self._doom(name, 0.0)
         self._sample_on(0.0)
+        if self._case.windows > 1:
+            self.call(self.load.seconds / self._case.windows, self._close_windows)
 
     def _sample_on(self, now: float) -> None:
         self._sample(now)
         after = len(self._sums.times) * self.load.seconds / self._parameters.samples
         if after < self.load.seconds:
             self.call(after, self._sample_on)
+
+    def _recorder(self) -> Recorder | None:
+        if not self._case.windows:
+            return None
+        return Recorder(self.load.subscribers, apart=self._case.queues == 1)
+
+    def _close_windows(self, now: float) -> None:
+        self._close_window(now)
+        after = len(self._sums.windows) + 1
+        if after < self._case.windows:
+            self.call(after * self.load.seconds / self._case.windows, self._close_windows)
+
+    def _close_window(self, now: float) -> None:
+        if self._case.windows:
+            whole = Window(at=now)
+            for queue in self.queues:
+                if (window := queue.close_window(now)) is not None:
+                    whole.join(window)
+            self._sums.windows.append(whole)
 
     def _sample(self, now: float) -> None:
         """One row of the series."""

@@ -47,6 +47,7 @@ class Load:
     Attributes:
         groups: by their place in the phases.
         seconds: how long it takes.
+        subscribers: how many get everything, over time.
         changes: the moments at which some rate changes.
     """
 
@@ -55,6 +56,9 @@ class Load:
         self.seconds = scenario.seconds
         count = max(len(phase.publishers) for phase in scenario.phases)
         self.groups = [self._group(place, parameters) for place in range(count)]
+        self.subscribers = Course(
+            ((begin, float(readers)) for begin, _, readers in self._phases()), self.seconds
+        )
         self.changes = sorted({time for group in self.groups for time in group.bytes.times})
 
     def comings(self, queue: int, queues: int) -> list[Coming]:
@@ -67,10 +71,7 @@ class Load:
 
     def _group(self, place: int, parameters: Parameters) -> Group:
         bytes_pieces, message_pieces, work_pieces = [], [], []
-        subscribers = 0
-        for begin, phase in self._phases():
-            if phase.subscribers:
-                subscribers = sum(each.count for each in phase.subscribers if not each.topic)
+        for begin, phase, subscribers in self._phases():
             group = _at(phase, place)
             if group is None:
                 pieces = [(0.0, 0.0)]
@@ -90,7 +91,7 @@ class Load:
 
     def _comings(self, place: int, queue: int, queues: int) -> Iterator[Coming]:
         there = 0
-        for begin, phase in self._phases():
+        for begin, phase, _ in self._phases():
             group = _at(phase, place)
             count = group.count if group is not None else 0
             for index in range(_first(count, queue, queues), there, queues):
@@ -102,10 +103,13 @@ class Load:
                     yield Coming(begin + offset, index, place, True)
             there = count
 
-    def _phases(self) -> Iterator[tuple[float, Phase]]:
-        begin = 0.0
+    def _phases(self) -> Iterator[tuple[float, Phase, int]]:
+        """When each begins, it, and who gets everything in it."""
+        begin, readers = 0.0, 0
         for phase in self._scenario.phases:
-            yield begin, phase
+            if phase.subscribers:
+                readers = sum(each.count for each in phase.subscribers if not each.topic)
+            yield begin, phase, readers
             begin += phase.seconds
 
 

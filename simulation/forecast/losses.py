@@ -89,4 +89,5 @@ class Losses:
             return
         self.healing.discard(number)
         self._queue.pass_until(now)
+        self._queue.tally.note(now, "serves", number)
         self._queue.serve(self._queue.population.add(host, now, scaled=scaled, number=number), now)

@@ -8,10 +8,16 @@ from typing import Final
 import msgspec
 
 from simulation.forecast.account import Totals
+from simulation.forecast.windows import Window
 
 HOUR_SECONDS: Final = 3_600.0
 EVENTS_MAX: Final = 10_000
 """The first ones are kept, so that a large cluster does not fill the memory with them."""
+METRICS: Final = (
+    "overload_minutes", "moves", "exchange_hours", "imbalance_mean", "reaction_seconds",
+    "latency_mean_ms",
+)  # fmt: skip
+"""Figures that people look at first."""
 
 
 class Sums(msgspec.Struct, kw_only=True):
@@ -48,6 +54,8 @@ class Sums(msgspec.Struct, kw_only=True):
     uneven_of: list[int] = []
     """How many these are."""
     events: list[tuple[float, str, int]] = []
+    events_left_out: int = 0
+    windows: list[Window] = []
     cpu_seconds: float = 0.0
 
     def join(self, other: Sums) -> None:
@@ -63,6 +71,10 @@ class Sums(msgspec.Struct, kw_only=True):
                 self.totals = {key: mine.get(key, 0.0) + theirs.get(key, 0.0) for key in both}
             elif name == "events":
                 self.events = first_events([*mine, *theirs])
+                self.events_left_out += len(mine) + len(theirs) - len(self.events)
+            elif name == "windows" and mine:
+                for window, same in zip(mine, theirs, strict=True):
+                    window.join(same)
             elif name in _SERIES and mine:
                 setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)])
             else:
@@ -103,7 +115,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         host_hours_per_million: used host-hours per million messages.
         rounds: KPI periods that were looked at.
         asked: how often a policy was asked; and about the future, to know when to ask again.
+        busy_seconds: of cores, by all exchanges.
         cpu_seconds: processor time of the model.
+        events_left_out: those that were too many to be kept.
+        windows: where they were wanted.
     """
 
     seed: int
@@ -139,9 +154,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     asked: int
     asked_ahead: int
     policy_errors: int
+    busy_seconds: float
     cpu_seconds: float
     series: Series
     events: list[tuple[float, str, int]] = []
+    events_left_out: int = 0
+    windows: list[Window] = []
 
     def figures(self) -> dict[str, float]:
         """All that is a number, by name."""
@@ -191,6 +209,7 @@ def outcome(sums: Sums, seed: int) -> Outcome:
         asked=sums.asked,
         asked_ahead=sums.asked_ahead,
         policy_errors=sums.policy_errors,
+        busy_seconds=totals.busy_seconds,
         cpu_seconds=sums.cpu_seconds,
         series=Series(
             times=sums.times,
@@ -200,7 +219,9 @@ def outcome(sums: Sums, seed: int) -> Outcome:
             moves=sums.moved,
             imbalance=even,
         ),
-        events=first_events(sums.events),
+        events=sums.events,
+        events_left_out=sums.events_left_out,
+        windows=sums.windows,
     )
 
 

@@ -69,7 +69,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     latency_base_ms: Cost = 1.0
     host_failures_per_hour: Annotated[float, Meta(ge=0, le=60)] = 0.0
     host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
-    spread: Annotated[float, Meta(ge=0, le=3)] = 0.5
+    spread: Annotated[float, Meta(ge=0, le=3)] = 0.0
     noise: Share = 0.0
     step_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
     stagger_seconds: Annotated[float, Meta(ge=0)] = 0.0

@@ -28,6 +28,7 @@ from simulation.forecast.requests import Requests
 from simulation.forecast.tally import Clock, Tally
 from simulation.forecast.views import Factors, Viewer
 from simulation.forecast.waiting import Waiting
+from simulation.forecast.windows import Recorder, Window
 
 ROUNDING: Final = 1e-6
 LANDING_SECONDS: Final = 0.05
@@ -49,6 +50,7 @@ class Queue:
         clock: calls it.
         random: of this queue.
         eager: ask the policy in each period.
+        recorder: writes windows down, if they are wanted.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Queue:
         clock: Clock,
         random: Random,
         eager: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
         self.name = name
+        self._recorder = recorder
         self.tally = Tally()
         self._load, self._rules, self._limit = load, rules, limit
         self._policy, self._hosts, self._parameters = policy, hosts, parameters
@@ -84,7 +88,7 @@ class Queue:
         self.viewer = Viewer(load.groups, publishers, parameters)
         self.flights = Flights()
         self._landing: dict[float, list[Flight]] = {}
-        self.account = Account(load.groups, hosts, limit, parameters)
+        self.account = Account(load.groups, hosts, limit, parameters, recorder)
         self.losses = Losses(self, hosts, parameters, clock)
         self._waiting = Waiting(policy, parameters.kpi_seconds)
         self._memory = Memory()
@@ -346,6 +350,7 @@ class Queue:
         )
         if lost or not self.population.alive(flight.targets):
             self.tally.moves_failed += 1
+            self.tally.note(now, "move failed", flight.targets[0])
             self._waiting.disturbed()
             self.population.turn_back(flight)
             for number in flight.targets:
@@ -476,6 +481,14 @@ class Queue:
     def pass_until(self, now: float) -> None:
         """Count what was until now, before something changes."""
         self.account.pass_until(now, self.population.exchanges)
+
+    def close_window(self, now: float) -> Window | None:
+        """What was since the last time, if windows are wanted."""
+        self.pass_until(now)
+        if self._recorder is None:
+            return None
+        living = self.population.living()
+        return self._recorder.close(now, {each.number: len(each.members) for each in living})
 
     def changed(self, now: float) -> None:
         """Something has changed: count on, and look at it at the end of the period."""

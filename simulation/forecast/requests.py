@@ -96,6 +96,7 @@ class Requests:
 
     def _refused(self, scaling: Scaling, serial: int, problem: NoCapacity, now: float) -> None:
         self._queue.tally.scale_failed += 1
+        self._queue.tally.note(now, "out failed", 0)
         answer = Failure(RESULT=NO_ROOM, COMMENT=str(problem), CODE=problem.code)
         scaling.answered(serial, answer, self._serves, now)
         self._queue.wake(now)

@@ -17,10 +17,6 @@ from simulation.forecast.outcome import mean
 from simulation.forecast.work import Workers, play_all
 
 Row: TypeAlias = dict[str, Value]
-METRICS: Final = (
-    "overload_minutes", "moves", "exchange_hours", "imbalance_mean", "reaction_seconds",
-    "latency_mean_ms",
-)  # fmt: skip
 PREFIX: Final = "vary_"
 """In Parquet, before the names of what is varied: it may have the name of a figure."""
 

@@ -28,8 +28,11 @@ class Tally:
         self.serve_seconds: list[float] = []
         self.events: list[tuple[float, str, int]] = []
         """(when, what, number): bounded by `EVENTS_MAX`."""
+        self.events_left_out = 0
 
     def note(self, now: float, what: str, number: int) -> None:
         """Keep what has happened, as long as there is room."""
         if len(self.events) < EVENTS_MAX:
             self.events.append((now, what, number))
+        else:
+            self.events_left_out += 1

@@ -7,7 +7,8 @@ import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
-from simulation.forecast.sweep import METRICS, Sweep, run, table, write
+from simulation.forecast.outcome import METRICS
+from simulation.forecast.sweep import Sweep, run, table, write
 from simulation.forecast.work import Here, Spark
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

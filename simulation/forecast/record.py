@@ -1,0 +1,308 @@
+"""A run of the model as the documents of a run: what was asked, what came out, how it went."""
+
+from __future__ import annotations
+
+import platform
+from bisect import bisect_right
+from math import ceil
+from typing import Final
+
+import msgspec
+
+import roq
+from roq.demo.latency import Histogram
+from roq.model import exchange_name
+from simulation.archive import document as archive
+from simulation.archive.document import EventKind, Run, RunKind, RunState
+from simulation.archive.verdicts import judge
+from simulation.description.rates import sent_by
+from simulation.description.scenario import Phase, Scenario
+from simulation.forecast.case import Case
+from simulation.forecast.cell import MODELLED
+from simulation.forecast.order import RunOrder
+from simulation.forecast.outcome import Outcome
+from simulation.forecast.windows import PARTS, Window, Work
+from simulation.scenario.results import Machine
+
+WINDOWS: Final = 600
+"""Of one queue; the windows of short runs are of a second."""
+WINDOWS_OF_MANY: Final = 120
+"""Of a cluster with several queues."""
+CLOCK: Final = "one virtual clock"
+NOTHING_SENT: Final = (
+    "A model: the policies are RoQ's own, loads and delays are computed. No message was sent, so "
+    "nothing is said about what was lost, doubled or out of order."
+)
+LATENCY: Final = (
+    "Latency is that of a formula for the wait in an exchange; what moves, faults and other "
+    "programs cost is not in it, so its rare values are not judged."
+)
+KINDS: Final = {
+    "move": EventKind.MOVE,
+    "move failed": EventKind.MOVE_FAILED,
+    "out": EventKind.SCALE_OUT,
+    "out failed": EventKind.SCALE_FAILED,
+    "in": EventKind.SCALE_IN,
+    "death": EventKind.DEATH,
+    "serves": EventKind.SERVES,
+}
+TEXTS: Final = {
+    "move": "a publisher moves to {}",
+    "move failed": "a publisher does not get to {}",
+    "out": "{} is new",
+    "out failed": "one exchange more is refused",
+    "in": "{} goes",
+    "death": "{} dies",
+    "serves": "{} serves again",
+}
+PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+JUDGED: Final = ("p50", "p90")
+LIKE_OUTCOME: Final = (
+    "exchanges_most", "exchanges_last", "moves", "moves_failed", "scale_outs", "scale_ins",
+    "scale_refused", "deaths", "imbalance_mean", "imbalance_last", "overload_minutes",
+    "saturated_minutes", "unserved_minutes", "latency_mean_ms", "exchange_hours", "host_hours",
+    "used_host_hours", "host_hours_per_million", "policy_errors", "rounds", "asked", "asked_ahead",
+)  # fmt: skip
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and what it took.
+
+    Attributes:
+        order: by whoever wanted it.
+        case: as it was played.
+        began: seconds since 1970.
+        took: seconds.
+    """
+
+    order: RunOrder
+    case: Case
+    began: float
+    took: float
+
+
+def detailed(case: Case, seed: int) -> Case:
+    """The case with this seed, and with as many windows as are kept of it."""
+    seconds = case.scenario.seconds
+    most = WINDOWS if case.queues == 1 else WINDOWS_OF_MANY
+    return msgspec.structs.replace(case, seed=seed, windows=min(ceil(seconds), most))
+
+
+def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -> Run:
+    """The run.
+
+    Args:
+        run_id: of its folder.
+        asked: what was asked for.
+        machine: that has played it.
+        found: what came out; None: it was interrupted.
+    """
+    case, order = asked.case, asked.order
+    figures = figures_of(case, found) if found is not None else {}
+    return Run(
+        id=run_id,
+        kind=RunKind.MODEL,
+        state=RunState.COMPLETE if found is not None else RunState.INTERRUPTED,
+        error="" if found is not None else "it was interrupted, and parts say nothing of the whole",
+        scenario=case.scenario,
+        time_scale=order.scale,
+        seed=case.seed,
+        began_us=int(asked.began * 1e6),
+        seconds=case.scenario.seconds,
+        settings={
+            "hosts": case.hosts_wanted,
+            "queues": case.queues,
+            "publishers": _most_publishers(case.scenario),
+            "cells": case.cells,
+            "spread": case.parameters.spread,
+            "workers": order.workers,
+            "took_seconds": round(asked.took, 3),
+            **order.settings,
+        },
+        versions={
+            "roq": roq.__version__,
+            "python": platform.python_version(),
+            "msgspec": msgspec.__version__,
+        },
+        machine=machine,
+        clock=CLOCK,
+        figures=figures,
+        verdicts=judge(case.scenario.expect, figures),
+        phases=[
+            archive.PhaseTime(name=phase.name, begins=begin, ends=begin + phase.seconds)
+            for begin, phase in _phases(case.scenario)
+        ],
+        remarks=remarks_of(case, found),
+    )
+
+
+def figures_of(case: Case, found: Outcome) -> dict[str, float]:
+    """By the names that expectations use, and more; what a model cannot say is not there."""
+    every = found.figures()
+    figures = {name: every[name] for name in LIKE_OUTCOME}
+    received = sum(work.messages_out for window in found.windows for work in window.work.values())
+    offered = _offered(case.scenario, 0.0, found.seconds)
+    figures |= {
+        "sent": found.messages,
+        "received": received,
+        "load_reached": found.messages / offered if offered else 1.0,
+        "messages_per_second": found.messages / found.seconds,
+        "bytes_per_second": found.bytes / found.seconds,
+        "model_cpu_seconds": found.cpu_seconds,
+    }
+    if found.messages:
+        figures["cpu_seconds_per_million"] = found.busy_seconds / found.messages * 1e6
+    for name in ("reaction_seconds", "reaction_most", "relief_seconds", "serve_seconds"):
+        if every[name]:  # else there was nothing to react to
+            figures[name] = every[name]
+    whole = Histogram()
+    for window in found.windows:
+        whole.merge(Histogram(window.latency))
+    if whole.counts():
+        for name in JUDGED:
+            figures[f"latency_{name}_ms"] = 1_000 * whole.percentile(PERCENTILES[name])
+    return figures
+
+
+def series_of(case: Case, found: Outcome) -> archive.Series:
+    """How the run went."""
+    seconds = found.seconds / max(1, len(found.windows))
+    return archive.Series(
+        window_seconds=seconds,
+        windows=[_window(case, each, seconds) for each in found.windows],
+        events=_events(case, found),
+        events_left_out=found.events_left_out,
+    )
+
+
+def remarks_of(case: Case, found: Outcome | None) -> list[str]:
+    """What a reader has to know."""
+    scenario = case.scenario
+    remarks = [NOTHING_SENT, LATENCY]
+    left_out = sorted({
+        f"{each.kind} {each.target}"
+        for each in scenario.faults
+        if (each.kind, each.target) not in MODELLED
+    })  # fmt: skip
+    if left_out:
+        remarks.append(f"Faults that mean nothing to the model were left out: {_and(left_out)}.")
+    if found is not None and found.unserved_minutes:
+        remarks.append(
+            "What publishers hold back while they have no exchange is not counted as sent."
+        )
+    if any(phase.consumers for phase in scenario.phases):
+        remarks.append("Consumers are not modelled.")
+    if any(each.topic for phase in scenario.phases for each in phase.subscribers):
+        remarks.append("Subscribers of a part of all topics are not modelled.")
+    if case.cells > 1:
+        remarks.append(
+            f"The cluster is played in {case.cells} cells that know nothing of each other; a fault "
+            "happens in each."
+        )
+    return remarks
+
+
+def _window(case: Case, window: Window, seconds: float) -> archive.Window:
+    latency = None
+    messages = sum(work.messages for work in window.work.values())
+    if messages and window.latency:
+        histogram = Histogram(window.latency)
+        found = {name: 1_000 * histogram.percentile(each) for name, each in PERCENTILES.items()}
+        latency = archive.LatencyWindow(
+            count=round(sum(window.latency.values()) / PARTS),
+            mean=window.latency_messages / messages,
+            most=1_000 * histogram.percentile(100.0),
+            **found,
+        )
+    even = window.imbalance_seconds / window.balanced_over if window.balanced_over else None
+    if case.parameters.stagger_seconds:
+        offered = messages / seconds  # each queue is at another moment of the load
+    else:
+        offered = _offered(case.scenario, window.at - seconds, window.at) / seconds
+    return archive.Window(
+        at=window.at,
+        exchanges=[
+            _exchange(number, work, seconds) for number, work in sorted(window.work.items())
+        ],
+        serving=window.serving,
+        latency=latency,
+        imbalance=even,
+        offered=offered,
+    )
+
+
+def _exchange(number: int, work: Work, seconds: float) -> archive.ExchangeWindow:
+    return archive.ExchangeWindow(
+        exchange=number,
+        messages_in=work.messages / seconds,
+        bytes_in=work.bytes / seconds,
+        messages_out=work.messages_out / seconds,
+        bytes_out=work.bytes_out / seconds,
+        publishers=work.publishers,
+        cpu_percent=100 * work.busy_seconds / seconds,
+    )
+
+
+def _events(case: Case, found: Outcome) -> list[archive.Event]:
+    apart = case.queues == 1
+    events = [
+        archive.Event(at=begin, kind=EventKind.PHASE, text=phase.name)
+        for begin, phase in _phases(case.scenario)
+    ]
+    events += [
+        archive.Event(at=each.at, kind=EventKind.FAULT, text=f"{each.kind} {each.target}")
+        for each in case.scenario.faults
+        if (each.kind, each.target) in MODELLED
+    ]
+    events += [
+        archive.Event(
+            at=when,
+            kind=KINDS[what],
+            exchange=number if apart else 0,
+            text=TEXTS[what].format(exchange_name(number) if apart else "an exchange"),
+        )
+        for when, what, number in found.events
+    ]
+    return sorted(events, key=lambda each: each.at)
+
+
+def _offered(scenario: Scenario, begin: float, end: float) -> float:
+    """Messages that the scenario wants to be sent between two moments."""
+    return sum(
+        _offered_in(phase, begin - start, end - start)
+        for start, phase in _phases(scenario)
+        if start < end and begin < start + phase.seconds
+    )
+
+
+def _offered_in(phase: Phase, begin: float, end: float) -> float:
+    """The same, in seconds since the phase began."""
+    offered = 0.0
+    for group in phase.publishers:
+        sent = sent_by(group.rate, end, phase.seconds)
+        there = group.count
+        if group.spawn_rate:
+            there = bisect_right(range(group.count), begin, key=group.begins)
+        offered += there * (sent - sent_by(group.rate, begin, phase.seconds))
+        for index in range(there, group.count):
+            if group.begins(index) >= min(end, phase.seconds):
+                break
+            offered += sent - sent_by(group.rate, group.begins(index), phase.seconds)
+    return offered
+
+
+def _most_publishers(scenario: Scenario) -> int:
+    return max(sum(group.count for group in phase.publishers) for phase in scenario.phases)
+
+
+def _phases(scenario: Scenario) -> list[tuple[float, Phase]]:
+    """When each phase begins, and it."""
+    found, begin = [], 0.0
+    for phase in scenario.phases:
+        found.append((begin, phase))
+        begin += phase.seconds
+    return found
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

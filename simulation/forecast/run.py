@@ -1,0 +1,61 @@
+"""One run of the model, as people and programs ask for it: it ends in a folder like a live run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from simulation.archive import folder as folders
+from simulation.archive.document import RunKind
+from simulation.forecast import record
+from simulation.forecast.case import Case
+from simulation.forecast.order import RunOrder, case_of
+from simulation.forecast.outcome import Outcome
+from simulation.forecast.work import Here, Processes, Workers, play_all
+from simulation.scenario.results import measured
+
+Progress = Callable[[int, int], None]
+"""Is told (parts that are done, of how many)."""
+
+
+def untold(_done: int, _total: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
+def run(order: RunOrder, progress: Progress = untold) -> Path:
+    """Play a scenario on the model; gives the folder with what came out.
+
+    Whoever interrupts it finds a run there that says so.
+
+    Args:
+        order: what is to be played.
+        progress: is told how far it is.
+
+    Raises:
+        ConfigError: it cannot be played; nothing is written then.
+        RunError: the folder cannot be written.
+    """
+    case = record.detailed(case_of(order, order.scenario), order.seed)
+    workers: Workers = Here() if order.workers == 1 else Processes(order.workers)
+    began, name = time.time(), case.scenario.name
+    with measured() as machine:
+        found = _play(case, workers, progress)
+    folder = folders.make(order.out, folders.new_id(name, RunKind.MODEL, began))
+    asked = record.Asked(order=order, case=case, began=began, took=time.time() - began)
+    if found is not None:
+        folders.write_series(folder, record.series_of(case, found))
+    folders.write_run(folder, record.run_of(folder.name, asked, machine, found))
+    return folder
+
+
+def _play(case: Case, workers: Workers, progress: Progress) -> Outcome | None:
+    """What came out; None if it was interrupted."""
+    try:
+        for done, (_, outcome) in enumerate(play_all([case], workers), start=1):
+            progress(done, case.cells)
+            if outcome is not None:
+                return outcome
+    except KeyboardInterrupt:
+        progress(case.cells, case.cells)
+    return None
