@@ -201,6 +201,12 @@ class ExchangeServer:
             self._manager.superseded()
         self.reactor.stop()
 
+    def dismissed(self) -> None:
+        """The queue does not have this exchange any more; whoever publishes here is served out."""
+        if self._manager is not None:
+            self._manager.superseded()  # so that nobody starts it again
+        self.stop("removed")
+
     # --- its life ---------------------------------------------------------------------------------
 
     def watch_signals(self) -> None:

@@ -37,6 +37,7 @@ ADDRESSES_MAX: Final = 16
 """Exchanges at which one publisher may publish at once."""
 ADDRESS_CHARACTERS_MAX: Final = 255
 STALE: Final = "stale_epoch"
+REMOVED: Final = "removed"
 _U63: Final = (1 << 63) - 1
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class Shell(Protocol):
 
     def superseded(self) -> None:
         """A newer process has taken this exchange over."""
+        ...
+
+    def dismissed(self) -> None:
+        """The queue does not have this exchange any more."""
         ...
 
 
@@ -148,6 +153,8 @@ class MonitorLink:
         code = answer.code if isinstance(answer, ExchangeAck) else answer.CODE
         if code == STALE:
             self._shell.superseded()
+        elif code == REMOVED:
+            self._shell.dismissed()
         elif isinstance(answer, ExchangeAck):
             self._silent_reports = 0
             self._shell.acknowledged()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import islice
 
 from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
@@ -11,8 +12,8 @@ from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
-from roq.gcm.queues import MONITOR, Queues
-from roq.gcm.records import SCALING
+from roq.gcm.queues import MONITOR, Queue, Queues
+from roq.gcm.records import EXCHANGES_MAX, SCALING
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
@@ -165,6 +166,7 @@ class ClientPort:
             queue_id=record.queue_id,
             rules=self._rules.elastic(queue.name),
             exchanges=[each.number for each in record.exchanges],
+            unwanted=self._unwanted(queue, request),
             scaled=[each.number for each in record.exchanges if each.origin == SCALING],
             hosts=[
                 HostUse(
@@ -177,6 +179,19 @@ class ClientPort:
                 if host is not None and host.report is not None
             ],
         )
+
+    def _unwanted(self, queue: Queue, request: ElasticityRequest) -> list[int]:
+        """What a monitor hears of and no definition wants, as far as that is certain.
+
+        A definition is there before its process, and no number is given twice. A host manager is
+        told to stop such a process as soon as it reports one; this is for hosts without a manager.
+        """
+        standing = self._standing
+        if standing.registry_away or standing.caretaker or self._operations.busy(queue.name):
+            return []
+        known = {exchange.number for exchange in queue.record.exchanges}
+        heard = (number for number, _ in request.exchanges)
+        return list(islice((number for number in heard if number not in known), EXCHANGES_MAX))
 
     def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
         standing = self._standing

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from roq.errors import RequestError, Unavailable
-from roq.model import Limits
+from roq.model import Limits, exchange_name
 from roq.monitor.emptying import Emptying, Leaving
 from roq.monitor.epochs import Epochs
 from roq.monitor.events import Ask, Effect, Note, Peer
@@ -25,6 +25,7 @@ from roq.monitor.news import News
 from roq.monitor.rules import PolicyNamed, Rules
 from roq.monitor.scaling import Scaling
 from roq.monitor.sessions import PUBLISHER, Session, Sessions
+from roq.monitor.unwanted import Unwanted
 from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
@@ -38,6 +39,7 @@ from roq.protocol.control import (
     GcmRequest,
     Relocated,
 )
+from roq.protocol.control import Elasticity as LeaderElasticity
 
 ROUND_PERIODS: Final = 1.25
 """KPI periods after which a round does not wait for missing reports any longer."""
@@ -90,6 +92,7 @@ class Elasticity:
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
         self.emptying = Emptying(queue, exchanges, sessions)
+        self._unwanted = Unwanted()
         self._exchanges = exchanges
         self._sessions = sessions
         self._epochs = epochs
@@ -167,6 +170,8 @@ class Elasticity:
     def answered(self, serial: int, answer: Answer | Unavailable, now: float) -> list[Effect]:
         """The configuration manager has answered a question."""
         effects = self.rules.answered(serial, answer)
+        if isinstance(answer, LeaderElasticity):
+            effects += self._let_go(now)
         going = self.scaling.shrinking()
         effects += self.scaling.answered(serial, answer, self._serves, now)
         if not going or self.scaling.shrinking():
@@ -253,9 +258,10 @@ class Elasticity:
             case Stripe():
                 return self._move(decision.publisher, decision.targets, decision.reason, view, now)
             case Grow():
-                if self.scaling.rests(now):
+                count = min(decision.count, self._room())
+                if self.scaling.rests(now) or count <= 0:
                     return []
-                return self.scaling.grow(decision.count, decision.reason, now)
+                return self.scaling.grow(count, decision.reason, now)
             case Shrink():
                 return self._shrink(decision, now)
 
@@ -274,6 +280,11 @@ class Elasticity:
             if each.id == publisher
         )
         return self.moves.begin(session, there, load, reason, now)
+
+    def _room(self) -> int:
+        """How many exchanges the queue may grow by; one that is missing is being healed."""
+        has = self._exchanges.numbers() | self.rules.wanted
+        return self.rules.in_force.exchanges_max - len(has)
 
     def _shrink(self, shrink: Shrink, now: float) -> list[Effect]:
         if self.scaling.rests(now):
@@ -332,6 +343,26 @@ class Elasticity:
         if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
             return effects + self.scaling.emptied(leaving.number)
         return effects + self._call_off(leaving.number, why, now) if why else effects
+
+    def _let_go(self, now: float) -> list[Effect]:
+        """Have exchanges go that the queue does not have, as the configuration manager says."""
+        effects: list[Effect] = []
+        for number in self._unwanted.told(self.rules.unwanted, now):
+            exchange = self._exchanges.numbered(number)
+            if exchange is None:
+                continue
+            try:
+                leaving = self.emptying.begin(number, now, scaling=False)
+            except RequestError:
+                continue  # it serves until there is another one
+            effects += self.emptying.look(leaving, now)
+            if leaving.ready or self._unwanted.overdue(number, now):
+                text = f"{exchange_name(number)} is dismissed: the queue does not have it any more"
+                effects.append(Note("exchange_dismissed", text, warning=True))
+                effects += self.scaling.removed_by_others(number, now)
+                self.emptying.stopped(number, now)
+                self._exchanges.dismiss(number)
+        return effects + self._empty_on(now) if effects or self.rules.unwanted else []
 
     def _stand_down(self, epoch: int, now: float) -> list[Effect]:
         """There is a newer monitor: leave what was begun to it."""

@@ -37,6 +37,8 @@ class Outcome(Enum):
 
     STALE = auto()
     """A newer process has this number."""
+    DISMISSED = auto()
+    """The queue does not have it any more."""
     SAME = auto()
     """Nothing but new counters."""
     CHANGED = auto()
@@ -120,6 +122,7 @@ class Exchanges:
         self.leaving: set[int] = set()
         self._serving: dict[int, Exchange] = {}
         self._epochs: dict[int, int] = {}
+        self._dismissed: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._serving)
@@ -174,6 +177,8 @@ class Exchanges:
         _validate_load(message)
         if info.epoch < self._epochs.get(info.number, 0):
             return Outcome.STALE
+        if (info.number, info.epoch) in self._dismissed:
+            return Outcome.DISMISSED
         known = self._serving.get(info.number)
         if known is None or known.info.epoch != info.epoch:
             if known is None and len(self._serving) >= EXCHANGES_MAX:
@@ -200,6 +205,15 @@ class Exchanges:
         """It was stopped for good: it counts as lost now."""
         exchange = self._serving.get(number)
         if exchange is not None:
+            exchange.seen = float("-inf")
+
+    def dismiss(self, number: int) -> None:
+        """The queue does not have it: it counts as lost now, and is told so when it reports."""
+        exchange = self._serving.get(number)
+        if exchange is not None:
+            if len(self._dismissed) >= EXCHANGES_MAX:
+                self._dismissed.clear()
+            self._dismissed.add(exchange.key)
             exchange.seen = float("-inf")
 
     def expire(self, now: float) -> list[Exchange]:

@@ -72,6 +72,7 @@ VERSION_SECONDS: Final = 1.0
 GOODBYE_SECONDS: Final = 0.3
 """Time for the last messages to leave before the sockets are closed."""
 STALE: Final = "stale_epoch"
+REMOVED: Final = "removed"
 QUEUE_GONE: Final = {"stopped": QueueStopped, "removed": QueueNotFound}
 
 
@@ -270,6 +271,8 @@ class MonitorMachine:
         outcome = self._exchanges.report(message, peer, now)
         if outcome is Outcome.STALE:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
+        if outcome is Outcome.DISMISSED:
+            return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
         effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id, epoch=self._epoch))]
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)

@@ -43,6 +43,8 @@ class Rules:
         policy: None if there is none to be had.
         memory: what the policy wanted to remember.
         scaled: numbers of the exchanges that scaling has made.
+        wanted: numbers of the exchanges that the queue has, serving at the moment or not.
+        unwanted: numbers of exchanges that report here, and that the queue does not have.
         hosts: where the queue has exchanges, and how busy these are.
         superseded: why the configuration manager wants this monitor no more; empty if it does.
         trouble: why it does not tell the rules; empty if it does.
@@ -62,6 +64,8 @@ class Rules:
         self.policy: Policy | None = None
         self.memory = Memory()
         self.scaled: frozenset[int] = frozenset()
+        self.wanted: frozenset[int] = frozenset()
+        self.unwanted: frozenset[int] = frozenset()
         self.hosts: tuple[HostView, ...] = ()
         self.in_force = ElasticRules()
         self._request = request
@@ -129,6 +133,8 @@ class Rules:
         self.trouble = ""
         self.in_force = answer.rules
         self.scaled = frozenset(answer.scaled[:SCALED_MAX])
+        self.wanted = frozenset(answer.exchanges[:SCALED_MAX])
+        self.unwanted = frozenset(answer.unwanted[:SCALED_MAX])
         self.hosts = tuple(
             HostView(each.host, max(0.0, each.cpu_percent), max(0, each.memory_used_bytes))
             for each in answer.hosts[:HOSTS_MAX]

@@ -203,6 +203,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     rules: ElasticRules
     exchanges: list[int] = []
     """Numbers of all exchanges that the queue has, whether they serve at the moment or not."""
+    unwanted: list[int] = []
+    """Numbers of exchanges that the request has named and that the queue does not have."""
     scaled: list[int] = []
     """Numbers of the exchanges that scaling has made: only these may be removed by it."""
     hosts: list[HostUse] = []
@@ -306,7 +308,7 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     """The monitor knows; `code` is `stale_epoch` if a newer process has taken this exchange
-    over."""
+    over, `removed` if the queue does not have it any more."""
 
     RESULT: int = OK
     code: str = ""

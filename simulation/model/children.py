@@ -178,6 +178,11 @@ class ExchangeShell:
         """A newer process has this number."""
         self.process.stop()
 
+    def dismissed(self) -> None:
+        """The queue does not have it any more."""
+        self._manager.superseded()
+        self.stop("removed")
+
     def _child(self) -> ChildInfo:
         spec = self.spec
         return ChildInfo(

@@ -32,27 +32,22 @@ def healed(cluster: Cluster) -> str:
     if queues.get(QUEUE) is None:
         return f"the leader does not know queue {QUEUE}"
     records = [queue.record for queue in queues]
-    managed = {host.machine for host in cluster.hosts if host.managed}
     return (
-        "".join(_half_done(record, managed) for record in records)
-        or _processes(cluster, records, managed)
+        "".join(map(_half_done, records))
+        or _processes(cluster, records)
         or _clients(cluster)
     )
 
 
-def _half_done(record: QueueRecord, managed: Collection[str]) -> str:
-    """What was begun with a queue and not completed.
-
-    An exchange whose host manager has died for good before it could say that the exchange runs may
-    serve, and stays `creating` until somebody manages that host again.
-    """
+def _half_done(record: QueueRecord) -> str:
+    """What was begun with a queue and not completed."""
     if record.state is not QueueState.RUNNING:
         return f"queue {record.name} is {record.state}"
-    unfinished = [x for x in record.exchanges if x.state != "created" and x.host in managed]
+    unfinished = [each for each in record.exchanges if each.state != "created"]
     return ", ".join(f"x{each.number} of {record.name} is {each.state}" for each in unfinished)
 
 
-def _processes(cluster: Cluster, records: list[QueueRecord], managed: Collection[str]) -> str:
+def _processes(cluster: Cluster, records: list[QueueRecord]) -> str:
     wanted = {f"{record.name}.monitor": record.host for record in records}
     for record in records:
         wanted |= {f"{record.name}.x{x.number}": x.host for x in record.exchanges}
@@ -62,7 +57,7 @@ def _processes(cluster: Cluster, records: list[QueueRecord], managed: Collection
         if there != [host]:
             return f"{name} belongs on {host} and runs on {', '.join(there) or 'none'}"
     for machine, child in running:
-        if child.spec.child not in wanted and machine in managed:
+        if child.spec.child not in wanted:
             return f"{child.spec.child} runs on {machine} and is not wanted"
     return ""
 

@@ -21,6 +21,7 @@ from roq.protocol.control import (
     Elasticity,
     ElasticityRequest,
     Empty,
+    ExchangeAck,
     ExchangeReport,
     Failure,
     Passed,
@@ -111,6 +112,10 @@ class Queue(Driver):
         """How the configuration manager is: or `refuses`, `silent`, `away`, `forgets`: it says that
         there is a new exchange, and there is none."""
         self.scaled: list[int] = []
+        self.missing: list[int] = []
+        """Numbers of exchanges that the queue has, and that do not serve at the moment."""
+        self.unwanted: set[int] = set()
+        """Numbers of exchanges that report, and that the queue does not have."""
         self.exchanges: dict[int, Exchange] = {}
         self.publishers: dict[str, Publisher] = {}
         self.readers: dict[str, str] = {}
@@ -263,6 +268,8 @@ class Queue(Driver):
                             exchange.passed.append(message)
                 case Send((name, _), Assigned() as message):
                     self._assigned(self.publishers.get(name.decode()), message)
+                case Send((name, _), ExchangeAck(code="removed")):
+                    del self.exchanges[int(name.decode().removeprefix("exchange ").split(".")[0])]
                 case Ask():
                     self.asked.append(effect)
                     self._asked(effect)
@@ -347,7 +354,8 @@ class Queue(Driver):
     def _elasticity(self) -> Elasticity:
         return Elasticity(
             queue_id=QUEUE_ID, rules=self.rules, scaled=list(self.scaled),
-            exchanges=list(self.exchanges),
+            exchanges=sorted({*self.exchanges, *self.missing} - self.unwanted),
+            unwanted=sorted(self.unwanted & set(self.exchanges)),
         )  # fmt: skip
 
     def answer(self, ask: Ask, answer: Answer | Unavailable) -> list[Effect]:

@@ -88,7 +88,7 @@ class ExchangeSagas:
     ) -> Part[int]:
         exchange = yield from self._define(queue, transaction, place, origin)
         try:
-            yield from self._steps.start_exchanges(queue, (exchange,))
+            yield from self._start(queue, exchange)
             yield from self._save_created(queue, exchange.number, transaction)
         except OPEN_ERRORS:
             raise  # whoever leads next completes it
@@ -96,6 +96,16 @@ class ExchangeSagas:
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
         return exchange.number
+
+    def _start(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+        try:
+            yield from self._steps.start_exchanges(queue, (exchange,))
+        except OPEN_ERRORS:
+            raise
+        except RequestError:
+            # Its host manager may have died before it could say so: its monitor knows.
+            if not self._steps.runs(queue, exchange.number):
+                raise
 
     def _define(
         self, queue: Queue, transaction: str, place: Callable[[], str], origin: str

@@ -51,6 +51,9 @@ class World(Answering):
     def superseded(self) -> None:
         self.heard.append("superseded")
 
+    def dismissed(self) -> None:
+        self.heard.append("dismissed")
+
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
@@ -73,6 +76,11 @@ def test_the_first_report_leaves_at_once(world: World) -> None:
 def test_a_newer_process_of_the_same_number_ends_this_one(world: World, answer) -> None:
     world.linked(world.server(lambda _: answer))
     world.run(lambda: world.heard == ["superseded"])
+
+
+def test_an_exchange_that_its_queue_does_not_have_any_more_is_told_so(world: World) -> None:
+    world.linked(world.server(lambda _: ExchangeAck(code="removed", epoch=7)))
+    world.run(lambda: world.heard == ["dismissed"])
 
 
 def test_a_monitor_that_says_nothing_is_looked_for(world: World) -> None:

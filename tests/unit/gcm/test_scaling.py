@@ -290,3 +290,89 @@ def test_a_queue_starts_again_without_a_host_that_was_lost_meanwhile(full: Scrip
         full.report(full.hosts["h1"])
     assert full.ask(2005, QName="q")["RESULT"] == 0
     assert numbers(full) == [1]
+
+
+# --- what its host manager could not tell any more ------------------------------------------------
+
+
+def heard(script: Script, *exchanges: tuple[int, int]) -> Elasticity:
+    """The monitor of the queue tells which exchanges it hears of."""
+    queue = script.machine.queues.demand("q")
+    message = ElasticityRequest(
+        id=4, queue="q", queue_id=queue.record.queue_id, epoch=queue.epoch(0),
+        control=queue.monitor, exchanges=list(exchanges),
+    )  # fmt: skip
+    answer = ask(script, message)
+    assert isinstance(answer, Elasticity)
+    return answer
+
+
+def begun_on_a_host_whose_manager_dies(script: Script) -> int:
+    """The peer that waits for an exchange that was spawned and of which nobody has told."""
+    script.ask(2003, QName="other", Host="h2")  # so that its host is unmanaged, and not lost
+    script.hosts["h2"].mute.add(StartExchange)
+    peer = send(script, out(script))
+    script.step()
+    script.vanish("h2", with_children=False)
+    script.expire_node("h2")
+    return peer
+
+
+def test_an_exchange_whose_host_manager_dies_before_it_has_told_is_there_as_its_monitor_says(
+    script: Script,
+) -> None:
+    peer = begun_on_a_host_whose_manager_dies(script)
+    child = script.hosts["h2"].restart("q", script.record("q").queue_id, 2)
+    for _ in range(6):
+        script.report(script.hosts["h1"])
+        script.prove()
+        script.pass_time(1.0)
+    script.settle()
+    assert answer_of(script, peer) == ScaledOut(id=7, number=2, host="h2")
+    assert script.record("q").exchange(2).state == "created"
+    assert heard(script, (2, child.epoch)).unwanted == []
+
+
+def test_an_exchange_of_which_nobody_says_that_it_lives_is_undone_and_later_on_unwanted(
+    script: Script,
+) -> None:
+    peer = begun_on_a_host_whose_manager_dies(script)
+    for _ in range(6):
+        script.report(script.hosts["h1"])
+        script.prove()
+        script.pass_time(1.0)
+    script.settle()
+    assert isinstance(answer_of(script, peer), Failure)
+    assert numbers(script) == [1]
+    assert heard(script, (1, 1), (2, 1)).unwanted == [2]
+
+
+def test_nobody_is_called_unwanted_while_that_is_not_certain(script: Script) -> None:
+    assert heard(script, (1, 1), (2, 1)).unwanted == [2]
+    peer = send(script, out(script, "t2"))  # an operation is under way
+    frame = documents.encode(
+        ElasticityRequest(id=4, queue="q", queue_id=script.record("q").queue_id, exchanges=[(9, 1)])
+    )
+    asked = script.send_raw(frame, port=5000)
+    assert answer_of(script, asked).unwanted == []
+    script.settle()
+    assert isinstance(answer_of(script, peer), ScaledOut)
+    script.feed(events.RegistryLost())
+    assert heard(script, (9, 1)).unwanted == []
+    script.feed(events.RegistryLost(session_ended=True))
+    assert heard(script, (9, 1)).unwanted == []
+
+
+def test_an_exchange_that_is_being_healed_counts_among_those_that_a_queue_may_have(
+    script: Script,
+) -> None:
+    rule(script, AUTOSCALING_ROQ_XCHANGE_MAX=2)
+    assert ask(script, out(script)).number == 2
+    script.vanish("h2")
+    script.expire_node("h2")
+    refused = ask(script, out(script, "t2"))
+    assert isinstance(refused, Failure)
+    assert (refused.CODE, numbers(script)) == ("no_capacity", [1, 2])
+    script.live(12.0)
+    assert ask(script, out(script, "t2")).CODE == "no_capacity"
+    assert (numbers(script), script.record("q").exchange(2).host) == ([1, 2], "h1")
