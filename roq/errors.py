@@ -8,7 +8,7 @@
     │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
-    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  RegistryAway
+    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  RegistryAway  Busy
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               nobody answered in time; trying again may help
@@ -107,6 +107,12 @@ class NoCapacity(RequestError):
     code = "no_capacity"
 
 
+class Busy(RequestError):
+    """Too much is under way; nothing was begun, and the same request may be repeated later."""
+
+    code = "busy"
+
+
 class StaleEpoch(RequestError):
     """The sender acts on an ownership that has passed to somebody else."""
 
@@ -181,6 +187,7 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
         ExchangeNotFound,
         NotEmpty,
         NoCapacity,
+        Busy,
         StaleEpoch,
         RegistryAway,
         NotLeader,

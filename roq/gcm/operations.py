@@ -1,7 +1,8 @@
 """Runs the sagas: one at a time per queue, each step with a deadline, each request with an answer.
 
 A saga is a generator that yields what it needs (`Save` to the registry, `Draw` from its counter,
-`Calls` to host managers, `Emit` for effects without an answer), is sent the outcome, and returns
+`Calls` to host managers, `Admit` to a host on which something is to be started, `Emit` for effects
+without an answer), is sent the outcome, and returns
 the answer to its request; a `RequestError` that leaves it is the answer as well. Further requests
 for the same queue wait in a short line. A saga has finitely many steps, and a place in the line has
 a deadline, so everybody is answered within a bound.
@@ -16,7 +17,8 @@ from itertools import count
 from math import inf
 from typing import Final, TypeAlias
 
-from roq.errors import RegistryAway, RequestError
+from roq.errors import Busy, HostNotFound, RegistryAway, RequestError
+from roq.gcm import admission
 from roq.gcm.events import Ask, Change, Commit, DrawEpoch, Effect, Reply
 from roq.protocol import documents
 from roq.protocol.control import Control
@@ -75,7 +77,17 @@ class Emit:
     effects: tuple[Effect, ...]
 
 
-Step: TypeAlias = Save | Draw | Calls | Emit
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start something on this host, once there; the saga goes on when it is its turn.
+
+    Raises `Busy` in the saga if that takes too long. What it begins counts until it ends.
+    """
+
+    host: str
+
+
+Step: TypeAlias = Save | Draw | Calls | Admit | Emit
 Result: TypeAlias = Control | str | int
 """An answer, the reason why there is none, or a number that was drawn."""
 Outcome: TypeAlias = list[Result]
@@ -96,6 +108,8 @@ class _Operation:
     saga: Saga | None = None
     outcomes: dict[int, Result | None] = field(default_factory=dict)
     """Token → what came back, in the order of the calls."""
+    host: str = ""
+    """Where it starts something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,9 @@ class Operations:
         self._pending: dict[int, _Pending] = {}
         self._tokens = count(1)
         self._size = 0
+        self._admission = admission.Admission()
+        self._admitted: deque[int] = deque()
+        """Whose turn has just come."""
 
     def busy(self, queue: str) -> bool:
         """Whether an operation works on this queue."""
@@ -156,7 +173,7 @@ class Operations:
         # However many ask, what the leader itself has to do is done.
         most = OPERATIONS_MAX if peer is not None else OPERATIONS_MAX + OWN_MAX
         if full or self._size >= most:
-            return _answer(peer, refuse(RequestError(
+            return _answer(peer, refuse(Busy(
                 f"too many requests for queue {queue!r} are waiting; try again later"
             )))  # fmt: skip
         operation = _Operation(queue, peer, make, refuse, now + WAIT_SECONDS)
@@ -165,7 +182,7 @@ class Operations:
             lane.waiting.append(operation)
             return []
         self._lanes[queue] = _Lane(operation)
-        return list(self._run(operation, now))
+        return self._all(self._run(operation, now), now)
 
     def awaits(self, token: int) -> bool:
         """Whether an operation waits for the outcome of this."""
@@ -181,14 +198,14 @@ class Operations:
         if any(waiting in self._pending for waiting in operation.outcomes):
             return []
         outcomes = [value for value in operation.outcomes.values() if value is not None]
-        return list(self._advance(operation, outcomes, None, now))
+        return self._all(self._advance(operation, outcomes, None, now), now)
 
     def commit_failed(self, token: int, error: RequestError, now: float) -> list[Effect]:
         """A commit was refused, or its outcome is not known."""
         pending = self._pending.pop(token, None)
         if pending is None:
             return []
-        return list(self._advance(pending.operation, [], error, now))
+        return self._all(self._advance(pending.operation, [], error, now), now)
 
     def host_lost(self, host: str, now: float) -> list[Effect]:
         """Nobody waits any longer for the answers of this host."""
@@ -196,6 +213,8 @@ class Operations:
         for token, each in list(self._pending.items()):
             if each.call is not None and each.call.host == host:
                 effects += self.completed(token, f"host {host} is lost", now)
+        for token in self._admission.waiting(host):
+            effects += self._turn_away(token, HostNotFound(f"host {host} is lost"), now)
         return effects
 
     def expire(self, now: float) -> list[Effect]:
@@ -205,7 +224,7 @@ class Operations:
             while lane.waiting and lane.waiting[0].deadline <= now:
                 late = lane.waiting.popleft()
                 self._size -= 1
-                effects += _answer(late.peer, late.refuse(RequestError(
+                effects += _answer(late.peer, late.refuse(Busy(
                     f"other operations on queue {late.queue!r} took longer than "
                     f"{WAIT_SECONDS:g} s; try again"
                 )))  # fmt: skip
@@ -216,6 +235,8 @@ class Operations:
             if len(operation.outcomes) == 1 and operation.outcomes[token] is _REGISTRY:
                 error = RegistryAway("the registry did not answer in time; look before repeating")
                 effects += self.commit_failed(token, error, now)
+            elif operation.outcomes[token] is _ADMISSION:
+                effects += self._turn_away(token, _busy(operation.host), now)
             else:
                 effects += self.completed(token, "no answer in time", now)
         return effects
@@ -239,6 +260,8 @@ class Operations:
                 effects += _answer(operation.peer, operation.refuse(error))
         self._lanes.clear()
         self._pending.clear()
+        self._admission.clear()
+        self._admitted.clear()
         self._size = 0
         return effects
 
@@ -255,6 +278,8 @@ class Operations:
         assert held == running  # noqa: S101 - check() is for tests and simulation
         total = sum(1 + len(lane.waiting) for lane in self._lanes.values())
         assert total == self._size <= OPERATIONS_MAX + OWN_MAX  # noqa: S101
+        assert not self._admitted  # noqa: S101
+        self._admission.check()
 
     def _run(self, operation: _Operation, now: float) -> Iterator[Effect]:
         operation.saga = operation.make()
@@ -272,12 +297,7 @@ class Operations:
         assert saga is not None  # noqa: S101 - narrows the type; set by _run
         while True:
             try:
-                if error is not None:
-                    step = saga.throw(error)
-                elif outcome is None:
-                    step = next(saga)
-                else:
-                    step = saga.send(outcome)
+                step = _resumed(saga, outcome, error)
             except StopIteration as end:
                 frame = None if end.value is None else _encoded(end.value)
                 yield from self._finished(operation, frame, now)
@@ -300,6 +320,39 @@ class Operations:
                     return
                 case Calls():
                     continue
+                case Admit():
+                    if self._enter(operation, step.host, now):
+                        return
+                    if not operation.host:
+                        error = _busy(step.host)
+
+    def _enter(self, operation: _Operation, host: str, now: float) -> bool:
+        """Whether it has to wait for its turn; if it does not and has no host, it is refused."""
+        if operation.host or self._admission.enter(host):
+            operation.host = operation.host or host
+            return False
+        token = next(self._tokens)
+        if not self._admission.wait(host, token):
+            return False
+        operation.host = host
+        operation.outcomes = {token: _ADMISSION}
+        self._pending[token] = _Pending(operation, now + admission.WAIT_SECONDS)
+        return True
+
+    def _turn_away(self, token: int, error: RequestError, now: float) -> list[Effect]:
+        """Its turn has not come."""
+        operation = self._pending[token].operation
+        self._admission.give_up(operation.host, token)
+        operation.host = ""
+        return self.commit_failed(token, error, now)
+
+    def _all(self, effects: Iterator[Effect], now: float) -> list[Effect]:
+        """What is to be done, also by those whose turn comes with it."""
+        done = list(effects)
+        while self._admitted:
+            operation = self._pending.pop(self._admitted.popleft()).operation
+            done += self._advance(operation, [], None, now)
+        return done
 
     def _ask_registry(self, operation: _Operation, now: float) -> int:
         token = next(self._tokens)
@@ -324,6 +377,10 @@ class Operations:
     ) -> Iterator[Effect]:
         self._size -= 1
         yield from _answer(operation.peer, answer)
+        if operation.host:
+            token = self._admission.leave(operation.host)
+            if token is not None:
+                self._admitted.append(token)
         lane = self._lanes[operation.queue]
         if lane.waiting:
             lane.running = lane.waiting.popleft()
@@ -339,6 +396,22 @@ def _again(call: Call, now: float, deadline: float) -> float:
 
 _REGISTRY: Final = "registry"
 """Stands for what the registry says while it is under way."""
+_ADMISSION: Final = "admission"
+"""Stands for the turn that has not come yet."""
+
+
+def _resumed(saga: Saga, outcome: Outcome | None, error: RequestError | None) -> Step:
+    """What a saga wants next; no outcome: it begins."""
+    if error is not None:
+        return saga.throw(error)
+    return next(saga) if outcome is None else saga.send(outcome)
+
+
+def _busy(host: str) -> Busy:
+    return Busy(
+        f"host {host} is busy: {admission.AT_ONCE} other starts are under way there, and more wait "
+        "for their turn; nothing was begun, try again later"
+    )
 
 
 def _answer(peer: Hashable, frame: bytes | None) -> list[Effect]:

@@ -15,7 +15,7 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.events import Change, Note, Put
-from roq.gcm.operations import Call, Calls, Emit, Result, Saga
+from roq.gcm.operations import Admit, Call, Calls, Emit, Result, Saga
 from roq.gcm.queues import Queue, transactions_of
 from roq.gcm.records import (
     EXCHANGES_MAX,
@@ -115,6 +115,7 @@ class ExchangeSagas:
         begun = _begun(queue, transaction)
         if begun is not None:
             self._steps.hosts.demand(begun.host)
+            yield Admit(begun.host)
             return begun
         if len(record.exchanges) >= EXCHANGES_MAX:
             raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
@@ -125,6 +126,7 @@ class ExchangeSagas:
         key = (queue.name, exchange.number)
         self._steps.queues.reserved[key] = host
         try:
+            yield Admit(host)
             yield from self._steps.save(
                 msgspec.structs.replace(
                     record,

@@ -8,7 +8,7 @@ import msgspec
 
 from roq.errors import NoCapacity, QueueExists, QueueStopped, RequestError
 from roq.gcm.events import Note
-from roq.gcm.operations import Call, Calls, Emit, Saga
+from roq.gcm.operations import Admit, Call, Calls, Emit, Saga
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import SCALING, ExchangeRecord, QueueRecord
 from roq.gcm.sagas.healing import HealingSagas
@@ -75,6 +75,7 @@ class QueueSagas:
         places = {(name, MONITOR): host, (name, 1): host}
         steps.queues.reserved |= places
         try:
+            yield Admit(host)
             queue = yield from steps.save(record)
         finally:
             for key in places:
@@ -126,6 +127,7 @@ class QueueSagas:
         for host in starting.hosts:
             if not steps.hosts.lost(host):
                 steps.hosts.demand(host)
+        yield Admit(places.get(MONITOR, starting.host))
         yield from steps.save_moved(starting, places)
         try:
             yield from self._start(queue)
