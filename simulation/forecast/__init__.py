@@ -18,9 +18,11 @@
     outcome     what came out, and how parts are put together
     thresholds  other thresholds for policies
     grid        which runs a sweep consists of
+    windows     how a run goes, window by window
     work        tasks, done here, by processes or on Spark
-    sweep       many runs: a table, Parquet and pictures
-    heatmap     pictures of a sweep
+    order       what people ask for: one run, or many
+    run         one run, kept in a folder; record: the documents in it
+    sweep       many runs; table: what came out, as table and Parquet; heatmap: as pictures
     calibration the model beside what was measured on real processes
 
 The policies are those of `roq.policy`, placement and assignment as well; operations that fail and

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -15,24 +14,39 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, print_json
-from roq.errors import ConfigError
-from simulation.description import reading
+from roq.errors import ConfigError, RoQError
+from simulation.archive.document import RunState
+from simulation.archive.folder import RUNS, read_run
+from simulation.forecast import run as runs
 from simulation.forecast import sweep as sweeps
-from simulation.forecast.case import Case
-from simulation.forecast.grid import Value, value, varied
-from simulation.forecast.outcome import Outcome
-from simulation.forecast.work import Here, Processes, Spark, Workers, play_all
+from simulation.forecast.order import RunOrder, SweepOrder, setting, values
+from simulation.forecast.outcome import METRICS
+from simulation.forecast.table import Row
 
-OUT: Final = Path("simulation/runs")
-CLUSTER: Final = Path(__file__).with_name("cluster.yaml")
-SHOWN: Final = (
-    "hosts", "queues", "publishers", "messages", "exchanges_most", "exchanges_last", "scale_outs",
-    "scale_ins", "scale_refused", "moves", "moves_failed", "deaths", "overload_minutes",
-    "saturated_minutes", "unserved_minutes", "imbalance_mean", "imbalance_last",
-    "reaction_seconds", "reaction_most", "relief_seconds", "serve_seconds", "latency_mean_ms",
-    "exchange_hours", "used_host_hours", "host_hours_per_million", "rounds", "asked",
-    "asked_ahead", "policy_errors", "cpu_seconds",
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
+INTERRUPTED: Final = 130
+OPTIONS: Final = (
+    click.option("--scale", default=1.0, show_default=True, help="Durations times this."),
+    click.option("--hosts", default=0, help="As in the scenario, if not given."),
+    click.option("--queues", default=1, show_default=True, help="Queues that share the load."),
+    click.option("--publishers", default=0,
+                 help="At the peak, in the proportions of the scenario."),
+    click.option("--cells", default=1, show_default=True,
+                 help="Parts of the cluster that know nothing of each other."),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", callback=lambda
+                 _context, _option, given: _pairs(setting, given),
+                 help="A rule, a parameter or a threshold (module.NAME)."),
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RUNS,
+                 show_default=True, help="A folder is made in there."),
 )  # fmt: skip
+
+
+def order_options(function: F) -> F:
+    """What a run and a sweep have in common."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,186 +64,105 @@ def main() -> None:
 
 @main.command()
 @click.argument("scenario")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of everything drawn.")
-@click.option("--hosts", type=click.IntRange(1, 100_000), help="As in the scenario, if not given.")
-@click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
-              help="Queues that share the load.")  # fmt: skip
-@click.option("--publishers", type=click.IntRange(1, 10_000_000),
-              help="At the peak, in the proportions of the scenario.")  # fmt: skip
-@click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
-              help="Parts of the cluster that know nothing of each other.")  # fmt: skip
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="A rule, a parameter or a threshold (module.NAME).")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True,
-              help="Processes that share the cells.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="File for the outcome as JSON.")  # fmt: skip
+@click.option("--seed", default=1, show_default=True, help="Of everything drawn.")
+@click.option("--workers", default=1, show_default=True,
+              help="Processes that share the cells; 0: one for each core.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of the table.")
-def run(
-    scenario: str, seed: int, hosts: int | None, queues: int, publishers: int | None, cells: int,
-    settings: Sequence[str], workers: int, out: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+@order_options
+def run(as_json: bool, **given: Any) -> None:
     """Play one scenario (a name, a YAML file, or `cluster`)."""
-    with _errors():
-        changes = dict(map(_setting, settings))
-        case = _case(scenario, hosts, queues, publishers, cells, changes)
-        case = msgspec.structs.replace(case, seed=seed)
-        crew: Workers = Here() if workers == 1 else Processes(workers)
-        with ends_quietly(), _progress() as bar:
-            task = bar.add_task("cells", total=cells)
-            found: Outcome | None = None
-            for _, outcome in play_all([case], crew):
-                bar.advance(task)
-                found = outcome
-        if found is None:
-            raise SystemExit(130)
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
-        _show(found, as_json=as_json)
+    with _errors(), ends_quietly():
+        order = _order(RunOrder, given)
+        with _progress("cells") as progress:
+            folder = runs.run(order, progress)
+        found = read_run(folder)
+        if as_json:
+            print_json(found)
+        else:
+            _show_figures(found.figures)
+        console(error=True).print(f"written: {folder}", style="dim")
+        if found.state is RunState.COMPLETE:
+            return
+    raise SystemExit(INTERRUPTED)
 
 
 @main.command()
 @click.argument("scenarios", nargs=-1, required=True)
-@click.option("--seeds", type=click.IntRange(1, 100_000), default=10, show_default=True,
-              help="Runs of each combination.")  # fmt: skip
-@click.option("--hosts", type=click.IntRange(1, 100_000), help="As in the scenario, if not given.")
-@click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
-              help="Queues that share the load.")  # fmt: skip
-@click.option("--publishers", type=click.IntRange(1, 10_000_000),
-              help="At the peak, in the proportions of the scenario.")  # fmt: skip
-@click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
-              help="Parts of the cluster that know nothing of each other.")  # fmt: skip
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="A rule, a parameter or a threshold, the same in all runs.")  # fmt: skip
-@click.option("--vary", "vary", multiple=True, metavar="NAME=V1,V2,…",
+@click.option("--seeds", default=10, show_default=True, help="Runs of each combination.")
+@click.option("--vary", multiple=True, metavar="NAME=V1,V2,…", callback=lambda
+              _context, _option, given: _pairs(values, given),
               help="One that is varied; several: all combinations.")  # fmt: skip
-@click.option("--metric", "metrics", multiple=True, default=sweeps.METRICS, show_default=True,
+@click.option("--metric", "metrics", multiple=True, default=METRICS, show_default=True,
               help="Figures in the table and the heat-maps.")  # fmt: skip
-@click.option("--local", "local", is_flag=True, help="Processes of this machine, without Spark.")
-@click.option("--workers", type=click.IntRange(0, 256), default=0,
-              help="With --local: how many; 0: one for each core.")  # fmt: skip
+@click.option("--local", is_flag=True, help="Processes of this machine, without Spark.")
+@click.option("--workers", default=0, help="With --local: how many; 0: one for each core.")
 @click.option("--master", default="local[*]", show_default=True, help="Of the Spark cluster.")
 @click.option("--ship", is_flag=True, help="Send RoQ's code to the executors.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=OUT / "sweep",
-              show_default=True, help="Folder for table, Parquet and pictures.")  # fmt: skip
-def sweep(
-    scenarios: Sequence[str], seeds: int, hosts: int | None, queues: int, publishers: int | None,
-    cells: int, settings: Sequence[str], vary: Sequence[str], metrics: Sequence[str], local: bool,
-    workers: int, master: str, ship: bool, out: Path,
-) -> None:  # fmt: skip
+@order_options
+def sweep(local: bool, **given: Any) -> None:
     """Play scenarios with every combination of some values, with many seeds.
 
     Ctrl-C ends it; what is complete by then is written.
     """
-    with _errors():
-        changes = dict(map(_setting, settings))
-        wanted = sweeps.Sweep(
-            cases=[_case(each, hosts, queues, publishers, cells, changes) for each in scenarios],
-            vary=dict(map(_values, vary)),
-            seeds=list(range(1, seeds + 1)),
+    with _errors(), ends_quietly():
+        order = _order(SweepOrder, {**given, "spark": not local})
+        with _progress("tasks") as progress:
+            found = sweeps.conduct(order, progress)
+        _show_table(found.table)
+        console(error=True).print(
+            f"{found.runs} of {found.wanted} runs in {found.took:.1f} s; written: {found.folder}",
+            style="dim",
         )
-        _check(metrics)
-        count = len(wanted.runs())
-        console(error=True).print(f"{count} runs", style="dim")
-        if local:
-            rows = _play(wanted, Processes(workers))
-        else:
-            rows = _play_on_spark(wanted, master, ship=ship)
-        if not rows:
-            raise SystemExit(130)
-        written = sweeps.write(rows, metrics, out)
-        _show_table(sweeps.table(rows, metrics))
-        for path in written:
-            console(error=True).print(f"written: {path}", style="dim")
-        if len(rows) < count:
-            raise SystemExit(130)
+        if found.runs == found.wanted:
+            return
+    raise SystemExit(INTERRUPTED)
 
 
-def _play(wanted: sweeps.Sweep, workers: Workers) -> list[sweeps.Row]:
-    with _progress() as bar:
-        task = bar.add_task("tasks", total=None)
-        return sweeps.run(
-            wanted, workers, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+def _order(kind: type[T], given: dict[str, Any]) -> T:
+    """An order out of options.
 
-
-def _play_on_spark(wanted: sweeps.Sweep, master: str, *, ship: bool) -> list[sweeps.Row]:
+    Raises:
+        ConfigError: one of them is out of bounds.
+    """
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - it is an extra
-    except ImportError:
-        raise ConfigError(
-            "a sweep on Spark needs PySpark: pip install 'roq[spark]', or use --local"
-        ) from None
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        SparkSession.builder.master(master)
-        .appName("roq forecast")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
-        try:
-            session.sparkContext.setLogLevel("ERROR")
-            workers = Spark(session.sparkContext, ship=Path(folder) if ship else None)
-            return _play(wanted, workers)
-        finally:
-            session.stop()
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from None
 
 
-def _case(
-    name: str, hosts: int | None, queues: int, publishers: int | None, cells: int,
-    changes: dict[str, Value],
-) -> Case:  # fmt: skip
-    path = CLUSTER if name == "cluster" else reading.find(name)
-    scenario = reading.read(path)
-    sizes: dict[str, Value] = {"queues": queues, "hosts": hosts or scenario.hosts, "cells": cells}
-    if publishers is not None:
-        sizes["publishers"] = publishers
-    return varied(Case(scenario=scenario), {**sizes, **changes})
+def _pairs(read: Callable[[str], tuple[str, T]], given: Sequence[str]) -> dict[str, T]:
+    try:
+        return dict(map(read, given))
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-def _setting(text: str) -> tuple[str, Value]:
-    name, sign, given = text.partition("=")
-    if not sign or not given:
-        raise ConfigError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value(given)
-
-
-def _values(text: str) -> tuple[str, list[Value]]:
-    name, sign, given = text.partition("=")
-    values = [value(each) for each in given.split(",") if each]
-    if not sign or not values:
-        raise ConfigError(f"{text!r} is not of the form NAME=VALUE,VALUE,…")
-    return name, values
-
-
-def _check(metrics: Sequence[str]) -> None:
-    known = Outcome.__struct_fields__
-    for metric in metrics:
-        if metric not in known or metric in {"series", "events"}:
-            names = ", ".join(each for each in known if each not in {"series", "events"})
-            raise ConfigError(f"there is no figure {metric!r}; there are {names}")
-
-
-def _progress() -> Progress:
-    return Progress(
+@contextmanager
+def _progress(noun: str) -> Iterator[runs.Progress]:
+    with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=console(error=True), transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
+    ) as bar:  # fmt: skip
+        task = bar.add_task(noun, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _show(found: Outcome, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
-    figures = found.figures()
-    width = max(map(len, SHOWN))
-    for name in SHOWN:
-        click.echo(f"{name:<{width}}  {_number(figures[name]):>14}")
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Errors that a person can do something about, in one line."""
+    try:
+        yield
+    except RoQError as error:
+        raise click.ClickException(str(error)) from None
 
 
-def _show_table(rows: Sequence[sweeps.Row]) -> None:
+def _show_figures(figures: dict[str, float]) -> None:
+    width = max(map(len, figures), default=0)
+    for name, figure in figures.items():
+        click.echo(f"{name:<{width}}  {_number(figure):>14}")
+
+
+def _show_table(rows: Sequence[Row]) -> None:
     names = list(rows[0])
     cells = [
         [each if isinstance(each, str) else _number(each) for each in row.values()] for row in rows
@@ -245,17 +178,6 @@ def _number(figure: float) -> str:
     if float(figure).is_integer():
         return f"{int(figure):,}"
     return f"{figure:,.3f}"
-
-
-class _errors:  # noqa: N801 - reads like the function that it is
-    """Errors that a person can do something about, in one line."""
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ConfigError):
-            raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":

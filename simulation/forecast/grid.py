@@ -29,6 +29,11 @@ def value(text: str) -> Value:
     return text
 
 
+def in_order(value: Value) -> tuple[bool, str, float]:
+    """A key by which values are sorted: numbers, then texts."""
+    return (True, value, 0.0) if isinstance(value, str) else (False, "", value)
+
+
 def varied(case: Case, values: Mapping[str, Value]) -> Case:
     """The case with other rules, parameters, thresholds or sizes.
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from simulation.forecast.grid import Value
+from simulation.forecast.grid import Value, in_order
 from simulation.forecast.outcome import mean
-from simulation.forecast.sweep import PREFIX, Row, varied_names
+from simulation.forecast.table import PREFIX, Row, varied_names
 
 CELL_INCHES = 0.9
 
@@ -71,4 +71,4 @@ def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) ->
 
 def _values(rows: Sequence[Row], name: str) -> list[Value]:
     found = {row[name] for row in rows}
-    return sorted(found, key=lambda each: (isinstance(each, str), each))
+    return sorted(found, key=in_order)

@@ -81,6 +81,7 @@ class Sums(msgspec.Struct, kw_only=True):
                 setattr(self, name, mine + theirs)
 
 
+_NO_FIGURES: Final = {"series", "events", "windows"}
 _SERIES: Final = ("exchanges", "load", "overloaded", "moved", "uneven", "uneven_of")
 
 
@@ -161,13 +162,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     events_left_out: int = 0
     windows: list[Window] = []
 
+    @classmethod
+    def figure_names(cls) -> list[str]:
+        """Of all that is a number."""
+        return [name for name in cls.__struct_fields__ if name not in _NO_FIGURES]
+
     def figures(self) -> dict[str, float]:
         """All that is a number, by name."""
-        return {
-            name: float(value)
-            for name in self.__struct_fields__
-            if isinstance(value := getattr(self, name), int | float)
-        }
+        return {name: float(getattr(self, name)) for name in self.figure_names()}
 
 
 def outcome(sums: Sums, seed: int) -> Outcome:

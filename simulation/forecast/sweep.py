@@ -1,24 +1,133 @@
-"""Many runs: scenarios, seeds and a grid of values; a table, Parquet and heat-maps."""
+"""Many runs: scenarios, seeds and a grid of values, played side by side."""
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import sqrt
+import os
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
+import roq
+from roq.errors import ConfigError
+from simulation.archive import folder as folders
 from simulation.forecast.case import Case
-from simulation.forecast.grid import Value, combinations, varied
-from simulation.forecast.outcome import mean
-from simulation.forecast.work import Workers, play_all
+from simulation.forecast.grid import Value, combinations, in_order, varied
+from simulation.forecast.order import SweepOrder, case_of
+from simulation.forecast.outcome import Outcome
+from simulation.forecast.run import Progress, untold
+from simulation.forecast.table import PREFIX, Row, table, write
+from simulation.forecast.work import Processes, Workers, on_spark, play_all
+from simulation.scenario.results import Machine, measured
 
-Row: TypeAlias = dict[str, Value]
-PREFIX: Final = "vary_"
-"""In Parquet, before the names of what is varied: it may have the name of a figure."""
+KIND: Final = "sweep"
+FILE: Final = "sweep.json"
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out of a sweep, and where it is.
+
+    Attributes:
+        folder: with `sweep.json`, the runs, the table and the pictures.
+        written: all files in it.
+        table: a row for each combination, means over its seeds.
+        runs: complete.
+        wanted: how many there were to be.
+        machine: of whoever asked.
+        took: seconds.
+    """
+
+    folder: Path
+    written: list[Path]
+    table: list[Row]
+    runs: int
+    wanted: int
+    machine: Machine
+    took: float
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """`sweep.json`: what was asked, where, and how long it took."""
+
+    order: SweepOrder
+    runs: int
+    wanted: int
+    took_seconds: float
+    versions: dict[str, str]
+    machine: Machine
+
+
+def conduct(order: SweepOrder, progress: Progress = untold) -> Swept:
+    """Play everything that is ordered, and write it down.
+
+    Whoever interrupts it gets what is complete.
+
+    Args:
+        order: what is to be played.
+        progress: is told how many tasks are done, of how many.
+
+    Raises:
+        ConfigError: something cannot be played; nothing is written then.
+        RunError: the folder cannot be written.
+        KeyboardInterrupt: it was interrupted before any run was complete.
+    """
+    check(order.metrics)
+    wanted = Sweep(
+        cases=[case_of(order, name) for name in order.scenarios],
+        vary=order.vary,
+        seeds=list(range(1, order.seeds + 1)),
+    )
+    count = len(wanted.runs())
+    began = time.time()
+    with measured() as machine, _workers(order) as workers:
+        rows = run(wanted, workers, progress)
+    took = time.time() - began
+    if not rows:
+        raise KeyboardInterrupt
+    names = {case.scenario.name for case in wanted.cases}
+    name = names.pop() if len(names) == 1 else "several"
+    folder = folders.make(order.out, folders.new_id(name, KIND, began))
+    kept = Record(
+        order=order,
+        runs=len(rows),
+        wanted=count,
+        took_seconds=round(took, 3),
+        versions={"roq": roq.__version__, "python": platform.python_version()},
+        machine=machine,
+    )
+    path = folder / FILE
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=os.fspath)))
+    return Swept(
+        folder=folder,
+        written=[path, *write(rows, order.metrics, folder)],
+        table=table(rows, order.metrics),
+        runs=len(rows),
+        wanted=count,
+        machine=machine,
+        took=took,
+    )
+
+
+def check(metrics: Sequence[str]) -> None:
+    """Make sure that there are such figures.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    known = Outcome.figure_names()
+    for metric in metrics:
+        if metric not in known:
+            raise ConfigError(f"there is no figure {metric!r}; there are {', '.join(known)}")
+
+
+def _workers(order: SweepOrder) -> AbstractContextManager[Workers]:
+    if order.spark:
+        return on_spark(order.master, ship=order.ship)
+    return nullcontext(Processes(order.workers))
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +160,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def run(sweep: Sweep, workers: Workers, progress: Callable[[int, int], None]) -> list[Row]:
+def run(sweep: Sweep, workers: Workers, progress: Progress) -> list[Row]:
     """Play all runs; whoever interrupts it gets those that are complete.
 
     Args:
@@ -68,76 +177,11 @@ def run(sweep: Sweep, workers: Workers, progress: Callable[[int, int], None]) ->
     rows: list[Row] = []
     try:
         for index, outcome in play_all(cases, workers):
-            done += 1
-            progress(done, total)
             if outcome is not None:
                 label = {f"{PREFIX}{name}": each for name, each in runs[index][0].items()}
                 rows.append({**label, **outcome.figures(), "seed": outcome.seed})
+            done += 1
+            progress(done, total)
     except KeyboardInterrupt:
         progress(total, total)
-    return sorted(rows, key=lambda row: [str(each) for each in row.values()])
-
-
-def table(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
-    """One row for each combination: mean over the seeds, and 95 % of what it could be, ±."""
-    names = varied_names(rows)
-    groups: dict[tuple[Value, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    found = []
-    for key, members in groups.items():
-        made: Row = {name.removeprefix(PREFIX): each for name, each in zip(names, key, strict=True)}
-        made["runs"] = len(members)
-        for metric in metrics:
-            values = [float(row[metric]) for row in members]
-            made[metric] = mean(values)
-            made[f"{metric} ±"] = _error(values)
-        found.append(made)
-    return found
-
-
-def varied_names(rows: Iterable[Row]) -> list[str]:
-    """The columns that say what is varied."""
-    first = next(iter(rows), {})
-    return [name for name in first if name.startswith(PREFIX)]
-
-
-def write(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Path]:
-    """Write runs (Parquet, or CSV without pyarrow), the table (CSV) and heat-maps (PNG)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [_write_runs(rows, folder)]
-    means = folder / "table.csv"
-    _write_csv(table(rows, metrics), means)
-    written.append(means)
-    if importlib.util.find_spec("matplotlib") is not None:
-        from simulation.forecast import heatmap  # noqa: PLC0415 - only where there is matplotlib
-
-        written += heatmap.draw(rows, metrics, folder)
-    return written
-
-
-def _write_runs(rows: Sequence[Row], folder: Path) -> Path:
-    if importlib.util.find_spec("pyarrow") is None:
-        _write_csv(rows, folder / "runs.csv")
-        return folder / "runs.csv"
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet  # noqa: PLC0415
-
-    path = folder / "runs.parquet"
-    pa.parquet.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
-    return path
-
-
-def _write_csv(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _error(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    middle = mean(values)
-    deviation = sqrt(sum((each - middle) ** 2 for each in values) / (len(values) - 1))
-    return 1.96 * deviation / sqrt(len(values))
+    return sorted(rows, key=lambda row: [in_order(each) for each in row.values()])

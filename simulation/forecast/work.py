@@ -9,8 +9,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -124,6 +127,36 @@ class Spark:
         for first in range(0, len(tasks), wave):
             part = tasks[first : first + wave]
             yield from self._context.parallelize(part, len(part)).mapPartitions(perform).collect()
+
+
+@contextmanager
+def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
+    """Workers of a Spark session that ends with the block.
+
+    Args:
+        master: of the Spark cluster.
+        ship: send RoQ's own code to the executors.
+
+    Raises:
+        ConfigError: there is no PySpark here, or executors cannot import the model.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - it is an extra
+    except ImportError:
+        raise ConfigError("this needs PySpark: pip install 'roq[sim]'") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master(master)
+        .appName("roq forecast")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
+        try:
+            session.sparkContext.setLogLevel("ERROR")
+            yield Spark(session.sparkContext, ship=Path(folder) if ship else None)
+        finally:
+            session.stop()
 
 
 def tasks_of(cases: Sequence[Case]) -> list[bytes]:

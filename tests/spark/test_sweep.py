@@ -8,7 +8,8 @@ from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
 from simulation.forecast.outcome import METRICS
-from simulation.forecast.sweep import Sweep, run, table, write
+from simulation.forecast.sweep import Sweep, run
+from simulation.forecast.table import table, write
 from simulation.forecast.work import Here, Spark
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

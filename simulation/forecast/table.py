@@ -1,0 +1,83 @@
+"""Many runs as a table, as Parquet and as pictures."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from simulation.forecast.grid import Value
+from simulation.forecast.outcome import mean
+
+Row: TypeAlias = dict[str, Value]
+"""One run: what is varied, and its figures."""
+PREFIX: Final = "vary_"
+"""Before the names of what is varied: it may have the name of a figure."""
+
+
+def table(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
+    """One row for each combination: mean over the seeds, and 95 % of what it could be, ±."""
+    names = varied_names(rows)
+    groups: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    found = []
+    for key, members in groups.items():
+        made: Row = {name.removeprefix(PREFIX): each for name, each in zip(names, key, strict=True)}
+        made["runs"] = len(members)
+        for metric in metrics:
+            values = [float(row[metric]) for row in members]
+            made[metric] = mean(values)
+            made[f"{metric} ±"] = _error(values)
+        found.append(made)
+    return found
+
+
+def varied_names(rows: Iterable[Row]) -> list[str]:
+    """The columns that say what is varied."""
+    first = next(iter(rows), {})
+    return [name for name in first if name.startswith(PREFIX)]
+
+
+def write(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Path]:
+    """Write runs (Parquet, or CSV without pyarrow), the table (CSV) and heat-maps (PNG)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [_write_runs(rows, folder)]
+    means = folder / "table.csv"
+    _write_csv(table(rows, metrics), means)
+    written.append(means)
+    if importlib.util.find_spec("matplotlib") is not None:
+        from simulation.forecast import heatmap  # noqa: PLC0415 - only where there is matplotlib
+
+        written += heatmap.draw(rows, metrics, folder)
+    return written
+
+
+def _write_runs(rows: Sequence[Row], folder: Path) -> Path:
+    if importlib.util.find_spec("pyarrow") is None:
+        _write_csv(rows, folder / "runs.csv")
+        return folder / "runs.csv"
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet  # noqa: PLC0415
+
+    path = folder / "runs.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
+    return path
+
+
+def _write_csv(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _error(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    middle = mean(values)
+    deviation = sqrt(sum((each - middle) ** 2 for each in values) / (len(values) - 1))
+    return 1.96 * deviation / sqrt(len(values))

@@ -1,0 +1,144 @@
+"""A run of the model is kept like a live one: windows, events and verdicts that agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from forecasts import case, rate_of, scenario
+
+from roq.errors import ConfigError
+from simulation.archive.document import EventKind, RunKind, RunState
+from simulation.archive.folder import read_run, read_series
+from simulation.description.rates import Ramp
+from simulation.description.scenario import Fault
+from simulation.forecast import record
+from simulation.forecast.cell import play
+from simulation.forecast.order import RunOrder, case_of
+from simulation.forecast.run import run
+from simulation.forecast.windows import LEVELS, PARTS, Latency
+
+
+def ramp(**sizes: int) -> tuple[record.Case, record.Outcome]:
+    unit = rate_of(1.0, 12)
+    kill = Fault(at=70, kind="kill", target="exchange", index=0)
+    load = scenario(Ramp(start=0.3 * unit, end=3 * unit), 2 * unit, faults=(kill,))
+    played = record.detailed(msgspec.structs.replace(case(load), **sizes), seed=3)
+    return played, play(played)
+
+
+def test_a_run_is_kept_with_its_figures_and_verdicts(tmp_path: Path) -> None:
+    folder = run(RunOrder(scenario="ramp", out=tmp_path))
+    kept, series = read_run(folder), read_series(folder)
+    assert (kept.kind, kept.state, kept.id) == (RunKind.MODEL, RunState.COMPLETE, folder.name)
+    assert [phase.name for phase in kept.phases] == ["low", "rise", "high", "fall"]
+    holds = {each.expected.what: each.holds for each in kept.verdicts}
+    assert holds == {
+        "lost": None, "doubled": None, "reordered": None, "failed": None, "exchanges_most": True,
+        "load_reached": True,
+    }  # fmt: skip
+    assert len(series.windows) == 90
+    assert series.window_seconds == 1.0
+    assert max(window.serving for window in series.windows) == kept.figures["exchanges_most"]
+    kinds = [each.kind for each in series.events]
+    assert kinds.count(EventKind.SCALE_OUT) == kept.figures["scale_outs"] > 0
+    assert kinds.count(EventKind.MOVE) == kept.figures["moves"] > 0
+
+
+def test_windows_add_up_to_the_run() -> None:
+    played, found = ramp()
+    series = record.series_of(played, found)
+    windows, seconds = series.windows, series.window_seconds
+    figures = record.figures_of(played, found)
+    for name, total in (("messages_in", found.messages), ("bytes_in", found.bytes)):
+        added = sum(getattr(each, name) for window in windows for each in window.exchanges)
+        assert added * seconds == pytest.approx(total)
+    assert figures["received"] == pytest.approx(2 * found.messages)
+    offered = sum(window.offered for window in windows) * seconds
+    assert offered == pytest.approx(played.scenario.phases[0].offered()[0]
+                                    + played.scenario.phases[1].offered()[0])  # fmt: skip
+    late = sum(window.latency.count for window in windows if window.latency)
+    assert late == pytest.approx(found.messages, rel=1e-3)
+    assert {each.exchange for window in windows for each in window.exchanges} >= {1, 2, 3}
+    assert [each.text for each in series.events if each.kind is EventKind.FAULT] == [
+        "kill exchange"
+    ]
+    assert [each.kind for each in series.events].count(EventKind.SERVES) == 1
+
+
+def test_windows_change_nothing() -> None:
+    played, found = ramp()
+    plain = play(msgspec.structs.replace(played, windows=0))
+    assert plain.windows == []
+    for name in ("bytes", "overload_minutes", "latency_mean_ms", "exchange_hours"):
+        assert getattr(plain, name) == pytest.approx(getattr(found, name))
+    assert (plain.moves, plain.events) == (found.moves, found.events)
+
+
+def test_of_several_queues_all_exchanges_are_told_together() -> None:
+    played, found = ramp(queues=2, cells=2)
+    series = record.series_of(played, found)
+    assert {each.exchange for window in series.windows for each in window.exchanges} == {0}
+    assert max(window.serving for window in series.windows) == found.exchanges_most > 2
+    assert sum(window.exchanges[0].bytes_in for window in series.windows) == pytest.approx(
+        found.bytes / series.window_seconds
+    )
+    assert len(series.windows) == record.WINDOWS_OF_MANY
+
+
+def test_a_queue_without_load_has_windows_that_say_so() -> None:
+    played = record.detailed(case(scenario(0.0, seconds=10.0)), seed=1)
+    series = record.series_of(played, play(played))
+    assert [window.serving for window in series.windows] == [1] * 10
+    assert all(window.latency is None and window.imbalance is None for window in series.windows)
+    assert all(window.exchanges[0].publishers == 12 for window in series.windows)
+
+
+def test_in_a_tenth_of_the_time_the_published_experiment_has_all_its_publishers(tmp_path) -> None:
+    folder = run(RunOrder(scenario="eqs-2011", scale=0.1, out=tmp_path))
+    kept, series = read_run(folder), read_series(folder)
+    assert kept.time_scale == 0.1
+    assert kept.seconds == pytest.approx(108)
+    assert sum(each.publishers for each in series.windows[-1].exchanges) == 16
+    assert kept.figures["exchanges_last"] == 4
+    assert kept.figures["load_reached"] == pytest.approx(1.0)
+
+
+def test_what_is_not_modelled_is_said() -> None:
+    played, found = ramp()
+    said = " ".join(record.remarks_of(played, found))
+    assert "no exchange is not counted" in said
+    faults = case_of(RunOrder(scenario="faults"), "faults")
+    assert "left out: pause monitor" in " ".join(record.remarks_of(faults, None))
+
+
+def test_what_cannot_be_played_leaves_no_folder(tmp_path: Path) -> None:
+    for order, text in (
+        (RunOrder(scenario="nothing", out=tmp_path), "no scenario 'nothing'"),
+        (RunOrder(scenario="ramp", settings={"cooldown": 1}, out=tmp_path), "nothing called"),
+        (RunOrder(scenario="ramp", queues=40, out=tmp_path), "do not fit"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            run(order)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_interrupted_says_so(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        if (done, total) == (1, 2):
+            raise KeyboardInterrupt
+
+    order = RunOrder(scenario="ramp", queues=2, cells=2, out=tmp_path)
+    kept = read_run(run(order, interrupt))
+    assert kept.state is RunState.INTERRUPTED
+    assert kept.figures == {}
+
+
+@pytest.mark.parametrize("used", [0.1, 0.6, 0.95])
+def test_the_distribution_of_latencies_has_the_mean_of_the_formula(used: float) -> None:
+    latency = Latency(0.001, 0.01, used)
+    assert sum(parts for _, parts in LEVELS) == PARTS
+    mean = sum(latency.quantile(level) * parts for level, parts in LEVELS) / PARTS
+    assert mean == pytest.approx(latency.mean, rel=0.02)
+    assert latency.quantile(0.5) <= latency.quantile(0.99) < latency.quantile(0.999)

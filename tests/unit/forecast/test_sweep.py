@@ -1,0 +1,89 @@
+"""Sweeps: every combination with every seed, kept as a table, as Parquet and as pictures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from roq.errors import ConfigError
+from simulation.forecast.order import SweepOrder, setting, values
+from simulation.forecast.sweep import FILE, Record, conduct
+from simulation.forecast.table import table
+
+
+def order(out: Path, **others: object) -> SweepOrder:
+    return msgspec.convert(
+        {
+            "scenarios": ["ramp"],
+            "seeds": 2,
+            "scale": 0.3,
+            "vary": {"cooldown_seconds": [2, 10], "policy": ["balanced", "static"]},
+            "metrics": ["moves", "overload_minutes"],
+            "spark": False,
+            "workers": 1,
+            "out": out,
+            **others,
+        },
+        SweepOrder,
+    )
+
+
+def test_a_sweep_is_kept_with_what_was_asked(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    found = conduct(order(tmp_path), lambda done, total: told.append((done, total)))
+    assert (found.runs, found.wanted) == (8, 8)
+    assert told[-1] == (8, 8)
+    assert [(row["cooldown_seconds"], row["policy"]) for row in found.table] == [
+        (2, "balanced"), (2, "static"), (10, "balanced"), (10, "static"),
+    ]  # fmt: skip
+    assert [row["moves"] for row in found.table if row["policy"] == "static"] == [0, 0]
+    assert all(path.parent == found.folder and path.stat().st_size for path in found.written)
+    kept = msgspec.json.decode(
+        (found.folder / FILE).read_bytes(), type=Record, dec_hook=lambda kind, text: kind(text)
+    )
+    assert (kept.order.vary, kept.runs) == (order(tmp_path).vary, 8)
+    with (found.folder / "table.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 4
+
+
+def test_who_interrupts_a_sweep_gets_what_is_complete(tmp_path: Path) -> None:
+    def interrupt(done: int, _total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    found = conduct(order(tmp_path), interrupt)
+    assert (found.runs, found.wanted) == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"scenarios": ["nothing"]}, "no scenario 'nothing'"),
+        ({"metrics": ["speed"]}, "no figure 'speed'"),
+        ({"vary": {"speed": [1, 2]}}, "nothing called 'speed'"),
+        ({"vary": {"cooldown_seconds": ["fast"]}}, "cooldown_seconds"),
+        ({"settings": {"known.OVERLAOD": 1.2}}, "OVERLAOD"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_played(tmp_path, wrong, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        conduct(order(tmp_path, **wrong))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_read_as_people_type_them() -> None:
+    assert setting("cooldown_seconds=2") == ("cooldown_seconds", 2)
+    assert values("known.OVERLOAD=1.05,1.1") == ("known.OVERLOAD", [1.05, 1.1])
+    for wrong in ("x", "=1", "x="):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            setting(wrong)
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            values(wrong)
+
+
+def test_a_single_run_has_no_error() -> None:
+    (row,) = table([{"vary_a": 1, "moves": 4.0}], ["moves"])
+    assert row == {"a": 1, "runs": 1, "moves": 4.0, "moves ±": 0.0}
