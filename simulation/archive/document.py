@@ -143,6 +143,8 @@ class Window(Document, frozen=True, kw_only=True):
         latency: None if nothing was measured in it.
         imbalance: busiest exchange over the mean, in bytes; None with less than two or no load.
         offered: messages a second that the scenario wants.
+        covered: share of the window that the statistics tell of; the rates are those of that part.
+            Of a window with 0 nobody knows what exchanges did.
     """
 
     at: float
@@ -151,6 +153,7 @@ class Window(Document, frozen=True, kw_only=True):
     latency: LatencyWindow | None = None
     imbalance: float | None = None
     offered: float = 0.0
+    covered: float = 1.0
 
 
 class EventKind(StrEnum):

@@ -52,6 +52,9 @@ class KpiTrace(Trace, frozen=True, kw_only=True, tag="kpi"):
 class ClientTrace(Trace, frozen=True, kw_only=True, tag="client"):
     """What one client did in one window. Nothing is told of windows in which it did nothing.
 
+    There may be several about one window of one client: what came later than others is told later.
+    They add up.
+
     Attributes:
         client: its name; the same throughout the run.
         role: publisher or subscriber.

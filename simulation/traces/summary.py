@@ -1,14 +1,24 @@
-"""What the traces of a run say: figures and the series of windows."""
+"""What the traces of a run say: figures, and the series of windows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from simulation.archive.document import Run, Series
+from simulation.archive.document import Run, Series, Window
+from simulation.traces import happenings
+from simulation.traces.aggregate import Traces
+from simulation.traces.grid import MICROSECONDS, Grid, grid
+from simulation.traces.offered import offered
+from simulation.traces.tables import REJECTED, TABLES
+from simulation.traces.windows import MS, Latencies, Rows, silences, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LAST_SECONDS: Final = 5.0
+LAST_SHARE: Final = 0.1
+"""The end of a load, for what is said of it: so many seconds, or this share if that is more."""
 
 
 def summarise(
@@ -29,4 +39,195 @@ def summarise(
     Raises:
         TracesError: a file is damaged; names it.
     """
-    return {}, Series(window_seconds=1.0, windows=[])
+    load = grid(run.began_us, run.seconds)
+    if not run.began_us or not load.count:
+        return {}, Series(window_seconds=1.0, windows=[])
+    traces = Traces(spark, folder, leave_out=leave_out)
+    queue, moves, scalings = traces.queue(), traces.moves(), traces.scalings()
+    clients, latencies = traces.clients(load), traces.latencies(load)
+    received = Latencies(latencies, clients, "subscriber")
+    published = Latencies(latencies, clients, "publisher")
+    exchanges = traces.exchange_windows(load)
+    quiet = silences([row["time_us"] for row in queue], load, traces.hole_seconds)
+    over = happenings.overloads(traces.overloads(), load)
+    each_window = windows(load, run.scenario, exchanges, received, quiet)
+    last_us = queue[-1]["time_us"] if queue else 0
+    events, left_out = happenings.in_order(
+        [
+            *happenings.told(traces.events(), load),
+            *happenings.moves(moves, load),
+            *happenings.scalings(scalings, load),
+            *happenings.births_and_deaths(traces.lives(), load, last_us, traces.hole_seconds),
+            *happenings.gaps(traces.holes(), quiet, load),
+        ]
+    )
+    figures = {
+        **_clients(clients, run),
+        **_latency(received, published),
+        **_exchanges(exchanges, each_window),
+        **_elasticity(queue, moves, scalings, load),
+        **(_overloads(over, happenings.reactions(over, moves)) if queue else {}),
+        **_wholeness(traces, quiet),
+    }
+    series = Series(
+        window_seconds=load.window_us / MICROSECONDS,
+        windows=each_window,
+        events=events,
+        events_left_out=left_out,
+    )
+    return figures, series
+
+
+def remarks(figures: dict[str, float]) -> list[str]:
+    """What a reader has to know of the traces that these figures come from, in sentences."""
+    texts = {
+        "traces_missing": "{:.0f} traces are missing: they were published and never collected.",
+        "traces_doubled": "{:.0f} traces stood in the queue twice; each was counted once.",
+        "traces_rejected": "{:.0f} messages in the queue of traces were no traces of this run.",
+        "traces_late": "{:.0f} traces came late; they were counted where they belong.",
+        "silent_seconds": "For {:.1f} s nothing is known of the exchanges.",
+        "documents_dropped": "{:.0f} documents of the statistics stream were lost by the tap.",
+        "files_left_out": "{:.0f} damaged files of traces were left out.",
+    }
+    return [text.format(figures[name]) for name, text in texts.items() if figures.get(name)]
+
+
+def _clients(rows: Rows, run: Run) -> dict[str, float]:
+    publishers = [row for row in rows if row["role"] == "publisher"]
+    subscribers = [row for row in rows if row["role"] == "subscriber"]
+
+    def summed(of: Rows, name: str) -> float:
+        return float(sum(row[name] for row in of))
+
+    found: dict[str, float] = {}
+    if publishers:
+        sent = summed(publishers, "messages")
+        wanted = offered(run.scenario, 0.0, run.seconds)
+        found |= {
+            "sent": sent,
+            "failed": summed(publishers, "failed"),
+            "messages_per_second": sent / run.seconds,
+            "bytes_per_second": summed(publishers, "bytes") / run.seconds,
+            "generator_late_share": _ratio(summed(publishers, "late"), sent),
+        }
+        if wanted > 0:
+            found["load_reached"] = sent / wanted
+    if subscribers:
+        found |= {
+            "received": summed(subscribers, "messages"),
+            "lost": summed(subscribers, "failed"),
+            "doubled": summed(subscribers, "doubled"),
+            "reordered": summed(subscribers, "reordered"),
+        }
+    if rows:
+        found["clock_error_ms"] = max(row["clock_error"] for row in rows) * MS
+    return found
+
+
+def _latency(received: Latencies, published: Latencies) -> dict[str, float]:
+    found: dict[str, float] = {}
+    whole = received.whole()
+    if whole is not None:
+        found |= {
+            "latency_mean_ms": whole.mean,
+            "latency_p50_ms": whole.p50,
+            "latency_p90_ms": whole.p90,
+            "latency_p99_ms": whole.p99,
+            "latency_p999_ms": whole.p999,
+            "latency_max_ms": whole.most,
+        }
+    calls = published.whole()
+    if calls is not None:
+        found |= {"publish_mean_ms": calls.mean, "publish_p99_ms": calls.p99}
+    return found
+
+
+def _exchanges(rows: Rows, each_window: list[Window]) -> dict[str, float]:
+    if not rows:
+        return {}
+    messages = sum(row["messages_in"] for row in rows)
+    cpu = sum(row["cpu_seconds"] for row in rows)
+    found = {
+        "exchange_messages_in": messages,
+        "exchange_messages_out": sum(row["messages_out"] for row in rows),
+        "exchange_bytes_in": sum(row["bytes_in"] for row in rows),
+        "exchange_bytes_out": sum(row["bytes_out"] for row in rows),
+        "exchange_hours": sum(row["seconds"] for row in rows) / 3_600,
+        "cpu_seconds": cpu,
+    }
+    if messages:
+        found["cpu_seconds_per_million"] = cpu / messages * 1e6
+    uneven = [each.imbalance for each in each_window if each.imbalance is not None]
+    found["imbalance_mean"] = sum(uneven) / len(uneven) if uneven else 1.0
+    found["imbalance_last"] = _last_imbalance(each_window)
+    return found
+
+
+def _last_imbalance(each_window: list[Window]) -> float:
+    """The busiest exchange over the mean at the end, over all bytes of some seconds."""
+    loaded = [each for each in each_window if sum(one.bytes_in for one in each.exchanges) > 0]
+    if not loaded:
+        return 1.0
+    end = loaded[-1].at
+    since = end - max(LAST_SECONDS, LAST_SHARE * each_window[-1].at)
+    there = {one.exchange for one in loaded[-1].exchanges}
+    sums = dict.fromkeys(there, 0.0)
+    for each in loaded:
+        if each.at > since and {one.exchange for one in each.exchanges} == there:
+            for one in each.exchanges:
+                sums[one.exchange] += one.bytes_in
+    return max(sums.values()) * len(sums) / sum(sums.values())
+
+
+def _elasticity(queue: Rows, moves: Rows, scalings: Rows, load: Grid) -> dict[str, float]:
+    if not queue:
+        return {}
+    inside = [row for row in queue if load.within(row["time_us"])] or queue[-1:]
+    moved = [row for row in moves if load.within(row["time_us"])]
+    scaled = [row for row in scalings if load.within(row["time_us"])]
+    accepted = [row for row in moved if row["state"] == happenings.MOVED]
+    out = [row for row in scaled if (row["direction"], row["state"]) == ("out", "done")]
+    found = {
+        "exchanges_most": float(max(row["exchanges"] for row in inside)),
+        "exchanges_last": float(inside[-1]["exchanges"]),
+        "moves": float(len(accepted)),
+        "moves_failed": float(sum(row["state"] in happenings.NOT_MOVED for row in moved)),
+        "scale_outs": float(len(out)),
+        "scale_ins": float(
+            sum((row["direction"], row["state"]) == ("in", "done") for row in scaled)
+        ),
+        "scale_failed": float(sum(row["state"] == "failed" for row in scaled)),
+    }
+    if accepted:
+        found["move_pause_mean_ms"] = sum(row["pause_ms"] for row in accepted) / len(accepted)
+        found["move_pause_max_ms"] = max(row["pause_ms"] for row in accepted)
+    if out:
+        found["scale_out_seconds"] = sum(row["seconds"] for row in out) / len(out)
+    return found
+
+
+def _overloads(found: list[happenings.Overload], reactions: list[float]) -> dict[str, float]:
+    total = sum(each.end_us - each.begin_us for each in found)
+    figures = {"overload_minutes": total / MICROSECONDS / 60}
+    if reactions:
+        figures["reaction_seconds"] = sum(reactions) / len(reactions)
+        figures["reaction_max_seconds"] = max(reactions)
+    return figures
+
+
+def _wholeness(traces: Traces, quiet: list[tuple[int, int]]) -> dict[str, float]:
+    sources = [traces.source(name) for name in TABLES if name != REJECTED]
+    return {
+        "traces": float(sum(each.traces for each in sources)),
+        "traces_missing": float(traces.missing),
+        "traces_doubled": float(sum(each.doubled for each in sources)),
+        "traces_late": float(sum(each.late for each in sources)),
+        "traces_rejected": float(traces.source(REJECTED).traces),
+        "documents_dropped": float(traces.dropped()),
+        "silent_seconds": sum(end - begin for begin, end in quiet) / MICROSECONDS,
+        "files_left_out": float(len(traces.left_out)),
+    }
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0

@@ -1,0 +1,155 @@
+"""The windows of a series, out of rows that Spark has made small; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from roq.demo.latency import Histogram
+from simulation.archive.document import ExchangeWindow, LatencyWindow, Window
+from simulation.description.scenario import Scenario
+from simulation.traces.grid import MICROSECONDS, Grid
+from simulation.traces.offered import offered
+
+Rows = Sequence[dict[str, Any]]
+Span = tuple[int, int]
+"""From when to when, µs since 1970."""
+
+COVERED_LEAST: Final = 0.1
+"""Of a window of which less is known, no rates are told."""
+MS: Final = 1_000.0
+
+
+class Latencies:
+    """Histograms of one role, merged over all clients.
+
+    Args:
+        rows: of `Traces.latencies`.
+        sums: of `Traces.clients`.
+        role: publisher or subscriber.
+    """
+
+    def __init__(self, rows: Rows, sums: Rows, role: str) -> None:
+        self._windows: dict[int, tuple[Histogram, int]] = {}
+        self._seconds = {row["window"]: row["latency_sum"] for row in sums if row["role"] == role}
+        for row in rows:
+            if row["role"] == role:
+                counts = dict(zip(map(str, row["buckets"]), row["counts"], strict=True))
+                self._windows[row["window"]] = (Histogram(counts), sum(counts.values()))
+
+    def window(self, number: int) -> LatencyWindow | None:
+        """Of one window; None if nothing was measured in it."""
+        if number not in self._windows:
+            return None
+        histogram, count = self._windows[number]
+        return _latency(histogram, count, self._seconds.get(number, 0.0))
+
+    def whole(self) -> LatencyWindow | None:
+        """Of the whole load; None if nothing was measured."""
+        merged, counted, seconds = Histogram(), 0, 0.0
+        for number, (histogram, count) in self._windows.items():
+            merged.merge(histogram)
+            counted += count
+            seconds += self._seconds.get(number, 0.0)
+        return _latency(merged, counted, seconds)
+
+
+def _latency(histogram: Histogram, count: int, seconds: float) -> LatencyWindow | None:
+    if not count:
+        return None
+    p50, p90, p99, p999, most = (
+        histogram.percentile(percent) * MS for percent in (50, 90, 99, 99.9, 100)
+    )
+    return LatencyWindow(
+        count=count, mean=seconds / count * MS, p50=p50, p90=p90, p99=p99, p999=p999, most=most
+    )
+
+
+def windows(
+    grid: Grid, scenario: Scenario, exchanges: Rows, latencies: Latencies, silences: Iterable[Span]
+) -> list[Window]:
+    """All windows of a run.
+
+    Args:
+        grid: where they are.
+        scenario: what was to be offered.
+        exchanges: rows of `Traces.exchange_windows`.
+        latencies: of the subscribers.
+        silences: when the statistics stream said nothing.
+    """
+    by_window: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in exchanges:
+        by_window[row["window"]].append(row)
+    told = list(silences)
+    return [
+        _window(grid, number, scenario, by_window.get(number, []), latencies, told)
+        for number in range(grid.count)
+    ]
+
+
+def _window(
+    grid: Grid,
+    number: int,
+    scenario: Scenario,
+    rows: list[dict[str, Any]],
+    latencies: Latencies,
+    silences: list[Span],
+) -> Window:
+    length = grid.seconds(number)
+    begin = grid.begin_us + number * grid.window_us
+    end = min(begin + grid.window_us, grid.end_us)
+    quiet = sum(max(0, min(end, until) - max(begin, since)) for since, until in silences)
+    covered = max(0.0, 1.0 - quiet / (end - begin))
+    known = [_exchange(row, length * covered) for row in rows] if covered >= COVERED_LEAST else []
+    at = grid.ends(number)
+    return Window(
+        at=at,
+        exchanges=known,
+        serving=len(known),
+        latency=latencies.window(number),
+        imbalance=imbalance([each.bytes_in for each in known]),
+        offered=offered(scenario, at - length, at) / length,
+        covered=round(covered, 3),
+    )
+
+
+def _exchange(row: dict[str, Any], seconds: float) -> ExchangeWindow:
+    return ExchangeWindow(
+        exchange=row["exchange"],
+        messages_in=row["messages_in"] / seconds,
+        bytes_in=row["bytes_in"] / seconds,
+        messages_out=row["messages_out"] / seconds,
+        bytes_out=row["bytes_out"] / seconds,
+        publishers=row["publishers"],
+        cpu_percent=row["cpu_seconds"] / row["seconds"] * 100,
+    )
+
+
+def imbalance(loads: Sequence[float]) -> float | None:
+    """The highest load over the mean one; None with less than two or no load."""
+    total = sum(loads)
+    return max(loads) * len(loads) / total if len(loads) > 1 and total > 0 else None
+
+
+def silences(times: Sequence[int], grid: Grid, most: float) -> list[Span]:
+    """When a stream said nothing although it should, within the load.
+
+    Args:
+        times: of what it said, in order.
+        grid: the load.
+        most: seconds that may lie between two of them.
+    """
+    edges = [grid.begin_us, *(time for time in times if grid.within(time)), grid.end_us]
+    before = [time for time in times if time < grid.begin_us]
+    after = [time for time in times if time > grid.end_us]
+    if before:
+        edges[0] = before[-1]
+    if after:
+        edges[-1] = after[0]
+    return [
+        (max(one, grid.begin_us), min(other, grid.end_us))
+        for one, other in pairwise(edges)
+        if other - one > most * MICROSECONDS
+    ]
