@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from roq.errors import ConfigError
 
 FORMAT: Final = 1
+AWAY_MAX: Final = 1_000
+"""So many logs that cannot be read are remembered, those that began last."""
 
 
 class LogKey(NamedTuple):
@@ -93,7 +95,7 @@ class Step:
 
     Attributes:
         end: where it ends.
-        gone: logs that are no more, with the offset up to which they were read.
+        gone: logs that cannot be read, with the offset up to which they were read.
     """
 
     end: Offsets
@@ -103,8 +105,9 @@ class Step:
 def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
     """Plan how far to read, fairly between logs.
 
-    A log that `start` does not know has come since: it is read from its beginning. One that is no
-    more is forgotten once it has been told of.
+    A log that `start` does not know has come since: it is read from its beginning. One that cannot
+    be read now is told, and forgotten only when its exchange has a later one: until then it may
+    come back, and nothing of it may be read twice.
 
     Args:
         start: how far everything is read.
@@ -121,7 +124,30 @@ def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
         key: max(start.next.get(key, 0), span.floor) + shares[key] for key, span in present.items()
     }
     gone = tuple((key, offset) for key, offset in sorted(start.next.items()) if key not in present)
+    newest: dict[int, int] = {}
+    for key in present:
+        newest[key.number] = max(key.epoch, newest.get(key.number, 0))
+    away = [(key, offset) for key, offset in gone if key.epoch > newest.get(key.number, 0)]
+    ends |= dict(sorted(away, key=lambda each: each[0].epoch)[-AWAY_MAX:])
     return Step(Offsets(start.queue_id, ends), gone)
+
+
+def within(
+    present: Mapping[LogKey, Span], target: Mapping[LogKey, int] | None
+) -> dict[LogKey, Span]:
+    """What can be read of the logs without what has come since.
+
+    Args:
+        present: the logs that can be read now.
+        target: where they ended then; None: take all.
+    """
+    if target is None:
+        return dict(present)
+    return {
+        key: Span(span.floor, min(span.end, target[key]))
+        for key, span in present.items()
+        if key in target
+    }
 
 
 class Part(NamedTuple):

@@ -27,6 +27,7 @@ import roq
 from roq.errors import ConfigError, RoQError
 from roq.model import PUBLISHER_ID_BYTES
 from roq.spark.options import WriteOptions
+from roq.spark.shipping import Shipped
 from roq.spark.staging import SCHEMA, Attempt, Staging
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class NotPublished(RoQError):
     """A micro-batch could not be published as a whole; repeating it publishes what is left."""
 
 
-class _Sink:
+class _Sink(Shipped):
     """What batch and streaming queries share."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -73,9 +74,6 @@ class _Sink:
         staging.finish(number, {*decided, *attempts})
         staging.sweep()
 
-    def _forget(self, messages: Iterable[WriterCommitMessage | None]) -> None:
-        Staging(self._options.staging).remove(_attempts(messages))
-
 
 class BatchWriter(_Sink, DataSourceArrowWriter):
     """For `df.write`."""
@@ -88,10 +86,11 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
         """
         # Spark does not repeat a batch query by itself, so each one is a writer of its own.
         self._publish(ONCE, uuid.uuid4().hex, _attempts(messages))
+        Staging(self._options.staging).discard()
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """A task has failed for good: nothing is published."""
-        self._forget(messages)
+        Staging(self._options.staging).discard()
 
 
 class StreamWriter(_Sink, DataSourceStreamArrowWriter):
@@ -107,7 +106,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """A task has failed for good: nothing is published."""
-        self._forget(messages)
+        Staging(self._options.staging).remove(_attempts(messages))
 
 
 def publisher_id(writer: str, number: int) -> bytes:

@@ -20,15 +20,33 @@ from roq.client.log_reader import LogReader
 from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs
-from roq.spark.offsets import LogKey, Offsets, Part, Span, advance, parts, read_offsets
+from roq.spark.offsets import (
+    LogKey,
+    Offsets,
+    Part,
+    Span,
+    advance,
+    parts,
+    read_offsets,
+    within,
+)
 from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
 from roq.spark.rows import SPARK_SCHEMA, record_batches
+from roq.spark.shipping import Shipped
 from roq.spark.sink import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark before 4.2 knows it by itself, and reads all in one micro-batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for Spark's."""
+
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +105,7 @@ class LogPartition(InputPartition):
     queue_id: str
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Shipped, DataSourceReader):
     """Reads what stands in the logs when the query is planned."""
 
     def __init__(self, options: Options) -> None:
@@ -118,7 +136,7 @@ class BatchReader(DataSourceReader):
         return _read(partition, self._options, self._prefixes)
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the logs as they grow."""
 
     def __init__(self, options: Options) -> None:
@@ -127,6 +145,8 @@ class StreamReader(DataSourceStreamReader):
         self._told: set[LogKey] = set()
         self._seen: dict[LogKey, int] = {}
         """The last known end of each log."""
+        self._target: dict[LogKey, int] | None = None
+        """Where a query ends that reads what there is now; None: it goes on."""
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
@@ -143,6 +163,10 @@ class StreamReader(DataSourceStreamReader):
         most = self._options.max_batches
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        """What comes from now on is not for this query (`trigger(availableNow=True)`)."""
+        self._target = {key: span.end for key, span in self._open().spans().items()}
+
     def latestOffset(  # noqa: N802 - Spark's
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, object]:
@@ -155,9 +179,10 @@ class StreamReader(DataSourceStreamReader):
         logs = self._open()
         spans = logs.spans()
         known = Offsets(logs.queue_id) if start is None else read_offsets(start, logs.queue_id)
-        step = advance(known, spans, getattr(limit, "max_rows", 0) or getattr(limit, "maxRows", 0))
+        step = advance(known, within(spans, self._target), getattr(limit, "max_rows", 0))
         for key, offset in step.gone:
             self._gone(key, offset)
+        self._told.difference_update(spans)
         self._seen.update({key: span.end for key, span in spans.items()})
         return step.end.document()
 
@@ -257,7 +282,8 @@ def _partitions(start: Offsets, end: Offsets, logs: Logs, options: Options) -> l
 def _read(
     partition: InputPartition, options: Options, prefixes: tuple[bytes, ...]
 ) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, LogPartition)  # noqa: S101 - ours, out of `partitions`
+    if not isinstance(partition, LogPartition):
+        return  # Spark makes one task of a plan without any
     part = partition.part
     with LogReader(
         partition.address, bytes.fromhex(partition.queue_id), number=part.log.number,

@@ -11,7 +11,9 @@ order.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,6 +114,9 @@ class Staging:
     def decide(self, number: int, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Say once which attempts make up a micro-batch; gives what was said first.
 
+        By whom does not matter: when a driver is started anew, a commit of the one before may still
+        be at work.
+
         Raises:
             StagingBroken: what was said before cannot be read.
         """
@@ -121,7 +126,7 @@ class Staging:
             partial = f"{path}.{uuid.uuid4().hex}"
             with self._files.open_output_stream(partial) as out:
                 out.write(json.dumps(said).encode())
-            self._files.move(partial, path)
+            self._place(partial, path)
         try:
             with self._files.open_input_stream(path) as source:
                 found = json.loads(source.read())
@@ -150,6 +155,22 @@ class Staging:
         for info in self._files.get_file_info(selector):
             if info.mtime is not None and info.mtime < before:
                 self._delete(info.path)
+
+    def discard(self) -> None:
+        """Remove all of it: the writer is done for good."""
+        self._files.delete_dir(self._root)
+
+    def _place(self, partial: str, path: str) -> None:
+        """Give a file its name, unless another one has it: what a driver that was thought dead has
+        decided meanwhile stands."""
+        if isinstance(self._files, fs.LocalFileSystem):
+            with contextlib.suppress(FileExistsError):
+                os.link(partial, path)
+        else:
+            # HDFS refuses to replace a file; an object store replaces it, see docs/spark.md.
+            with contextlib.suppress(OSError):
+                self._files.move(partial, path)
+        self._delete(partial)
 
     def _attempt(self, name: str) -> str:
         return f"{self._root}/attempts/{name}.arrow"

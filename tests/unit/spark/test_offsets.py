@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.errors import ConfigError
-from roq.spark.offsets import LogKey, Offsets, Part, Span, advance, parts, read_offsets
+from roq.spark.offsets import (
+    AWAY_MAX,
+    LogKey,
+    Offsets,
+    Part,
+    Span,
+    advance,
+    parts,
+    read_offsets,
+    within,
+)
 
 QUEUE = "ab" * 16
 X1, X2, X3 = LogKey(1, 65537), LogKey(2, 65538), LogKey(1, 65539)
@@ -69,6 +79,31 @@ def test_a_log_that_is_no_more_is_told_and_forgotten() -> None:
     assert step.end.next == {X2: 7, X3: 1}
 
 
+def test_a_log_that_comes_back_is_not_read_twice() -> None:
+    away = advance(Offsets(QUEUE, {X1: 5, X2: 7}), {X2: Span(0, 9)}, 0)
+    assert away.gone == ((X1, 5),)
+    assert away.end.next == {X1: 5, X2: 9}
+    assert parts(Offsets(QUEUE, {X1: 5, X2: 7}), away.end, 1) == [Part(X2, 7, 9)]
+    assert advance(away.end, {X1: Span(0, 6), X2: Span(0, 9)}, 0).end.next == {X1: 6, X2: 9}
+
+
+def test_of_logs_that_are_away_not_more_than_some_are_remembered() -> None:
+    many = {LogKey(number, number): 1 for number in range(1, AWAY_MAX + 3)}
+    kept = advance(Offsets(QUEUE, many), {}, 0).end.next
+    assert len(kept) == AWAY_MAX
+    assert min(kept) == LogKey(3, 3)
+
+
+def test_a_query_that_ends_by_itself_reads_what_there_was() -> None:
+    present = {X1: Span(2, 9), X2: Span(0, 4), X3: Span(0, 1)}
+    assert within(present, None) == present
+    assert within(present, {X1: 5, X2: 4}) == {X1: Span(2, 5), X2: Span(0, 4)}
+    left = within(present, {X1: 5, X2: 4})
+    step = advance(Offsets(QUEUE), left, 0)
+    assert step.end.next == {X1: 5, X2: 4}
+    assert advance(step.end, left, 3).end == step.end
+
+
 def test_a_limit_is_divided_in_proportion_to_what_is_waiting() -> None:
     step = advance(Offsets(QUEUE), {X1: Span(0, 300), X2: Span(0, 100)}, 40)
     assert step.end.next == {X1: 30, X2: 10}
@@ -94,7 +129,8 @@ def test_steps_go_forward_within_the_limit_until_all_is_read(
     offsets = Offsets(QUEUE, begun)
     for _ in range(300):
         end = advance(offsets, present, most).end
-        assert set(end.next) == set(present)
+        assert set(present) <= set(end.next) <= {*present, *begun}
+        assert all(end.next[key] == begun[key] for key in set(end.next) - set(present))
         read = 0
         for key, span in present.items():
             before, after = offsets.next.get(key, 0), end.next[key]

@@ -53,6 +53,17 @@ def test_what_was_decided_first_stands(tmp_path: Path) -> None:
     assert list((tmp_path / "attempts").iterdir()) == []
 
 
+def test_of_two_drivers_that_decide_at_once_the_first_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Staging(str(tmp_path))
+    first, later = folder.write([rows(("t", b"1"))]), folder.write([rows(("t", b"2"))])
+    folder.decide(4, [first])
+    monkeypatch.setattr(Staging, "_exists", lambda self, path: not path.endswith("/4.json"))
+    assert folder.decide(4, [later]) == [first]
+    assert [path.name for path in (tmp_path / "batches").iterdir()] == ["4.json"]
+
+
 def test_a_file_that_is_not_whole_is_noticed(tmp_path: Path) -> None:
     folder = Staging(str(tmp_path))
     attempt = folder.write([rows(("t", b"1" * 1_000))])

@@ -1,0 +1,56 @@
+"""A reader or writer arrives as it was, or says that RoQ is missing where it arrives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from roq.spark.options import read_options, write_options
+from roq.spark.sink import StreamWriter
+from roq.spark.source import BatchReader, StreamReader
+
+GIVEN = {"cluster": "a:1", "queue": "q"}
+ELSEWHERE = """
+import sys
+sys.modules["roq"] = None  # as if it were not installed
+from pyspark import cloudpickle
+cloudpickle.loads(sys.stdin.buffer.read())
+"""
+
+
+def shipped() -> list[object]:
+    columns = StructType().add("payload", "binary")
+    return [
+        BatchReader(read_options(GIVEN, streaming=False)),
+        StreamReader(read_options(GIVEN, streaming=True)),
+        StreamWriter(write_options({**GIVEN, "stagingLocation": "/s"}, streaming=True), columns),
+    ]
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_it_arrives_as_it_was(index: int) -> None:
+    sent = shipped()[index]
+    got = cloudpickle.loads(cloudpickle.dumps(sent))
+    assert type(got) is type(sent)
+    assert got.__dict__ == sent.__dict__
+
+
+def test_where_the_package_is_missing_the_last_line_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        input=cloudpickle.dumps(shipped()[0]),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stderr.decode().splitlines()[-1]
+    assert last.startswith("ImportError: the format roq needs the package roq on every executor")
+    assert sys.executable in last
