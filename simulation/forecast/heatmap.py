@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Final
 
+import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from simulation.forecast.grid import Value, in_order
 from simulation.forecast.outcome import mean
-from simulation.forecast.table import PREFIX, Row, varied_names
+from simulation.forecast.table import PREFIX, Row, error, varied_names
 
-CELL_INCHES = 0.9
+CELL_INCHES: Final = (1.05, 0.72)
+COLOURS: Final = "cividis"
+"""The same order of light for everybody, also in grey."""
+LEAST_RANGE: Final = 0.1
+"""Of the highest value: smaller differences do not get all the colours."""
 
 
 def draw(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Path]:
@@ -36,39 +43,64 @@ def draw(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Path
 def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) -> None:
     columns = _values(rows, across)
     lines = _values(rows, up) if up else [""]
-    cells = [
+    found = [
         [
-            mean([
+            [
                 float(row[metric])
                 for row in rows
                 if row[across] == column and (not up or row[up] == line)
-            ])
+            ]
             for column in columns
         ]
         for line in lines
-    ]  # fmt: skip
+    ]
+    wide, high = CELL_INCHES
     figure = Figure(
-        figsize=(3 + CELL_INCHES * len(columns), 2 + CELL_INCHES * len(lines)),
-        layout="constrained",
+        figsize=(2.4 + wide * len(columns), 1.5 + high * len(lines)), layout="constrained"
     )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    image = axes.imshow(cells, origin="lower", aspect="auto", cmap="viridis")
+    _fill(axes, found)
     axes.set_xticks(range(len(columns)), [str(each) for each in columns])
     axes.set_yticks(range(len(lines)), [str(each) for each in lines])
+    axes.tick_params(length=0)
     axes.set_xlabel(across.removeprefix(PREFIX))
     axes.set_ylabel(up.removeprefix(PREFIX))
-    lowest, highest = min(map(min, cells)), max(map(max, cells))
-    for y, line in enumerate(cells):
-        for x, cell in enumerate(line):
-            dark = cell < (lowest + highest) / 2
-            axes.text(x, y, f"{cell:.3g}", ha="center", va="center",
-                      color="white" if dark else "black")  # fmt: skip
-    figure.colorbar(image, label=metric)
-    axes.set_title(metric.replace("_", " "))
+    axes.set_title(metric.replace("_", " "), loc="left", fontweight="bold")
+    axes.set_title(_runs(rows, found), loc="right", fontsize="small", color="#5a646e")
     figure.savefig(path, dpi=120)
 
 
+def _fill(axes: Axes, found: list[list[list[float]]]) -> None:
+    """Colours, and in each cell the mean and what it could be wrong by."""
+    means = [[mean(values) for values in line] for line in found]
+    lowest, highest = min(map(min, means)), max(map(max, means))
+    room = max(highest - lowest, LEAST_RANGE * abs(highest)) or 1.0
+    axes.imshow(means, origin="lower", aspect="auto", cmap=COLOURS,
+                vmin=lowest, vmax=lowest + room)  # fmt: skip
+    for y, line in enumerate(found):
+        for x, values in enumerate(line):
+            red, green, blue, _ = mpl.colormaps[COLOURS]((means[y][x] - lowest) / room)
+            light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
+            colour = "black" if light else "white"
+            axes.annotate(f"{means[y][x]:.3g}", (x, y), (0, 3), textcoords="offset points",
+                          ha="center", va="center", color=colour)  # fmt: skip
+            axes.annotate(f"± {error(values):.2g}", (x, y), (0, -9), textcoords="offset points",
+                          ha="center", va="center", color=colour, fontsize="x-small")  # fmt: skip
+    axes.set_xticks([x - 0.5 for x in range(1, len(found[0]))], minor=True)
+    axes.set_yticks([y - 0.5 for y in range(1, len(found))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _runs(rows: Sequence[Row], found: list[list[list[float]]]) -> str:
+    """Of what, and of how many runs a cell is the mean."""
+    scenarios = sorted({str(row[f"{PREFIX}scenario"]) for row in rows})
+    counts = sorted({len(values) for line in found for values in line})
+    several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{', '.join(scenarios)}; mean of {several} runs"
+
+
 def _values(rows: Sequence[Row], name: str) -> list[Value]:
-    found = {row[name] for row in rows}
-    return sorted(found, key=in_order)
+    return sorted({row[name] for row in rows}, key=in_order)

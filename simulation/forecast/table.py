@@ -31,7 +31,7 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
         for metric in metrics:
             values = [float(row[metric]) for row in members]
             made[metric] = mean(values)
-            made[f"{metric} ±"] = _error(values)
+            made[f"{metric} ±"] = error(values)
         found.append(made)
     return found
 
@@ -75,7 +75,8 @@ def _write_csv(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
         writer.writerows(rows)
 
 
-def _error(values: Sequence[float]) -> float:
+def error(values: Sequence[float]) -> float:
+    """95 % of what the mean could be, either way; 0 if there is one value only."""
     if len(values) < 2:
         return 0.0
     middle = mean(values)
