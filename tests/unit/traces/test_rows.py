@@ -1,0 +1,158 @@
+"""What becomes a row, and what is rejected with which words."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import BytesIO
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from traces import BEGAN_US, RUN, Story, exchange, move, queue, scale
+
+from roq.protocol.kpi import ExchangeKpi, MoveKpi, QueueKpi, ScaleKpi, SubscriberKpi
+from simulation.traces.rows import Message, files_of, row_of
+from simulation.traces.tables import COLUMNS, EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+
+CLIENT = {
+    "kind": "client", "version": 1, "run": RUN, "time_us": BEGAN_US, "source": "s", "number": 0,
+    "client": "c", "role": "subscriber", "begin_us": BEGAN_US, "seconds": 1.0,
+}  # fmt: skip
+
+
+def message(payload: bytes, topic: str = "kpi") -> Message:
+    return Message(payload, topic, b"s" * 16, 3, BEGAN_US + 5)
+
+
+def rejected(payload: object) -> str:
+    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    found = list(files_of([message(data)], RUN, BEGAN_US))
+    (part,) = found
+    assert part.table == REJECTED
+    (row,) = pq.read_table(BytesIO(part.data)).to_pylist()
+    return str(row["reason"])
+
+
+def test_every_field_of_a_document_has_a_column() -> None:
+    columns = {column.name for column in COLUMNS[KPI]}
+    for kind in (ExchangeKpi, QueueKpi, SubscriberKpi, MoveKpi, ScaleKpi):
+        fields = {field.name for field in msgspec.structs.fields(kind)} - {"exchange", "number"}
+        assert fields <= columns
+
+
+def test_documents_clients_and_events_go_into_their_tables() -> None:
+    story = Story()
+    for document in (exchange(3, 70), queue(1), move("accepted"), scale("out", "done")):
+        story.document(1.0, document)
+    story.client("subscriber-1", 1.0, [0.001, 0.002, 0.002], messages=3)
+    story.event(1.0, "fault", "kill")  # type: ignore[arg-type]
+    rows = [row_of(each, RUN, BEGAN_US) for each in story.messages]
+    assert [row.table for row in rows] == [KPI] * 4 + [LATENCY, EVENTS]
+    assert [row.values.get("kind") for row in rows[:4]] == ["exchange", "queue", "move", "scale"]
+    first = rows[0].values
+    assert (first["exchange"], first["bytes_in"], first["queue_id"]) == (3, 70, (b"q" * 16).hex())
+    assert rows[4].values["counts"] == [1, 2]
+    assert {row.minute for row in rows} == {BEGAN_US // 60_000_000}
+
+
+def test_what_a_row_holds_is_what_its_file_holds() -> None:
+    story = Story()
+    story.document(1.0, exchange(3, 70))
+    (part,) = files_of(story.messages, RUN, BEGAN_US)
+    table = pq.read_table(BytesIO(part.data))
+    assert table.schema.equals(SCHEMAS[KPI])
+    row = row_of(story.messages[0], RUN, BEGAN_US).values
+    assert table.to_pylist() == [{name: row.get(name) for name in SCHEMAS[KPI].names}]
+
+
+def test_rows_of_several_minutes_go_into_several_files() -> None:
+    story = Story()
+    for at in (0.0, 61.0, 59.0, 3_601.0):
+        story.document(at, queue(1))
+    parts = list(files_of(story.messages, RUN, BEGAN_US))
+    assert len({part.minute for part in parts}) == len(parts) > 2
+    assert sum(part.rows for part in parts) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"run": "another"}, "another run, 'another'"),
+        ({"version": 2}, "written by a later RoQ"),
+        ({"time_us": BEGAN_US + 90_000_000_000}, r"\+25 hours"),
+        ({"begin_us": BEGAN_US - 90_000_000_000}, "-25 hours"),
+        ({"latency": {"x": 1}}, "buckets of latencies are numbers"),
+        ({"latency": {"-1": 1}}, "buckets of latencies are 0 to"),
+        ({"latency": {"999999999999": 1}}, "buckets of latencies are 0 to"),
+        ({"seconds": 1e9}, "too long"),
+        ({"messages": 2**63}, "cannot hold"),
+        ({"latency": {"5": 2**70}}, "cannot hold"),
+        ({"latency_sum": "much"}, "not a trace"),
+        ({"role": "consumer"}, "not a trace"),
+        ({"number": -1}, "not a trace"),
+    ],
+)
+def test_a_client_that_tells_the_impossible_is_rejected(
+    change: dict[str, object], words: str
+) -> None:
+    assert re.search(words, rejected({**CLIENT, **change}))
+
+
+def test_events_and_documents_that_nobody_knows_are_rejected_by_name() -> None:
+    event = {"kind": "event", "run": RUN, "time_us": BEGAN_US, "source": "s", "number": 0}
+    assert "'earthquake'" in rejected({**event, "event": "earthquake"})
+    later = {**event, "kind": "kpi", "document": {"CMD": 46, "queue": "q"}}
+    assert "a kind that is not known" in rejected(later)
+    assert "not a trace" in rejected({**event, "kind": "profile"})
+    assert "not a trace" in rejected(b"\xff\xfe")
+    assert "not a trace" in rejected(b"")
+
+
+def test_what_a_later_monitor_tells_beyond_is_kept() -> None:
+    story = Story()
+    story.document(0.0, queue(1))
+    trace = json.loads(story.messages[0].payload)
+    trace["document"]["groups"] = 4
+    row = row_of(message(json.dumps(trace).encode()), RUN, BEGAN_US)
+    assert json.loads(str(row.values["other"])) == {"groups": 4}
+
+
+def test_one_bad_value_does_not_spoil_its_neighbours() -> None:
+    story = Story()
+    for _ in range(5):
+        story.client("subscriber-1", 0.0, [0.001], messages=1)
+    bad = message(json.dumps({**CLIENT, "bytes": 2**64}).encode())
+    parts = list(files_of([*story.messages[:2], bad, *story.messages[2:]], RUN, BEGAN_US))
+    assert {part.table: part.rows for part in parts} == {LATENCY: 5, REJECTED: 1}
+
+
+@given(st.lists(st.one_of(
+    st.binary(max_size=60),
+    st.dictionaries(st.sampled_from([*CLIENT, "latency", "document", "event", "text"]),
+                    st.recursive(st.none() | st.integers() | st.floats() | st.text(),
+                                 lambda inner: st.dictionaries(st.text(max_size=3), inner)),
+                    ).map(lambda some: msgspec.json.encode({**CLIENT, **_plain(some)})),
+), max_size=5))  # fmt: skip
+def test_whatever_comes_every_message_is_one_row(payloads: list[bytes]) -> None:
+    parts = list(files_of([message(each) for each in payloads], RUN, BEGAN_US))
+    assert sum(part.rows for part in parts) == len(payloads)
+    for part in parts:
+        assert pq.read_table(BytesIO(part.data)).num_rows == part.rows
+
+
+def _plain(some: dict[str, object]) -> dict[str, object]:
+    """Without what JSON cannot say."""
+    try:
+        msgspec.json.encode(some)
+    except (UnicodeEncodeError, msgspec.EncodeError):
+        return {}
+    return some
+
+
+def test_long_payloads_are_kept_in_part() -> None:
+    row = row_of(message(b"x" * 10_000), RUN, BEGAN_US)
+    assert row.values["bytes"] == 10_000
+    assert len(row.values["payload"]) == 4_096  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""Windows out of small rows: rates, coverage, latencies."""
+
+from __future__ import annotations
+
+import pytest
+from traces import BEGAN_US, SECOND_US, us
+
+from roq.demo.latency import Histogram
+from simulation.description.scenario import Phase, PublisherGroup, Scenario
+from simulation.traces.grid import Grid, grid
+from simulation.traces.windows import Latencies, imbalance, silences, windows
+
+SCENARIO = Scenario(
+    name="a-test",
+    title="a test",
+    phases=[Phase(name="p", seconds=600, publishers=[PublisherGroup(count=2, rate=5.0)])],
+)
+NOTHING = Latencies([], [], "subscriber")
+
+
+def row(window: int, exchange: int, bytes_in: float, seconds: float = 1.0) -> dict[str, object]:
+    return {
+        "window": window, "exchange": exchange, "messages_in": bytes_in / 10, "bytes_in": bytes_in,
+        "messages_out": 0.0, "bytes_out": 0.0, "seconds": seconds, "cpu_seconds": seconds / 4,
+        "publishers": 2,
+    }  # fmt: skip
+
+
+def test_a_load_of_ten_minutes_has_windows_of_a_second_and_longer_ones_have_no_more() -> None:
+    assert grid(BEGAN_US, 600.0).count == 600
+    assert grid(BEGAN_US, 600.5).count == 301
+    assert grid(BEGAN_US, 86_400.0).count == 600
+    assert grid(BEGAN_US, 0.0).count == 0
+
+
+def test_the_last_window_may_be_shorter() -> None:
+    load = grid(BEGAN_US, 2.5)
+    assert [load.seconds(number) for number in range(load.count)] == [1.0, 1.0, 0.5]
+    assert load.ends(2) == 2.5
+    found = windows(load, SCENARIO, [row(2, 1, 100.0, 0.5)], NOTHING, [])
+    assert [window.at for window in found] == [1.0, 2.0, 2.5]
+    assert found[2].exchanges[0].bytes_in == pytest.approx(200.0)
+    assert [window.offered for window in found] == pytest.approx([10.0, 10.0, 10.0])
+
+
+def test_rates_are_those_of_the_part_that_is_known() -> None:
+    load = grid(BEGAN_US, 4.0)
+    rows = [row(0, 1, 100.0), row(0, 2, 300.0), row(1, 1, 50.0, 0.5)]
+    found = windows(load, SCENARIO, rows, NOTHING, [(us(1.5), us(3.0))])
+    assert [window.covered for window in found] == [1.0, 0.5, 0.0, 1.0]
+    assert found[0].imbalance == 1.5
+    assert found[1].exchanges[0].bytes_in == pytest.approx(100.0)
+    assert found[0].exchanges[0].cpu_percent == pytest.approx(25.0)
+    assert found[2].exchanges == []
+
+
+def test_imbalance_needs_two_exchanges_and_load() -> None:
+    assert imbalance([]) is imbalance([5.0]) is imbalance([0.0, 0.0]) is None
+    assert imbalance([3.0, 1.0]) == 1.5
+
+
+def test_a_stream_is_silent_where_its_documents_are_far_apart() -> None:
+    load = Grid(us(0), us(20), SECOND_US)
+    assert silences([us(at) for at in range(-2, 23)], load, 3.0) == []
+    times = [us(at) for at in (-1, 1, 2, 3, 8, 9, 10, 11, 12, 15, 18, 21.5)]
+    assert silences(times, load, 3.0) == [(us(3), us(8)), (us(18), us(20))]
+    assert silences([], load, 3.0) == [(us(0), us(20))]
+    assert silences([us(-50)], load, 3.0) == [(us(0), us(20))]
+
+
+def test_histograms_of_clients_and_windows_are_merged() -> None:
+    fast, slow = Histogram(), Histogram()
+    fast.add(0.001, 98)
+    slow.add(1.0, 2)
+
+    def made(window: int, histogram: Histogram, role: str = "subscriber") -> dict[str, object]:
+        counts = histogram.counts()
+        buckets = [int(bucket) for bucket in counts]
+        return {"window": window, "role": role, "buckets": buckets, "counts": [*counts.values()]}
+
+    sums = [
+        {"window": 0, "role": "subscriber", "latency_sum": 0.098},
+        {"window": 1, "role": "subscriber", "latency_sum": 2.0},
+    ]
+    latencies = Latencies([made(0, fast), made(1, slow), made(0, slow, "publisher")], sums,
+                          "subscriber")  # fmt: skip
+    whole, first = latencies.whole(), latencies.window(0)
+    assert whole is not None
+    assert first is not None
+    assert (whole.count, first.count) == (100, 98)
+    assert whole.mean == pytest.approx(20.98)
+    assert whole.p50 == pytest.approx(1.0, rel=0.011)
+    assert whole.p99 == pytest.approx(1_000.0, rel=0.011)
+    assert whole.most == pytest.approx(1_000.0, rel=0.011)
+    assert latencies.window(7) is None
+    assert NOTHING.whole() is None
