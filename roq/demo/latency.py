@@ -10,6 +10,11 @@ _STEP: Final = math.log(1.02)
 _LEAST: Final = 1e-6
 
 
+def bucket_of(seconds: float) -> int:
+    """The bucket of a value; anything below a microsecond is a microsecond."""
+    return int(math.log(max(seconds, _LEAST) / _LEAST) / _STEP)
+
+
 class Histogram:
     """Counts of seconds; a percentile is exact to about 1 %."""
 
@@ -20,7 +25,7 @@ class Histogram:
 
     def add(self, seconds: float, count: int = 1) -> None:
         """Note `count` values; anything below a microsecond is a microsecond."""
-        self._counts[int(math.log(max(seconds, _LEAST) / _LEAST) / _STEP)] += count
+        self._counts[bucket_of(seconds)] += count
 
     def merge(self, other: Histogram) -> None:
         """Take over the values of another one."""
