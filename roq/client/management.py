@@ -88,6 +88,10 @@ class Management:
             if address not in self.addresses:
                 self.addresses.append(address)
 
+    def ask_others(self) -> None:
+        """Whoever has answered last knows nobody who leads: the others are asked before it."""
+        self.addresses.append(self.addresses.pop(0))
+
 
 class _Search:
     """Asks one manager after the other, until one answers or the time is over; I/O thread."""
@@ -217,6 +221,7 @@ class _Command:
         wait = self._backoff.wait()
         if self._engine.reactor.now() + wait + LAST_SECONDS < self._deadline:
             self._hops = 0
+            self._owner.ask_others()
             self._engine.reactor.call_later(wait, self.start)
         else:
             self._fail(error)

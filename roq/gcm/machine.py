@@ -264,7 +264,7 @@ class GcmMachine:
         self._standing.caretaker = self._standing.doubtful = False
         self._standing.leader = self._standing.me
         self._standing.registry_away = False
-        self._sagas.lead(event.epoch)
+        self._sagas.lead(event.epoch, self._standing.cluster)
         self.provisioning.lead(event.epoch, now)
         self._version = max(self._version, event.epoch << _VERSION_BITS)
         self.hosts.lead(now)

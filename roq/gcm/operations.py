@@ -32,7 +32,8 @@ OPERATIONS_MAX: Final = 2_000
 OWN_MAX: Final = 1_000
 """More of them, for what nobody has asked for."""
 WAIT_SECONDS: Final = 30.0
-COMMIT_SECONDS: Final = 10.0
+COMMIT_SECONDS: Final = 5.0
+"""Clients wait for twice as long at least, so they are told why."""
 AGAIN_SECONDS: Final = 3.0
 """A connection whose other end has died without a word is noticed a little earlier, and renewed."""
 _ALLOWANCE_SECONDS: Final = 1.0

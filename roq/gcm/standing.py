@@ -60,6 +60,9 @@ class Standing:
         """The refusal of a manager that does not lead: who does, at this interface."""
         leader = self.known_leader
         if leader is None or leader.id == self.me.id:
-            return NotLeader("no configuration manager leads at the moment; try again in a second")
+            why = ", and ZooKeeper cannot be reached" if self.registry_away else ""
+            return NotLeader(
+                f"no configuration manager leads at the moment{why}; try again in a second"
+            )
         endpoint = leader.management if interface == "management" else leader.client
         return NotLeader(f"{self.me.client} does not lead; ask {endpoint}", endpoint)

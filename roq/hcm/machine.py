@@ -209,7 +209,12 @@ class HostMachine:
         except InvalidName as error:
             return [Reply(peer, failure(message.id, str(error), InvalidRequest.code))]
 
-    def _check_leader(self, epoch: int) -> None:
+    def _check_leader(self, epoch: int, cluster: str) -> None:
+        mine = self._leader.cluster
+        if cluster and mine and cluster != mine:
+            raise InvalidRequest(
+                f"host {self._settings.host} belongs to cluster {mine}, not to {cluster}"
+            )
         leads = max(self._leader_epoch, self._leader.epoch)
         if epoch < leads:
             raise StaleEpoch(f"a configuration manager with epoch {leads} leads, not {epoch}")
@@ -217,7 +222,7 @@ class HostMachine:
 
     def _start(self, peer: Peer, message: Start, now: float) -> list[Effect]:
         self._lives.check_start(message)
-        self._check_leader(message.leader_epoch)
+        self._check_leader(message.leader_epoch, message.cluster)
         self._lives.count_from(message.base)
         wait = self._settings.start_seconds + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
@@ -240,7 +245,7 @@ class HostMachine:
         return []
 
     def _stop_queue(self, peer: Peer, message: StopQueue, now: float) -> list[Effect]:
-        self._check_leader(message.leader_epoch)
+        self._check_leader(message.leader_epoch, message.cluster)
         if len(self._lives.stops) >= STOPS_MAX:
             raise NoCapacity(f"{STOPS_MAX} requests to stop something are under way already")
         chosen = self._lives.children.select(message.queue, message.queue_id, message.number)

@@ -227,6 +227,8 @@ class StartMonitor(Control, frozen=True, kw_only=True, tag=3100):
     """A number drawn from the counter of host epochs, under which this child counts from now on
     if it is higher than the host's own: so a child that takes the place of one on a lost host has
     the higher epoch. 0: the host's own epoch is enough."""
+    cluster: str = ""
+    """Identity of the cluster; a host of another one refuses. Empty: not told."""
 
 
 class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
@@ -239,6 +241,8 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
     monitor: str
     limits: Limits
     base: int = 0
+    """As in `StartMonitor`."""
+    cluster: str = ""
     """As in `StartMonitor`."""
 
 
@@ -261,6 +265,8 @@ class StopQueue(Control, frozen=True, kw_only=True, tag=3102):
     leader_epoch: int
     reason: str = "stopped"
     """`stopped` or `removed`; monitors pass it on to their clients."""
+    cluster: str = ""
+    """As in `StartMonitor`."""
 
 
 class Inventory(Control, frozen=True, kw_only=True, tag=3103):

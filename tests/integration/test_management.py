@@ -14,6 +14,7 @@ from roq.errors import (
     NotEmpty,
     NotLeader,
     QueueNotFound,
+    RegistryAway,
     RemoteProtocolError,
     RequestError,
     Unavailable,
@@ -112,6 +113,18 @@ def test_between_two_leaders_the_command_waits_for_the_next_one(engine: Engine) 
     answers = iter([failed(NotLeader("none", "")), failed(NotLeader("none", "")), done()])
     manager.answer = lambda _: documents.encode_raw(next(answers))
     assert ask(engine, manager)["RESULT"] == 0
+
+
+def test_a_manager_that_knows_nobody_who_leads_does_not_keep_a_command_from_the_one_that_does(
+    engine: Engine,
+) -> None:
+    lonely, leader = Manager(engine), Manager(engine)
+    lonely.answer = refuse(NotLeader("no configuration manager leads at the moment"))
+    leader.answer = refuse(RegistryAway("registry away"))
+    management = Management(engine, [lonely.client, leader.client], None)
+    with pytest.raises(RegistryAway):
+        wait_result(management.ask({"CMD": 2003}, 5.0), 5.0)
+    assert (len(lonely.asked), len(leader.asked)) == (1, 1)
 
 
 def test_a_leader_that_is_named_and_gone_does_not_take_all_of_the_time(engine: Engine) -> None:

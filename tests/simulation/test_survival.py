@@ -212,7 +212,7 @@ def test_a_lower_fence_that_is_let_through_is_found(monkeypatch: pytest.MonkeyPa
 
 def test_a_lower_epoch_that_is_obeyed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     without_fences(monkeypatch)
-    monkeypatch.setattr(HostMachine, "_check_leader", lambda _machine, _epoch: None)
+    monkeypatch.setattr(HostMachine, "_check_leader", lambda _machine, _epoch, _cluster: None)
     broken = TwoLeaders(monkeypatch).act()
     assert any("obeys epoch" in text for text in broken), broken
 

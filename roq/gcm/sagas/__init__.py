@@ -45,9 +45,10 @@ class Sagas:
         """Under which commands are given."""
         return self._steps.leader_epoch
 
-    def lead(self, epoch: int) -> None:
-        """Host managers are told that commands come from the leader of this epoch."""
+    def lead(self, epoch: int, cluster: str) -> None:
+        """Host managers are told that commands come from the leader of this epoch and cluster."""
         self._steps.leader_epoch = epoch
+        self._steps.cluster = cluster
 
 
 __all__ = ["ExchangeSagas", "HealingSagas", "QueueSagas", "Sagas", "Upkeep"]

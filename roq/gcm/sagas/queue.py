@@ -172,7 +172,9 @@ class QueueSagas:
     def remove_unreadable(self, name: str) -> Saga:
         """Remove a definition that nobody can read, and stop what may belong to it."""
         steps = self._steps
-        message = StopQueue(queue=name, leader_epoch=steps.leader_epoch, reason="removed")
+        message = StopQueue(
+            queue=name, leader_epoch=steps.leader_epoch, reason="removed", cluster=steps.cluster
+        )
         calls = [
             Call(host.name, host.control, message, STOP_SECONDS, again=True)
             for host in steps.hosts

@@ -57,6 +57,7 @@ class Steps:
     Attributes:
         queues, hosts, proofs: what there is.
         leader_epoch: host managers obey no lower one.
+        cluster: host managers of another one do not obey.
     """
 
     def __init__(self, queues: Queues, hosts: Hosts, proofs: Proofs) -> None:
@@ -64,6 +65,7 @@ class Steps:
         self.hosts = hosts
         self.proofs = proofs
         self.leader_epoch = 0
+        self.cluster = ""
 
     # --- what is lost -----------------------------------------------------------------------------
 
@@ -193,6 +195,7 @@ class Steps:
             queue=queue.name,
             queue_id=record.queue_id,
             leader_epoch=self.leader_epoch,
+            cluster=self.cluster,
             limits=record.limits,
             restarted=restarted,
             base=host_epoch(record.epoch),
@@ -214,6 +217,7 @@ class Steps:
                 queue_id=queue.record.queue_id,
                 number=exchange.number,
                 leader_epoch=self.leader_epoch,
+                cluster=self.cluster,
                 monitor=queue.monitor,
                 limits=queue.record.limits,
                 base=host_epoch(exchange.epoch),
@@ -263,6 +267,7 @@ class Steps:
             queue_id=queue.record.queue_id,
             number=number,
             leader_epoch=self.leader_epoch,
+            cluster=self.cluster,
             reason=reason,
         )
         for name in hosts or queue.record.hosts:

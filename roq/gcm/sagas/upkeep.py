@@ -37,6 +37,7 @@ class Upkeep:
                 queue_id=queue_id,
                 number=EVERYTHING if whole else number,
                 leader_epoch=self._steps.leader_epoch,
+                cluster=self._steps.cluster,
                 reason=_reason(known, number),
             )
             yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from gcm_script import OTHER, PaperHost, Script
+from gcm_script import CLUSTER, OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.operations import COMMIT_SECONDS, WAIT_SECONDS, WAITING_MAX
@@ -263,3 +263,16 @@ def test_start_of_a_complete_queue_asks_nobody(script: Script) -> None:
     before = len(script.hosts["h1"].asked)
     assert script.ask(2005, QName="q")["RESULT"] == 0
     assert len(script.hosts["h1"].asked) == before
+
+
+def test_whatever_a_host_is_told_names_the_cluster(script: Script) -> None:
+    script.ask(2003, QName="a", Host="h1")
+    script.ask(2004, QName="a", Host="h2", TransactionID="t")
+    script.ask(2100, QName="a", Exchange="x2")
+    script.ask(2001, QName="a")
+    script.hosts["h1"].start("nobody", b"n" * 16, 0)  # a stray
+    script.report(script.hosts["h1"])
+    script.settle()
+    told = [message for host in script.hosts.values() for message in host.asked]
+    assert {type(message) for message in told} == {StartMonitor, StartExchange, StopQueue}
+    assert {message.cluster for message in told} == {CLUSTER}

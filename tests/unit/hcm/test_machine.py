@@ -14,7 +14,7 @@ from roq.hcm.events import (
     Terminate,
 )
 from roq.machine import Tick
-from roq.model import child_epoch
+from roq.model import Limits, child_epoch
 from roq.protocol.control import (
     NOT_LEADER,
     ChildAck,
@@ -25,6 +25,9 @@ from roq.protocol.control import (
     HostReportAck,
     Inventory,
     Started,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
 )
 
 X1 = "orders.x1"
@@ -195,6 +198,25 @@ def test_a_lower_leader_epoch_is_refused_everywhere() -> None:
     assert failure(host.start_monitor(leader_epoch=4)).CODE == "stale_epoch"
     assert failure(host.stop_queue(leader_epoch=4)).CODE == "stale_epoch"
     assert len(host.spawned) == 1
+
+
+@pytest.mark.parametrize("kind", [StartMonitor, StartExchange, StopQueue])
+def test_a_leader_of_another_cluster_is_not_obeyed(kind: type) -> None:
+    """The address that it knows for its own host may have been given to this one."""
+    host = Host()
+    host.start_monitor()
+    told = {"queue": "orders", "queue_id": QUEUE_ID, "leader_epoch": 9}
+    more = {
+        StartMonitor: {"limits": Limits()},
+        StartExchange: {"limits": Limits(), "number": 2, "monitor": "tcp://m:1"},
+        StopQueue: {},
+    }[kind]
+    refusal = failure(host.ask("gcm", kind(id=5, cluster="c2", **told, **more)))
+    assert refusal.CODE == "invalid_request"
+    assert "belongs to cluster c1, not to c2" in refusal.COMMENT
+    assert len(host.spawned) == 1
+    mine = StopQueue(id=6, queue="none", leader_epoch=1, cluster="c1")
+    assert host.ask("gcm", mine) == [Done(id=6)]
 
 
 def test_a_refused_start_does_not_raise_the_leader_epoch() -> None:

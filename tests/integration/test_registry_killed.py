@@ -1,0 +1,112 @@
+"""All ZooKeeper servers are killed, or hang, while something is changed: every change is answered.
+
+A real ZooKeeper, and a configuration manager as a process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import bson
+import pytest
+from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_script import PaperHost
+
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.protocol.documents import RawDocument
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+ANSWER_SECONDS = 8.0
+"""What a commit may take, and a little."""
+MOMENTS = (0.0, 0.002, 0.006, 0.02, 0.1)
+"""Seconds from a command until the server is killed: before, in, between and after its commits."""
+
+
+class Setup:
+    """A server, a manager with one host, and a console."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "zk"
+        self.server = EmbeddedZooKeeper(self._folder)
+        self.server.start()
+        self.port = int(self.server.address.rsplit(":", 1)[1])
+        zk = f'[zk]\nservers = "{self.server.address}"\nsession_seconds = 3.0\n'
+        self.process = DaemonProcess("roq.gcm", folder, f"[ports]\nbase = 0\n{zk}")
+        addresses = self.process.ready()
+        self.host = PaperHostManager(PaperHost("127.0.0.1"), addresses["client"])
+        self.host.__enter__()
+        self.console = Console(addresses["management"])
+        self._names = iter(f"q{number}" for number in range(1_000))
+
+    def close(self) -> None:
+        self.console.__exit__(None, None, None)
+        self.host.__exit__(None, None, None)
+        self.process.close()
+        self.server.stop()
+
+    def begin(self) -> None:
+        """Send a command, and wait for nothing."""
+        fields = {"CMD": 2003, "QName": next(self._names), "Host": "127.0.0.1"}
+        self.console.socket.send(bson.encode(fields))
+
+    def answer(self) -> RawDocument:
+        """The answer; a failure if there is none in time."""
+        began = time.monotonic()
+        readable = self.console.socket.poll(int(ANSWER_SECONDS * 1000))
+        assert readable, f"no answer within {time.monotonic() - began:.1f} s"
+        return bson.decode(self.console.socket.recv())
+
+    def change(self) -> RawDocument:
+        self.begin()
+        return self.answer()
+
+    def restart(self) -> None:
+        self.server.stop()
+        self.server = EmbeddedZooKeeper(self._folder, port=self.port)
+        self.server.start()
+
+    def accepts(self) -> bool:
+        return self.change()["RESULT"] == 0
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Iterator[Setup]:
+    setup = Setup(tmp_path)
+    yield setup
+    setup.close()
+
+
+def test_whenever_zookeeper_is_killed_each_change_is_answered_and_then_refused(
+    setup: Setup,
+) -> None:
+    pause = threading.Event()
+    for moment in MOMENTS:
+        eventually(setup.accepts, "a change after ZooKeeper has come back", 20.0)
+        setup.begin()
+        pause.wait(moment)
+        os.kill(setup.server.pid, signal.SIGKILL)
+        first = setup.answer()
+        assert first["RESULT"] == 0 or first["CODE"] == "registry_away", first
+        for _ in range(3):
+            refused = setup.change()
+            assert (refused["RESULT"], refused["CODE"]) == (1101, "registry_away"), refused
+        setup.restart()
+    eventually(setup.accepts, "a change in the end", 20.0)
+
+
+def test_a_zookeeper_that_hangs_leaves_no_change_without_an_answer(setup: Setup) -> None:
+    assert setup.accepts()
+    os.kill(setup.server.pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            refused = setup.change()
+            assert refused["CODE"] == "registry_away", refused
+    finally:
+        os.kill(setup.server.pid, signal.SIGCONT)
+    eventually(setup.accepts, "a change once it goes on", 20.0)
