@@ -65,7 +65,7 @@ def remove(folder: Path, batch: int) -> int:
 
 def files(folder: Path, table: str) -> list[Path]:
     """The files of a table, in order of time."""
-    return sorted((folder / table).glob("run=*/minute=*/*.parquet"), key=_minute)
+    return sorted((folder / table).glob("run=*/minute=*/*.parquet"), key=_place)
 
 
 def broken(path: Path, table: str) -> str:
@@ -117,6 +117,11 @@ def _prefix(batch: int) -> str:
     return f"batch-{batch:08}-"
 
 
-def _minute(path: Path) -> tuple[int, str]:
+def minute_of(path: Path) -> int:
+    """Minutes since 1970 of the events in a file, as its path tells; -1 if it does not."""
     number = path.parent.name.partition("=")[2]
-    return (int(number) if number.isdecimal() else -1, path.name)
+    return int(number) if number.isdecimal() else -1
+
+
+def _place(path: Path) -> tuple[int, str]:
+    return minute_of(path), path.name
