@@ -208,14 +208,15 @@ class Operations:
             return []
         return self._all(self._advance(pending.operation, [], error, now), now)
 
-    def host_lost(self, host: str, now: float) -> list[Effect]:
-        """Nobody waits any longer for the answers of this host."""
+    def manager_gone(self, host: str, now: float) -> list[Effect]:
+        """Nobody waits any longer for the answers of the manager of this host."""
+        gone = f"the manager of host {host} is gone"
         effects: list[Effect] = []
         for token, each in list(self._pending.items()):
             if each.call is not None and each.call.host == host:
-                effects += self.completed(token, f"host {host} is lost", now)
+                effects += self.completed(token, gone, now)
         for token in self._admission.waiting(host):
-            effects += self._turn_away(token, HostNotFound(f"host {host} is lost"), now)
+            effects += self._turn_away(token, HostNotFound(gone), now)
         return effects
 
     def expire(self, now: float) -> list[Effect]:

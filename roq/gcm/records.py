@@ -28,6 +28,7 @@ from roq.protocol.public import (
 )
 
 QUEUES: Final = "/queues"
+CREATION: Final = "creation"
 MANUAL: Final = "manual"
 SCALING: Final = "scaling"
 TRANSACTIONS_MAX: Final = 1_000
@@ -64,7 +65,8 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     transaction: str = ""
     """TransactionID of the request that is making it."""
     origin: str = MANUAL
-    """`manual`, or `scaling` if it was added because of the load: then it goes by itself, too."""
+    """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
+    because of the load, and goes by itself, too."""
     data: str = ""
     live: str = ""
     epoch: int = 0

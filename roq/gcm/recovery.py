@@ -27,7 +27,7 @@ from roq.gcm.healing import (
     signs_of_life,
     unready,
 )
-from roq.gcm.hosts import AWAITED, LOST, SILENT, Hosts
+from roq.gcm.hosts import AWAITED, AWAY, SILENT, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
@@ -171,8 +171,8 @@ class Recovery:
         for host in self._hosts.look(signs, in_use):
             text = f"host {host.name} is {host.state}: {self._hosts.reason(host)}"
             effects.append(Note(f"host_{host.state}", text))
-            if host.state is LOST:
-                effects += self._operations.host_lost(host.name, now)
+            if host.state in AWAY:
+                effects += self._operations.manager_gone(host.name, now)
         return effects
 
     def _next_queues(self) -> Iterable[Queue]:

@@ -91,7 +91,8 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     Epoch: int
     Pid: int
     Origin: str = "manual"
-    """`manual`, or `scaling` if it was added because of the load: then it goes by itself, too."""
+    """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
+    because of the load, and goes by itself, too."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):

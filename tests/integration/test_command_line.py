@@ -68,6 +68,7 @@ def test_exchanges_and_hosts_are_listed(roq_cluster: RunningCluster, queue: str)
     table = roq("exchange", "list", queue, cluster=address).stdout.decode()
     assert table.startswith("EXCHANGE")
     assert "x2" in table
+    assert "creation" in table
     assert "manual" in table
     hosts = json.loads(roq("host", "list", "--json", cluster=address).stdout)
     assert [(row["Host"], row["State"]) for row in hosts] == [

@@ -129,7 +129,7 @@ def test_exchanges_come_and_go_under_load_and_no_message_is_missed(
     more = ScaleOut(queue=QUEUE, queue_id=queue_id, transaction="first", reason="a test")
     made = [leader.ask(more) for _ in range(2)]
     assert [each.number for each in made if isinstance(each, ScaledOut)] == [2, 2]
-    assert exchanges(cluster) == {"x1": "manual", "x2": "scaling"}
+    assert exchanges(cluster) == {"x1": "creation", "x2": "scaling"}
     assert cluster.exchanges(QUEUE)[1].host == roq_cluster.hosts[1]
     traffic = Traffic(cluster)
     try:

@@ -304,7 +304,7 @@ def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
 def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules) -> None:
     name = exchange_name(exchange.number)
     if exchange.origin != SCALING:
-        raise RequestError(f"{name} was made by hand: `roq exchange remove` removes it")
+        raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
     least = max(1, rules.exchanges_min)
     if exchange.wanted and len(_wanted(queue)) <= least:
         raise RequestError(

@@ -10,7 +10,7 @@ from roq.errors import NoCapacity, QueueExists, QueueStopped, RequestError
 from roq.gcm.events import Note
 from roq.gcm.operations import Admit, Call, Calls, Emit, Saga
 from roq.gcm.queues import MONITOR, Queue
-from roq.gcm.records import SCALING, ExchangeRecord, QueueRecord
+from roq.gcm.records import CREATION, SCALING, ExchangeRecord, QueueRecord
 from roq.gcm.sagas.healing import HealingSagas
 from roq.gcm.sagas.steps import OPEN_ERRORS, STOP_SECONDS, Part, Steps, with_problem
 from roq.model import Limits, QueueState
@@ -70,7 +70,7 @@ class QueueSagas:
             limits=limits,
             transaction=transaction,
             next_number=2,
-            exchanges=(ExchangeRecord(number=1, host=host),),
+            exchanges=(ExchangeRecord(number=1, host=host, origin=CREATION),),
         )
         places = {(name, MONITOR): host, (name, 1): host}
         steps.queues.reserved |= places

@@ -37,7 +37,7 @@ def test_a_monitor_gets_one_more_exchange_on_a_host_that_has_none_of_the_queue(
     made = ask(script, out(script))
     assert made == ScaledOut(id=7, number=2, host="h2")
     rows = script.ask(2103, QName="q")["Exchanges"]
-    assert [row["Origin"] for row in rows] == ["manual", "scaling"]
+    assert [row["Origin"] for row in rows] == ["creation", "scaling"]
     assert ("q", 2) in script.hosts["h2"].children
     assert ask(script, out(script, "t2")) == ScaledOut(id=7, number=3, host="h1")
 
@@ -162,7 +162,7 @@ def test_what_was_made_by_hand_scaling_leaves_alone(script: Script) -> None:
     for number in (1, 2):
         refused = ask(script, less(script, number))
         assert isinstance(refused, Failure)
-        assert (refused.id, "made by hand" in refused.COMMENT) == (8, True)
+        assert (refused.id, "not made by scaling" in refused.COMMENT) == (8, True)
     assert numbers(script) == [1, 2]
 
 
@@ -331,6 +331,21 @@ def test_an_exchange_whose_host_manager_dies_before_it_has_told_is_there_as_its_
     assert answer_of(script, peer) == ScaledOut(id=7, number=2, host="h2")
     assert script.record("q").exchange(2).state == "created"
     assert heard(script, (2, child.epoch)).unwanted == []
+
+
+def test_a_start_on_its_way_to_a_dead_host_manager_is_given_up_when_that_is_known(
+    script: Script,
+) -> None:
+    peer = begun_on_a_host_whose_manager_dies(script)
+    script.pending.clear()  # it will never be answered
+    for _ in range(5):
+        script.report(script.hosts["h1"])
+        script.prove()
+        script.pass_time(1.0)
+    script.settle()
+    refused = answer_of(script, peer)
+    assert isinstance(refused, Failure)
+    assert "the manager of host h2 is gone" in refused.COMMENT
 
 
 def test_an_exchange_of_which_nobody_says_that_it_lives_is_undone_and_later_on_unwanted(
