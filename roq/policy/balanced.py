@@ -155,13 +155,14 @@ def _scale(
 
 def _settling(marks: Marks, view: QueueView, resting: set[PublisherId]) -> set[int]:
     """Exchanges whose reports may still be about the time before a move; counts the round."""
-    moving = any(
+    names = marks.named(_SETTLING)
+    moving = bool(names and resting) and any(
         publisher.moving and publisher.id in resting
         for each in view.exchanges
         for publisher in each.top
     )
     found = set()
-    for name in marks.named(_SETTLING):
+    for name in names:
         rounds = marks.get(name) + 1
         if rounds > SETTLE_ROUNDS_MAX or (rounds > SETTLE_ROUNDS and not moving):
             marks.drop(name)

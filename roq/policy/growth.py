@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from roq.model import exchange_name
+from roq.model import ElasticRules, exchange_name
 from roq.policy.marks import Marks
-from roq.policy.snapshot import QueueView
+from roq.policy.snapshot import HostView, QueueView
 from roq.policy.verdict import AT_ONCE_MAX
 
 CLEAR: Final = 1.20
@@ -63,7 +63,7 @@ class Signal:
     Attributes:
         name: of the rule.
         value: what was measured.
-        limit: what it is measured against; 0: it is not looked at.
+        limit: what it is measured against.
         hits: rounds in a row in which it must be exceeded.
         reason: a sentence for people.
     """
@@ -77,36 +77,45 @@ class Signal:
     @property
     def exceeded(self) -> bool:
         """Whether the value is above its limit."""
-        return 0 < self.limit < self.value
+        return self.value > self.limit
 
 
 def signals(view: QueueView) -> Iterator[Signal]:
-    """All rules but the throughput of single exchanges, which moves may help, too."""
+    """All rules that are set but the throughput of single exchanges, which moves may help, too."""
     rules = view.rules
     accepting = [each for each in view.exchanges if each.accepting]
     count = max(1, len(accepting))
-    throughput = sum(each.throughput for each in accepting) / count
-    yield Signal(
-        "queue throughput", throughput, rules.queue_bytes_per_exchange, RULE_HITS,
-        f"{throughput:,.0f} bytes per minute and exchange are above the rule of "
-        f"{rules.queue_bytes_per_exchange:,}",
-    )  # fmt: skip
-    publishers = sum(each.publishers for each in accepting) / count
-    yield Signal(
-        "queue publishers", publishers, rules.queue_publishers_per_exchange, OVERLOAD_HITS,
-        f"{publishers:.1f} publishers per exchange are above the rule of "
-        f"{rules.queue_publishers_per_exchange}",
-    )  # fmt: skip
-    yield Signal(
-        "latency", view.latency_ms, rules.latency_ms, RULE_HITS,
-        f"latency of {view.latency_ms:.1f} ms is above the rule of {rules.latency_ms} ms",
-    )  # fmt: skip
+    if rules.queue_bytes_per_exchange:
+        throughput = sum(each.throughput for each in accepting) / count
+        yield Signal(
+            "queue throughput", throughput, rules.queue_bytes_per_exchange, RULE_HITS,
+            f"{throughput:,.0f} bytes per minute and exchange are above the rule of "
+            f"{rules.queue_bytes_per_exchange:,}",
+        )  # fmt: skip
+    if rules.queue_publishers_per_exchange:
+        publishers = sum(each.publishers for each in accepting) / count
+        yield Signal(
+            "queue publishers", publishers, rules.queue_publishers_per_exchange, OVERLOAD_HITS,
+            f"{publishers:.1f} publishers per exchange are above the rule of "
+            f"{rules.queue_publishers_per_exchange}",
+        )  # fmt: skip
+    if rules.latency_ms:
+        yield Signal(
+            "latency", view.latency_ms, rules.latency_ms, RULE_HITS,
+            f"latency of {view.latency_ms:.1f} ms is above the rule of {rules.latency_ms} ms",
+        )  # fmt: skip
     for host in view.hosts:
+        yield from _signals_of(host, rules)
+
+
+def _signals_of(host: HostView, rules: ElasticRules) -> Iterator[Signal]:
+    if rules.host_cpu_percent:
         yield Signal(
             f"processor {host.host}", host.cpu_percent, rules.host_cpu_percent, RULE_HITS,
             f"host {host.host} uses {host.cpu_percent:.0f} % of its processor, "
             f"above the rule of {rules.host_cpu_percent} %",
         )  # fmt: skip
+    if rules.host_memory_mb:
         memory = host.memory_used_bytes / BYTES_PER_MB
         yield Signal(
             f"memory {host.host}", memory, rules.host_memory_mb, RULE_HITS,

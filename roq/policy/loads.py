@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from roq.model import PublisherId
-from roq.policy.snapshot import Move, PublisherView, QueueView, Stripe
+from roq.policy.snapshot import ExchangeView, Move, PublisherView, QueueView, Stripe
 
 IMPROVEMENT: Final = 1e-6
 """Relative; less than this is rounding."""
@@ -43,12 +43,7 @@ class Loads:
         self.targets: tuple[int, ...] = tuple(targets or self.load)
         """Exchanges that may be sent somebody."""
         self._at: dict[int, dict[PublisherId, float]] = {
-            each.number: {
-                publisher.id: publisher.throughput
-                for publisher in each.top
-                if is_movable(publisher, each.number)
-            }
-            for each in accepting
+            each.number: _movable(each) for each in accepting
         }
         self.resting = frozenset(resting)
         """Publishers that are not moved for weak reasons."""
@@ -150,19 +145,28 @@ class Loads:
     def decisions(self) -> list[Move | Stripe]:
         """What was decided, in that order; a publisher that ends where it was is left alone."""
         found: list[Move | Stripe] = []
-        places = {publisher: number for number, there in self._at.items() for publisher in there}
         for publisher, decided in self._decided.items():
             if isinstance(decided, Stripe):
                 found.append(decided)
-            elif places[publisher] != self._origin[publisher]:
-                found.append(Move(publisher, self._origin[publisher], places[publisher], decided))
+                continue
+            origin, place = self._origin[publisher], self._place(publisher)
+            if place != origin:
+                found.append(Move(publisher, origin, place, decided))
         return found
 
+    def _place(self, publisher: PublisherId) -> int:
+        """Where a publisher that was moved will be."""
+        return next(number for number, there in self._at.items() if publisher in there)
 
-def is_movable(publisher: PublisherView, number: int) -> bool:
-    """Whether a publisher of this exchange can be sent elsewhere by a plain move."""
-    alone = publisher.exchanges == (number,)
-    return alone and not publisher.moving and publisher.throughput > 0
+
+def _movable(exchange: ExchangeView) -> dict[PublisherId, float]:
+    """Publishers of an exchange that can be sent elsewhere by a plain move, with their rates."""
+    alone = (exchange.number,)
+    return {
+        each.id: each.throughput
+        for each in exchange.top
+        if each.throughput > 0 and not each.moving and each.exchanges == alone
+    }
 
 
 def shares_of(view: QueueView, publisher: PublisherId) -> Shares:

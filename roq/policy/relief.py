@@ -85,9 +85,11 @@ def most_even(
     here, there = loads.load[source], loads.load[target]
     best: tuple[float, float, PublisherId] | None = None
     for publisher, rate in loads.movable(source, hasty=hasty).items():
-        if there + rate < below:
-            key = (max(here - rate, there + rate), -rate, publisher)
-            best = key if best is None else min(best, key)
+        left, grown = here - rate, there + rate
+        if grown < below:
+            key = (max(left, grown), -rate, publisher)
+            if best is None or key < best:
+                best = key
     return best[2] if best is not None else None
 
 

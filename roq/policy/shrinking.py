@@ -85,9 +85,7 @@ def _is_spare(view: QueueView, exchange: ExchangeView) -> bool:
 def _rules_allow(view: QueueView, rest: int) -> bool:
     """Whether all rules would be kept easily, were what they measure dealt to one exchange less."""
     grown = (rest + 1) / rest
-    return all(
-        not signal.limit or signal.value * grown <= ROOM * signal.limit for signal in signals(view)
-    )
+    return all(each.value * grown <= ROOM * each.limit for each in signals(view))
 
 
 def _others_take_it(view: QueueView, exchange: ExchangeView) -> bool:

@@ -7,14 +7,14 @@ tells at once that something has changed; `mean` goes over several periods and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from roq.model import ElasticRules, PublisherId
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherView:
+class PublisherView(msgspec.Struct, frozen=True):
     """One of the busiest publishers of an exchange.
 
     Attributes:
@@ -32,8 +32,7 @@ class PublisherView:
     moving: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeView:
+class ExchangeView(msgspec.Struct, frozen=True):
     """One exchange that serves.
 
     Attributes:
@@ -61,8 +60,7 @@ class ExchangeView:
     age: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(msgspec.Struct, frozen=True):
     """A host on which the queue has an exchange."""
 
     host: str
@@ -70,8 +68,7 @@ class HostView:
     memory_used_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(msgspec.Struct, frozen=True):
     """A queue at the moment of a decision.
 
     Attributes:
@@ -93,8 +90,7 @@ class QueueView:
     scaling: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """This publisher, which publishes at `source` alone, is to publish at `target`."""
 
     publisher: PublisherId
@@ -103,8 +99,7 @@ class Move:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stripe:
+class Stripe(msgspec.Struct, frozen=True):
     """This publisher is to be spread over these exchanges; one: it is striped no more."""
 
     publisher: PublisherId
@@ -112,16 +107,14 @@ class Stripe:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grow:
+class Grow(msgspec.Struct, frozen=True):
     """So many exchanges more are wanted, at once."""
 
     reason: str
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Shrink:
+class Shrink(msgspec.Struct, frozen=True):
     """This exchange is to be emptied and stopped."""
 
     number: int
@@ -131,15 +124,14 @@ class Shrink:
 Decision: TypeAlias = Move | Stripe | Grow | Shrink
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """What a policy wants to remember until it is asked again; the monitor only keeps it.
 
     Attributes:
         marks: times and counts under names of the policy's own choice.
     """
 
-    marks: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = {}
 
 
 class Policy(Protocol):

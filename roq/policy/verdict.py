@@ -34,6 +34,8 @@ def problem_of(decisions: object, view: QueueView) -> str:
     """Say in a sentence what is wrong with what a policy gave; empty if nothing is."""
     if not isinstance(decisions, list):
         return f"{type(decisions).__name__} instead of a list of decisions"
+    if not decisions:
+        return ""
     if len(decisions) > DECISIONS_MAX:
         return f"{len(decisions)} decisions in one round, more than {DECISIONS_MAX}"
     try:
@@ -143,4 +145,4 @@ class _Check:
 def _can_be_sent(text: str) -> bool:
     if not isinstance(text, str):
         raise TypeError(f"{type(text).__name__} instead of a text")
-    return not any("\ud800" <= each <= "\udfff" for each in text)
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)

@@ -11,9 +11,10 @@ settled after `ROUNDS_MAX` of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, inf
 from typing import Final
+
+import msgspec
 
 from roq.policy.balanced import PHASE_ROUNDS_MAX
 from roq.policy.snapshot import Memory, Policy, QueueView
@@ -85,5 +86,5 @@ class Waiting:
 
     def _decides(self, view: QueueView, memory: Memory, periods: int) -> bool:
         self.asked += 1
-        later = replace(view, now=view.now + periods * self._period)
+        later = msgspec.structs.replace(view, now=view.now + periods * self._period)
         return bool(self._policy.decide(later, memory)[0])
