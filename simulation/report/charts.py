@@ -1,0 +1,379 @@
+"""The charts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Final
+
+from roq.model import exchange_name
+from simulation.archive.document import EventKind, PhaseTime, Run, Series
+from simulation.report.course import LATENCIES, OTHERS, Column, Course, has, sums
+from simulation.report.marks import Lane, Mark, marks, room
+from simulation.report.markup import Markup, tag
+from simulation.report.plot import End, Plot, Row, percent
+from simulation.report.ticks import Scale, linear, logarithmic
+from simulation.report.wording import count, duration, moment, multiple, number, quantity
+
+FEW: Final = 8
+"""Up to so many exchanges are lines of their own; more are a band with its middle."""
+_UPRIGHT_MAX: Final = 60
+_LOG_FROM: Final = 30.0
+"""A latency whose highest is so many times its least is drawn on a logarithmic axis."""
+_WIDE, _NARROW = 0.13, 0.055
+_TOO_FLAT: Final = 0.035
+_MINUTE: Final = 60
+
+
+def limit_of(run: Run) -> float:
+    """The limit of one exchange in bytes a second; 0 if the scenario sets none."""
+    rules, limits = run.scenario.queue.rules, run.scenario.queue.limits
+    found = rules.get("exchange_bytes_per_minute", 0) or limits.get("throughput_bytes", 0)
+    return found / _MINUTE if isinstance(found, int) else 0.0
+
+
+def charts(run: Run, series: Series, found: Course, phases: Sequence[PhaseTime]) -> list[Plot]:
+    """All charts for which there is something to draw, the most important first."""
+    made = [_throughput(series, found, phases), _latency(found), _bytes(run, found)]
+    made += [_imbalance(found), _cpu(found), _serving(run, found), _publishers(found)]
+    plots = [plot for plot in made if plot is not None]
+    borders = [phase.begins for phase in phases[1:] if phase.begins > 0]
+    trouble = [
+        mark.middle for mark in marks(series.events, found.span)[Lane.TROUBLE]
+    ][:_UPRIGHT_MAX]  # fmt: skip
+    for plot in plots:
+        plot.upright(borders[:_UPRIGHT_MAX], "border")
+        plot.upright(trouble, "fault")
+    return plots
+
+
+def name_of(exchange: int) -> str:
+    """An exchange as charts call it."""
+    return "others" if exchange == OTHERS else exchange_name(exchange) if exchange else "all"
+
+
+def exchange_style(found: Course, exchange: int) -> str:
+    """The class that gives an exchange its colour."""
+    return f"x{found.exchanges.index(exchange)}"
+
+
+def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> Plot | None:
+    if not found.ends:
+        return None
+    total = found.total
+    top = max([*total, *found.offered], default=0.0)
+    stacked = len(found.exchanges) > 1
+    plot = Plot(
+        name="throughput",
+        title="Throughput",
+        note="messages per second into the queue" + (", stacked by exchange" if stacked else ""),
+        span=found.span,
+        scale=linear(top),
+        unit="/s",
+        height=260,
+        summary=_throughput_summary(found, total),
+    )
+    plot.strips = _strips(series, found, phases)
+    _stack(plot, found, found.messages)
+    if found.offered:
+        plot.steps(found.begins, found.ends, found.offered, "offered")
+        plot.rows.insert(0, Row("wanted by the scenario", "offered", found.offered))
+    if stacked:
+        plot.rows.insert(0, Row("all exchanges", "", total))
+    if any(found.out):
+        plot.rows.append(Row("out, to all subscribers", "", found.out))
+    return plot
+
+
+def _throughput_summary(found: Course, total: Sequence[float]) -> str:
+    highest = max(range(len(total)), key=lambda at: total[at])
+    said = (
+        f"Between {quantity(min(total), '/s')} and {quantity(total[highest], '/s')} messages, "
+        f"most at {moment(found.ends[highest])}; over {duration(found.span)}, "
+        f"{quantity(fmean(total), '/s')} on average, by {count(len(found.exchanges), 'exchange')}."
+    )
+    if found.offered:
+        said += f" The scenario wants up to {quantity(max(found.offered), '/s')}."
+    return said
+
+
+def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+    """Bands upon each other: each is drawn down to the axis and covered by those below it."""
+    below = [0.0] * len(found.ends)
+    edges: list[tuple[int, list[float]]] = []
+    for exchange in found.exchanges:
+        below = [
+            base + (value or 0.0) for base, value in zip(below, columns[exchange], strict=True)
+        ]
+        edges.append((exchange, below))
+    for exchange, edge in reversed(edges):
+        style = exchange_style(found, exchange)
+        plot.area(found.begins, found.ends, edge, f"stacked {style}")
+        plot.rows.append(Row(name_of(exchange), style, columns[exchange]))
+    if len(edges) < 2:
+        return
+    under = [0.0] * len(found.ends)
+    for exchange, edge in edges:
+        _name_band(plot, found, exchange, under, edge)
+        under = edge
+
+
+def _name_band(
+    plot: Plot, found: Course, exchange: int, under: Sequence[float], edge: Sequence[float]
+) -> None:
+    """Beside a band that lasts until the end, else inside of it where it is thickest."""
+    style, name = exchange_style(found, exchange), name_of(exchange)
+    thick = [plot.scale.place(b) - plot.scale.place(a) for a, b in zip(under, edge, strict=True)]
+    if thick[-1] > _TOO_FLAT:
+        middle = (plot.scale.place(under[-1]) + plot.scale.place(edge[-1])) / 2
+        plot.ends.append(End(middle, name, style))
+        return
+    at = max(range(len(thick)), key=lambda row: thick[row])
+    if thick[-1] <= 0 and thick[at] * plot.height > 15:
+        middle = (plot.scale.place(under[at]) + plot.scale.place(edge[at])) / 2
+        place = (found.begins[at] + found.ends[at]) / 2 / found.span
+        plot.above.append(
+            tag("span", name, class_="inside", aria_hidden="true",
+                style=f"left:{percent(place)};bottom:{percent(middle)}")
+        )  # fmt: skip
+
+
+def _strips(series: Series, found: Course, phases: Sequence[PhaseTime]) -> list[tuple[str, Markup]]:
+    strips = []
+    if phases:
+        strips.append(("phase", Markup("".join(_stretch(each, found.span) for each in phases))))
+    for lane, row in marks(series.events, found.span).items():
+        if row:
+            content = (
+                _mark(mark, gap, found.span)
+                for mark, gap in zip(row, room(row, found.span), strict=True)
+            )
+            strips.append((lane.value, Markup("".join(content))))
+    return strips
+
+
+def _stretch(phase: PhaseTime, span: float) -> Markup:
+    width = max(0.0, phase.ends - phase.begins) / span
+    lasting = f"{phase.name}: {moment(phase.begins)} to {moment(phase.ends)}"
+    return tag(
+        "span", phase.name, class_="phase", title=lasting,
+        style=f"left:{percent(phase.begins / span)};width:{percent(width)}",
+    )  # fmt: skip
+
+
+_SHAPES: Final = {
+    EventKind.SCALE_OUT: "plus", EventKind.SCALE_IN: "minus", EventKind.SERVES: "serves",
+    EventKind.MOVE: "move",
+}  # fmt: skip
+
+
+def _mark(mark: Mark, gap: float, span: float) -> Markup:
+    shape = "bad" if mark.bad else _SHAPES.get(mark.kind, "move")
+    label = mark.label
+    needs = _NARROW if len(label) <= 4 else _WIDE
+    # Labels stand behind their marks, where there is room until the next one.
+    kept = "" if gap >= 2.2 * needs else " tight" if gap >= needs else " none"
+    return tag(
+        "span",
+        tag("b", label) if label else None,
+        class_=f"mark {shape}{kept}",
+        style=f"left:{percent(mark.middle / span)}",
+        title=f"{moment(mark.first)}\n{mark.told}",
+    )
+
+
+def _latency(found: Course) -> Plot | None:
+    measured = [v for column in found.latency.values() for v in column if v is not None]
+    if not measured:
+        return None
+    tops = [value for value in found.latency["p999"] if value is not None] or measured
+    lows = [value for value in found.latency["p50"] if value is not None] or measured
+    scale = _latency_scale(max(1e-4, min(lows)), max(tops))
+    plot = Plot(
+        name="latency",
+        title="Latency",
+        note="milliseconds from when a message was meant to be sent until a subscriber had it"
+        + (", logarithmic" if scale.log else ""),
+        span=found.span,
+        scale=scale,
+        unit="ms",
+        height=200,
+        summary=_latency_summary(found),
+    )
+    plot.band(found.middles, found.latency["p50"], found.latency["p99"], "q1")
+    for name, style in (("p999", "q4"), ("p99", "q3"), ("p90", "q2"), ("p50", "q1")):
+        column = found.latency[name]
+        plot.line(found.middles, column, style)
+        last = next((value for value in reversed(column) if value is not None), None)
+        if last is not None:
+            plot.ends.append(End(scale.place(last), LATENCIES[name], style))
+    styles = {"p50": "q1", "p90": "q2", "p99": "q3", "p999": "q4"}
+    for name in ("most", "p999", "p99", "p90", "p50", "mean"):
+        plot.rows.append(Row(LATENCIES[name], styles.get(name, ""), found.latency[name]))
+    return plot
+
+
+def _latency_scale(low: float, high: float) -> Scale:
+    high = max(high, low * 1.001)
+    return logarithmic(low, high) if high / low >= _LOG_FROM else linear(high)
+
+
+def _latency_summary(found: Course) -> str:
+    def span(name: str) -> str:
+        values = [value for value in found.latency[name] if value is not None]
+        return f"{quantity(min(values), 'ms')} to {quantity(max(values), 'ms')}"
+
+    holes = sum(value is None for value in found.latency["p50"])
+    said = f"Median {span('p50')}, 99th percentile {span('p99')}, window by window."
+    return said + (f" Nothing was measured in {count(holes, 'window')}." if holes else "")
+
+
+def _bytes(run: Run, found: Course) -> Plot | None:
+    if not has(found.bytes) or not found.ends:
+        return None
+    limit = limit_of(run)
+    top = max(value for column in found.bytes.values() for value in column if value is not None)
+    plot = Plot(
+        name="bytes",
+        title="Load of each exchange",
+        note="payload bytes per second into it",
+        span=found.span,
+        scale=_byte_scale(max(top, limit if top > limit / 20 else 0.0)),
+        unit="kB/s",
+        summary=f"At most {quantity(top, 'B/s')} into one exchange."
+        + (f" The limit is {quantity(limit, 'B/s')}." if limit else ""),
+    )
+    if limit and limit <= plot.scale.high:
+        plot.level(limit, "limit")
+        plot.ends.append(End(plot.scale.place(limit), "limit", "limit"))
+    _lines(plot, found, found.bytes, factor=1e-3)
+    return plot
+
+
+def _byte_scale(top: float) -> Scale:
+    """Round in the multiple that is written."""
+    scale, _ = multiple(top)
+    found = linear(top / scale, count=4)
+    return Scale(found.low, found.high * scale, [tick * scale for tick in found.ticks])
+
+
+def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float = 1.0) -> None:
+    """A line for each of few exchanges; of many the least, the middle and the most."""
+    told = {
+        exchange: [None if value is None else value * factor for value in columns[exchange]]
+        for exchange in found.exchanges
+    }
+    if len(found.exchanges) > FEW:
+        _many_lines(plot, found, columns)
+    for exchange in found.exchanges:
+        style = exchange_style(found, exchange)
+        plot.rows.append(Row(name_of(exchange), style, told[exchange]))
+        if len(found.exchanges) <= FEW:
+            plot.line(found.middles, columns[exchange], style)
+            last = columns[exchange][-1]
+            if last is not None and len(found.exchanges) > 1:
+                plot.ends.append(End(plot.scale.place(last), name_of(exchange), style))
+
+
+def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+    there = [
+        sorted(v for column in columns.values() if (v := column[at]) is not None)
+        for at in range(len(found.ends))
+    ]
+    least, middle, most = (
+        [choose(values) if values else None for values in there] for choose in (min, median, max)
+    )
+    plot.band(found.middles, least, most, "many")
+    for name, column in (("most", most), ("median", middle), ("least", least)):
+        plot.line(found.middles, column, f"many {name}")
+        if column and (last := column[-1]) is not None:
+            plot.ends.append(End(plot.scale.place(last), name, "many"))
+
+
+def _imbalance(found: Course) -> Plot | None:
+    values = [value for value in found.imbalance if value is not None]
+    if not values:
+        return None
+    plot = Plot(
+        name="imbalance",
+        title="Imbalance",
+        note="load of the busiest exchange over the mean; 1 is even",
+        span=found.span,
+        scale=linear(max(1.5, *values), count=4, low=1.0),
+        summary=f"From {number(min(values))} to {number(max(values))}, "
+        f"at last {number(values[-1])}.",
+    )
+    plot.line(found.middles, found.imbalance, "single")
+    plot.ends.append(End(plot.scale.place(values[-1]), number(values[-1]), "single"))
+    plot.rows.append(Row("busiest over mean", "single", found.imbalance))
+    return plot
+
+
+def _cpu(found: Course) -> Plot | None:
+    values = [v for column in found.cpu.values() for v in column if v is not None]
+    if not values:
+        return None
+    plot = Plot(
+        name="cpu",
+        title="CPU of each exchange",
+        note="per cent of one core",
+        span=found.span,
+        scale=linear(max(10.0, *values), count=4),
+        unit="%",
+        summary=f"Up to {number(max(values))} % of a core, {number(fmean(values))} % on average.",
+    )
+    _lines(plot, found, found.cpu)
+    return plot
+
+
+def _serving(run: Run, found: Course) -> Plot | None:
+    if not found.ends:
+        return None
+    most = run.scenario.queue.rules.get("exchanges_max", 0)
+    top = max(found.serving)
+    plot = Plot(
+        name="exchanges",
+        title="Exchanges",
+        note="that serve",
+        span=found.span,
+        scale=whole(max(top, 1)),
+        summary=f"{count(found.serving[0], 'exchange')} at first, {top:,} at most, "
+        f"{found.serving[-1]:,} in the end.",
+    )
+    serving = [float(many) for many in found.serving]
+    plot.area(found.begins, found.ends, serving, "single soft")
+    plot.steps(found.begins, found.ends, serving, "single")
+    plot.rows.append(Row("exchanges", "single", serving))
+    plot.ends.append(End(plot.scale.place(serving[-1]), f"{found.serving[-1]:,}", "single"))
+    if isinstance(most, int) and 0 < most <= plot.scale.high:
+        plot.level(most, "limit")
+        if most != serving[-1]:
+            plot.ends.append(End(plot.scale.place(most), "limit", "limit"))
+    return plot
+
+
+def _publishers(found: Course) -> Plot | None:
+    if not has(found.publishers):
+        return None
+    total = sums(found.publishers, len(found.ends))
+    plot = Plot(
+        name="publishers",
+        title="Publishers",
+        note="attached" + (", stacked by exchange" if len(found.exchanges) > 1 else ""),
+        span=found.span,
+        scale=whole(max(total)),
+        summary=f"Up to {max(total):,.0f} publishers, {total[-1]:,.0f} in the end.",
+    )
+    _stack(plot, found, found.publishers)
+    if len(found.exchanges) > 1:
+        plot.rows.insert(0, Row("all exchanges", "", total))
+    return plot
+
+
+def whole(top: float) -> Scale:
+    """An axis on which things are counted: no half ones."""
+    found = linear(max(top, 1.0), count=4)
+    if any(after - before < 1 for before, after in pairwise(found.ticks)):
+        return linear(max(top, 2.0), count=3)
+    return found

@@ -1,0 +1,249 @@
+"""Several runs side by side as one HTML page: means, how sure they are, what really differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from simulation.archive.folder import RunError
+from simulation.report import palette
+from simulation.report.figures import Figure, about, ordered
+from simulation.report.groups import Group, differing, groups
+from simulation.report.markup import Markup, document, joined, tag
+from simulation.report.outcome import wanted
+from simulation.report.overlay import overlay
+from simulation.report.parts import asset, colours, footer, table, when
+from simulation.report.plot import percent
+from simulation.report.published import Published, Span, published
+from simulation.report.statistics import CONFIDENCE, Mean, difference, mean
+from simulation.report.wording import NOTHING, count, multiple, number, quantity
+
+GROUPS_MAX: Final = len(palette.NAMED)
+"""More groups than this cannot be told apart on one page."""
+RUNS_MAX: Final = 500
+_METHOD: Final = (
+    f"± is half of the {CONFIDENCE:.0%} confidence interval of the mean (Student t, n runs). A "
+    "difference is marked only where the interval of the difference of both means (Welch) does not "
+    "hold zero; one in twenty figures that are the same in truth is marked by chance. A group of "
+    "one run has no interval, and no difference from it is marked."
+)
+
+
+def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
+    """The page.
+
+    Runs that differ by nothing but chance (seed, time) are repetitions and make one group.
+
+    Args:
+        folders: of the runs, at least one.
+        baseline: with which others are compared: the id of one of its runs, or the name of its
+            folder; None: the first group.
+
+    Raises:
+        RunError: there are none, or too many groups; a `run.json` is missing or damaged; the
+            baseline is none of them.
+    """
+    if not folders:
+        raise RunError("there is nothing to compare: name two runs or more")
+    if len(folders) > RUNS_MAX:
+        raise RunError(f"{len(folders):,} runs are too many to compare: at most {RUNS_MAX}")
+    made = groups(folders)
+    if len(made) > GROUPS_MAX:
+        raise RunError(
+            f"these runs are {len(made)} different things, and at most {GROUPS_MAX} can be compared"
+        )
+    base = _baseline(made, baseline)
+    made = [base, *(group for group in made if group is not base)]
+    known = _published(made)
+    plots, told = overlay(made)
+    body = tag(
+        "main",
+        _heading(made),
+        _groups(made),
+        tag("h2", "Figures"),
+        _figures(made, known),
+        tag("p", _METHOD, class_="note"),
+        tag("p", known.source, class_="note") if known else None,
+        _expectations(made),
+        tag("h2", "How they went") if plots else None,
+        tag("div", *(plot.markup(wide=not at) for at, plot in enumerate(plots)), class_="charts"),
+        footer("these runs"),
+    )
+    return document(
+        f"{count(len(made), 'group')} compared",
+        body,
+        style=asset("style.css") + colours(range(1, len(made) + 1)),
+        script=asset("hover.js"),
+        data=told,
+    )
+
+
+def _baseline(made: Sequence[Group], baseline: str | None) -> Group:
+    if baseline is None:
+        return next((group for group in made if group.runs), made[0])
+    name = Path(baseline).name
+    for group in made:
+        if any(name in {run.id, group.name} for run in [*group.runs, *group.left_out]):
+            return group
+    raise RunError(f"the baseline {baseline!r} is none of the runs that are compared")
+
+
+def _published(made: Sequence[Group]) -> Published | None:
+    names = {group.first.scenario.name for group in made}
+    return published(names.pop()) if len(names) == 1 else None
+
+
+def _heading(made: Sequence[Group]) -> Markup:
+    titles = {group.first.scenario.title or group.first.scenario.name for group in made}
+    title = titles.pop() if len(titles) == 1 else "Different scenarios"
+    runs = count(sum(len(group.runs) for group in made), "run")
+    eyebrow = f"Comparison of {runs} in {count(len(made), 'group')}"
+    return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", title))
+
+
+def _groups(made: Sequence[Group]) -> Markup:
+    rows: list[list[Markup | str]] = []
+    for at, group in enumerate(made):
+        times = sorted(when(run.began_us) for run in group.runs[:1])
+        ids = ", ".join(run.id for run in group.runs[:4])
+        more = f" and {len(group.runs) - 4} more" if len(group.runs) > 4 else ""
+        left = (
+            f"; {count(len(group.left_out), 'run')} not complete, left out"
+            if group.left_out
+            else ""
+        )
+        role = " (baseline)" if not at and len(made) > 1 else ""
+        rows.append([
+            tag("span", f"{group.name}{role}", class_=f"group x{at}"),
+            f"{len(group.runs)}", f"{ids}{more}{left}", "".join(times),
+        ])  # fmt: skip
+    apart = [[name, *(value or NOTHING for value in values)] for name, values in differing(made)]
+    heads = ["", *(tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made))]
+    return joined(
+        table(("group", "n#", "runs", "first began"), rows),
+        joined(tag("h2", "What differs"), table(heads, apart)) if apart and len(made) > 1 else None,
+    )
+
+
+def _figures(made: Sequence[Group], known: Published | None) -> Markup:
+    names = ordered(
+        {name for group in made for name in group.figures()} | set(known.figures if known else ())
+    )
+    heads: list[str] = ["", "each run, mean, interval"]
+    heads += [tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made)]
+    heads += [tag("span", known.name, class_="group known")] if known else []
+    rows = []
+    for name in names:
+        figure = about(name)
+        means = [mean(values) if (values := group.values(name)) else None for group in made]
+        span = known.figures.get(name) if known else None
+        row: list[Markup | str] = [figure.label, _strips(made, name, means, span)]
+        for at, group in enumerate(made):
+            row.append(_mean(means[at], figure, _verdict(made[0], group, name) if at else None))
+        if known:
+            row.append(span.text(figure.unit) if span else "")
+        rows.append(row)
+    return table(heads, rows)
+
+
+def _mean(found: Mean | None, figure: Figure, verdict: Markup | None) -> Markup | str:
+    if found is None:
+        return NOTHING
+    return joined(tag("span", spoken(found, figure.unit)), verdict)
+
+
+def spoken(found: Mean, unit: str) -> str:
+    """A mean and how sure it is, in the same multiple: `12.5 ± 0.8 ms`."""
+    if not found.half:
+        return quantity(found.value, unit)
+    scale, prefix = multiple(found.value) if unit in {"B", "B/s"} else (1.0, "")
+    factor = 100 if unit == "share" else 1 / scale
+    written = {"share": " %", "": "", "/s": "/s"}.get(unit, f" {prefix}{unit}")
+    return f"{number(found.value * factor)} ± {number(found.half * factor, 2)}{written}"
+
+
+def _verdict(base: Group, group: Group, name: str) -> Markup | None:
+    """By how much a group differs from the baseline, if it clearly does."""
+    one, other = group.values(name), base.values(name)
+    if not one or not other:
+        return None
+    found = difference(one, other)
+    if not found.clear:
+        return None
+    figure = about(name)
+    usual = sum(other) / len(other)
+    amount = (
+        f"{number(100 * abs(found.value / usual), 2)} %"
+        if usual
+        else quantity(abs(found.value), figure.unit)
+    )
+    direction = "more" if found.value > 0 else "less"
+    judged = figure.better * found.value
+    word = f", {'better' if judged > 0 else 'worse'}" if judged else ""
+    style = "other" if not judged else "more" if judged > 0 else "less"
+    arrow = "▲" if found.value > 0 else "▼"
+    return tag("small", tag("span", f"{arrow} {amount} {direction}{word}", class_=style))
+
+
+def _strips(
+    made: Sequence[Group], name: str, means: Sequence[Mean | None], span: Span | None
+) -> Markup | str:
+    """A line for each group: its runs, their mean and its interval, on one scale."""
+    edges = [edge for found in means if found for edge in _edges(found)]
+    edges += [span.least, span.most] if span else []
+    if not edges or min(edges) == max(edges):
+        return "the same" if len(edges) > 2 else ""
+    low, high = min(edges), max(edges)
+    margin = 0.06 * (high - low)
+
+    def place(value: float) -> str:
+        return percent((value - low + margin) / (high - low + 2 * margin))
+
+    strips = []
+    for at, (group, found) in enumerate(zip(made, means, strict=True)):
+        if found is None:
+            continue
+        marks = [tag("i", class_="base")]
+        marks += [
+            tag("i", class_="one", style=f"left:{place(value)}") for value in group.values(name)
+        ]
+        if found.half:
+            begin, end = place(found.value - found.half), place(found.value + found.half)
+            marks.append(tag("i", class_="range", style=f"left:{begin};right:calc(100% - {end})"))
+        marks.append(tag("i", class_="mean", style=f"left:{place(found.value)}"))
+        strips.append(tag("div", *marks, class_=f"strip x{at}", aria_hidden="true"))
+    if span:
+        marks = [
+            tag("i", class_="base"),
+            *(
+                tag("i", class_="known", style=f"left:{place(value)}")
+                for value in sorted({span.least, span.most})
+            ),
+        ]
+        strips.append(tag("div", *marks, class_="strip", aria_hidden="true"))
+    return joined(*strips)
+
+
+def _edges(found: Mean) -> tuple[float, ...]:
+    half = found.half or 0.0
+    return found.value - half, found.value + half, found.least, found.most
+
+
+def _expectations(made: Sequence[Group]) -> Markup | None:
+    expected = list(dict.fromkeys(each for group in made for each in group.first.scenario.expect))
+    if not expected:
+        return None
+    rows: list[list[Markup | str]] = []
+    for each in expected:
+        row: list[Markup | str] = [f"{about(each.what).label}: {wanted(each)}"]
+        for group in made:
+            holds = [v.holds for run in group.runs for v in run.verdicts if v.expected == each]
+            judged = [one for one in holds if one is not None]
+            met = sum(judged)
+            style = "more" if judged and met == len(judged) else "less"
+            text = f"met by {met} of {len(judged)}" if judged else "not judged"
+            row.append(tag("span", text, class_=style if judged else None))
+        rows.append(row)
+    heads = ["", *(tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made))]
+    return joined(tag("h2", "What was expected"), table(heads, rows))

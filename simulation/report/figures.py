@@ -1,0 +1,79 @@
+"""What figures of runs are called, in which unit they are, and which of two is the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+
+class Figure(NamedTuple):
+    """What is known about a figure."""
+
+    label: str
+    unit: str = ""
+    """As `wording.quantity` takes it."""
+    better: int = 0
+    """1: more is better; -1: less is; 0: neither."""
+
+
+FIGURES: Final[dict[str, Figure]] = {
+    "sent": Figure("Messages sent"),
+    "received": Figure("Messages received"),
+    "messages_per_second": Figure("Messages per second", "/s", 1),
+    "bytes_per_second": Figure("Payload per second", "B/s", 1),
+    "load_reached": Figure("Share of the wanted load that was sent", "share", 1),
+    "lost": Figure("Messages lost", "", -1),
+    "doubled": Figure("Messages received twice", "", -1),
+    "reordered": Figure("Messages out of order", "", -1),
+    "failed": Figure("Messages not accepted", "", -1),
+    "latency_mean_ms": Figure("Latency, mean", "ms", -1),
+    "latency_p50_ms": Figure("Latency, median", "ms", -1),
+    "latency_p90_ms": Figure("Latency, 90th percentile", "ms", -1),
+    "latency_p99_ms": Figure("Latency, 99th percentile", "ms", -1),
+    "latency_p999_ms": Figure("Latency, 99.9th percentile", "ms", -1),
+    "latency_max_ms": Figure("Latency, highest", "ms", -1),
+    "exchanges_most": Figure("Exchanges, most at a time"),
+    "exchanges_last": Figure("Exchanges at the end"),
+    "moves": Figure("Publishers moved"),
+    "moves_failed": Figure("Moves that failed", "", -1),
+    "scale_outs": Figure("Exchanges added"),
+    "scale_ins": Figure("Exchanges taken away"),
+    "imbalance_last": Figure("Imbalance at the end", "", -1),
+    "overload_minutes": Figure("Overload, all exchanges", "min", -1),
+    "reaction_seconds": Figure("Overload until the first move", "s", -1),
+    "generator_late_share": Figure("Messages sent later than meant", "share", -1),
+    "cpu_seconds_per_million": Figure("CPU seconds per million messages", "CPU s", -1),
+    "last_phase_in_per_second": Figure("Messages in, last phase", "/s"),
+    "last_phase_out_per_second": Figure("Messages out, last phase", "/s"),
+    "last_phase_publishers_most": Figure("Publishers on the fullest exchange, last phase"),
+    "last_phase_publishers_least": Figure("Publishers on the emptiest exchange, last phase"),
+    "publishers_at_exchange_2": Figure("Publishers when the 2nd exchange came"),
+    "publishers_at_exchange_3": Figure("Publishers when the 3rd exchange came"),
+    "publishers_at_exchange_4": Figure("Publishers when the 4th exchange came"),
+}
+"""Those that are known, in the order in which they are shown."""
+_SUFFIXES: Final = (
+    ("_bytes_per_second", "B/s"), ("_per_second", "/s"), ("_seconds", "s"), ("_minutes", "min"),
+    ("_ms", "ms"), ("_us", "µs"), ("_bytes", "B"), ("_percent", "%"), ("_share", "share"),
+)  # fmt: skip
+_ORDER: Final = {name: place for place, name in enumerate(FIGURES)}
+
+
+def about(name: str) -> Figure:
+    """What is known about a figure; of one that nobody knows, what its name says."""
+    if name in FIGURES:
+        return FIGURES[name]
+    for suffix, unit in _SUFFIXES:
+        if name.endswith(suffix) and name != suffix:
+            return Figure(_plain(name.removesuffix(suffix)), unit)
+    return Figure(_plain(name))
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Figures in the order in which they are shown: those that are known, then the others."""
+    return sorted(set(names), key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
+
+
+def _plain(name: str) -> str:
+    text = name.replace("_", " ").strip() or name
+    return text[:1].upper() + text[1:]

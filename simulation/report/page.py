@@ -1,0 +1,297 @@
+"""One run as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from simulation.archive.document import Event, Run, RunKind, Series
+from simulation.archive.folder import RunError, read_run, read_series
+from simulation.report import story
+from simulation.report.charts import charts
+from simulation.report.course import Course, at_the_end, course, phases_of
+from simulation.report.figures import about, ordered
+from simulation.report.marks import said as event_said
+from simulation.report.markup import Markup, document, joined, tag
+from simulation.report.outcome import found, outcome, said, tone, wanted
+from simulation.report.parts import (
+    asset,
+    badge,
+    banner,
+    colours,
+    folded,
+    footer,
+    pairs,
+    setting,
+    table,
+    when,
+)
+from simulation.report.published import Published, published
+from simulation.report.wording import count, duration, moment, number, quantity
+
+TILES: Final = (
+    "messages_per_second", "received", "lost", "latency_p50_ms", "latency_p99_ms",
+    "exchanges_most", "moves", "imbalance_last",
+)  # fmt: skip
+_ALARMING: Final = frozenset({"lost", "doubled", "reordered", "failed", "moves_failed"})
+_EVENTS_MAX: Final = 400
+_ROWS_MAX: Final = 60
+_SETTINGS_MAX: Final = 200
+_REMARKS_MAX: Final = 50
+
+
+def page(folder: Path) -> str:
+    """The page of a run.
+
+    Args:
+        folder: of the run; without `series.json`, or with a damaged one, the page has no charts
+            and says why.
+
+    Raises:
+        RunError: `run.json` is missing or damaged.
+    """
+    run = read_run(folder)
+    try:
+        series, missing = read_series(folder), ""
+    except RunError as error:
+        series, missing = None, str(error)
+    return written(run, series, missing)
+
+
+def written(run: Run, series: Series | None, missing: str = "") -> str:
+    """The page.
+
+    Args:
+        run: what was asked, and what came out.
+        series: how it went, if that is known.
+        missing: why it is not known.
+    """
+    columns = course(series, run.seconds) if series is not None else None
+    phases = phases_of(run, series)
+    plots = charts(run, series, columns, phases) if series and columns else []
+    body = tag(
+        "main",
+        _heading(run),
+        banner(outcome(run)),
+        _tiles(run),
+        _verdicts(run),
+        tag("h2", "What happened", id="happened"),
+        _remarks(run, series, columns, missing),
+        tag(
+            "div",
+            *(plot.markup(wide=plot.name in {"throughput", "latency"}) for plot in plots),
+            class_="charts",
+        )
+        if plots
+        else tag("p", _nothing(series, missing), class_="note"),
+        _asked(run),
+        tag("h2", "All of it"),
+        _figures(run, columns, published(run.scenario.name)),
+        _events(series),
+        _windows(columns),
+        _surroundings(run),
+        footer("the run"),
+    )
+    data: dict[str, object] = {"charts": [plot.told() for plot in plots]}
+    if columns is not None:
+        data |= {
+            "span": columns.span, "begins": columns.begins, "ends": columns.ends,
+            "events": [[event.at, event_said(event)] for event in _shown(series)[:2_000]],
+        }  # fmt: skip
+    style = asset("style.css") + colours(columns.exchanges if columns else [])
+    return document(
+        f"{run.scenario.title or run.id} – {run.kind.value} run",
+        body,
+        style=style,
+        script=asset("hover.js"),
+        data=data,
+    )
+
+
+def _heading(run: Run) -> Markup:
+    kind = "Live run" if run.kind is RunKind.LIVE else "Run of the model"
+    scaled = f", {number(run.time_scale)} of the time" if run.time_scale != 1 else ""
+    facts = [
+        when(run.began_us),
+        f"{duration(run.seconds)} of load{scaled}" if run.seconds else "",
+        count(run.scenario.hosts, "host"),
+        f"seed {run.seed}",
+        f"run {run.id}",
+    ]
+    return tag(
+        "header",
+        tag("p", f"{kind} of the scenario “{run.scenario.name}”", class_="eyebrow"),
+        tag("h1", run.scenario.title or run.scenario.name),
+        tag("p", run.scenario.about.strip(), class_="about")
+        if run.scenario.about.strip()
+        else None,
+        tag("p", " · ".join(filter(None, facts)), class_="facts"),
+    )
+
+
+def _tiles(run: Run) -> Markup | None:
+    shown = [name for name in TILES if name in run.figures]
+    if not shown:
+        return None
+    tiles = []
+    for name in shown:
+        value, figure = run.figures[name], about(name)
+        alarm = "bad" if name in _ALARMING and value > 0 else None
+        tiles.append(
+            tag(
+                "div",
+                tag("dt", figure.label),
+                tag("dd", quantity(value, figure.unit), class_=alarm),
+            )
+        )
+    return tag("dl", *tiles, class_="tiles")
+
+
+def _verdicts(run: Run) -> Markup | None:
+    if not run.verdicts:
+        return None
+    rows = [
+        [
+            about(each.expected.what).label,
+            wanted(each.expected),
+            found(each),
+            joined(
+                badge(tone(each), said(each)),
+                tag("div", each.why, class_="why") if each.why else None,
+            ),
+        ]
+        for each in run.verdicts
+    ]
+    return joined(tag("h2", "What was expected"), table(("", "wanted#", "found#", "verdict"), rows))
+
+
+def _remarks(
+    run: Run, series: Series | None, columns: Course | None, missing: str
+) -> Markup | None:
+    remarks = list(run.remarks[:_REMARKS_MAX])
+    if missing and series is None and run.kind is RunKind.LIVE:
+        remarks.append(f"How it went is not known: {missing}")
+    if columns is not None and columns.merged > 1:
+        remarks.append(
+            f"Each {columns.merged} windows are shown as one: rates are means, of latencies and "
+            "imbalance the worst is shown."
+        )
+    if series is not None and series.events_left_out:
+        remarks.append(f"{count(series.events_left_out, 'event')} more happened and were not kept.")
+    return (
+        tag("ul", *(tag("li", each) for each in remarks), class_="remarks note")
+        if remarks
+        else None
+    )
+
+
+def _nothing(series: Series | None, missing: str) -> str:
+    if series is None:
+        return f"There are no charts: {missing or 'nothing is known of how it went.'}"
+    return "There are no charts: nothing was measured."
+
+
+def _asked(run: Run) -> Markup:
+    rows = [list(each) for each in story.phases(run.scenario)]
+    columns = ("phase", "lasts#", "publishers", "subscribers", "messages#", "peak#")
+    faults = [[moment(each.at), story.fault(each)] for each in run.scenario.faults[:_EVENTS_MAX]]
+    return joined(
+        tag("h2", "What was asked"),
+        table(columns, rows),
+        table(("at", "fault"), faults) if faults else None,
+        tag("p", Markup("&nbsp;")) if faults else None,
+        folded(
+            "The queue",
+            count(len(story.queue(run.scenario.queue)), "setting"),
+            pairs(story.queue(run.scenario.queue)),
+        ),
+    )
+
+
+def _figures(run: Run, columns: Course | None, known: Published | None) -> Markup | None:
+    figures = {**(at_the_end(run, columns) if columns else {}), **run.figures}
+    names = ordered([*figures, *(known.figures if known else ())])
+    if not names:
+        return None
+    heads = ["", "this run#", f"{known.name}#"] if known else ["", "this run#"]
+    rows = []
+    for name in names:
+        unit = about(name).unit
+        row = [about(name).label, quantity(figures.get(name), unit)]
+        if known:
+            row.append(known.figures[name].text(unit) if name in known.figures else "")
+        rows.append(row)
+    note = tag("p", known.source, class_="note") if known else None
+    return folded("Figures", f"{len(figures)}", joined(table(heads, rows), note), shown=True)
+
+
+def _shown(series: Series | None) -> list[Event]:
+    return sorted(series.events, key=lambda event: event.at) if series else []
+
+
+def _events(series: Series | None) -> Markup | None:
+    events = _shown(series)
+    if not events:
+        return None
+    rows: list[list[str]] = []
+    for (kind, _), group in groupby(events, key=lambda event: (event.kind, round(event.at))):
+        together = list(group)
+        first = event_said(together[0])
+        more = len(together) - 1
+        text = (
+            f"{first}; and {count(more, f'more {kind.value}', f'more of {kind.value}')}"
+            if more
+            else first
+        )
+        rows.append([moment(together[0].at), text])
+    left = len(rows) - _EVENTS_MAX
+    note = tag("p", f"{left:,} more rows are left out.", class_="note") if left > 0 else None
+    made = table(("at", "what"), rows[:_EVENTS_MAX])
+    return folded("Events", f"{len(events):,}", joined(made, note), long=True)
+
+
+def _windows(columns: Course | None) -> Markup | None:
+    """The charts as a table, for those who do not see them and those who copy numbers."""
+    if columns is None or not columns.ends:
+        return None
+    step = -(-len(columns.ends) // _ROWS_MAX)
+    total, latency = columns.total, columns.latency
+    rows = []
+    for at in range(step - 1, len(columns.ends), step):
+        cpu = [value for column in columns.cpu.values() if (value := column[at]) is not None]
+        rows.append([
+            moment(columns.ends[at]), number(total[at]), number(columns.out[at]),
+            number(columns.offered[at]) if columns.offered else quantity(None, ""),
+            f"{columns.serving[at]:,}", number(latency["p50"][at]), number(latency["p99"][at]),
+            number(columns.imbalance[at]), number(max(cpu) if cpu else None),
+        ])  # fmt: skip
+    heads = (
+        "until",
+        "in /s#",
+        "out /s#",
+        "wanted /s#",
+        "exchanges#",
+        "median ms#",
+        "p99 ms#",
+        "imbalance#",
+        "highest CPU %#",
+    )
+    every = f"every {step}th window" if step > 1 else "every window"
+    return folded("The charts as a table", every, table(heads, rows), long=True)
+
+
+def _surroundings(run: Run) -> Markup:
+    machine = run.machine
+    busy = f"{number(machine.load_before)} before, {number(machine.busy_percent)} % busy meanwhile"
+    versions = list(run.versions.items())[:_SETTINGS_MAX]
+    settings = list(run.settings.items())[:_SETTINGS_MAX]
+    rows = [
+        ("machine", f"{machine.cpu}, {count(machine.cores, 'core')}"),
+        ("load", busy),
+        ("runs on", f"{machine.python}, libzmq {machine.libzmq}"),
+        *((f"version of {name}", value) for name, value in versions),
+        ("clock", run.clock or "nothing is said about it"),
+        *((name.replace("_", " "), setting(value)) for name, value in settings),
+    ]
+    return folded("Where and with what", "machine, versions, clock, settings", pairs(rows))
