@@ -59,8 +59,10 @@ def health(target: Target, at: str, wait: float, hosts: int) -> None:
             exchanges run, a monitor has exchanges. A daemon that is alive and not
             ready wants time or help, no restart: messages flow all the same.
 
-    What is wrong beside that (a disk nearly full, say) is shown and changes nothing. Exits with 0
-    if everybody is ready, 1 if somebody is not or does not answer, 2 for wrong usage.
+    What is wrong beside that (a disk nearly full, say) is shown and changes nothing. So is a host
+    that is lost and of which nothing is missing: perhaps it was taken away; --hosts asks for a
+    number of them. Exits with 0 if everybody is ready, 1 if somebody is not or does not answer, 2
+    for wrong usage.
 
     \b
     Example:

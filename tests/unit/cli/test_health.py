@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from roq.cli import health
 from roq.cli.main import cli
-from roq.cli.survey import Finding, Survey
+from roq.cli.survey import Finding, Survey, _forgotten
+from roq.client.views import HostSummary
 from roq.protocol.facts import Check
 
 Run = Callable[..., Result]
@@ -65,6 +67,33 @@ def test_who_does_not_answer_is_named_and_the_exit_code_is_1(run: Run) -> None:
     assert result.exit_code == 1
     assert "no answer" in result.stdout
     assert "1 of 3 daemons are not ready" in result.stderr
+
+
+def test_a_lost_host_of_which_nothing_is_missing_is_no_reason_for_1_unless_it_is_asked_for(
+    run: Run,
+) -> None:
+    check = Check(
+        name="hosts", ok=False, detail="c is lost, nothing is missing of it", essential=False
+    )
+    survey = Survey((replace(GCM, checks=(check,)), HOST))
+    result = run(surveys=[survey])
+    assert result.exit_code == 0
+    assert "c is lost, nothing is missing of it" in result.stdout
+    assert run("--hosts", "2", surveys=[survey]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "exchanges", "monitors", "listed"),
+    [("lost", 0, 0, False), ("lost", 1, 0, True), ("lost", 0, 1, True), ("silent", 0, 0, True)],
+)
+def test_a_host_is_asked_unless_it_is_lost_and_nothing_belongs_there(
+    state: str, exchanges: int, monitors: int, *, listed: bool
+) -> None:
+    host = HostSummary(
+        host="c", control="tcp://c:5100", exchanges=exchanges, monitors=monitors, exchange_max=0,
+        cpu=0.0, memory_bytes=0, state=state, children=[],
+    )  # fmt: skip
+    assert _forgotten(host) is not listed
 
 
 def test_a_warning_is_shown_and_changes_no_exit_code(run: Run) -> None:

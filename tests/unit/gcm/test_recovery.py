@@ -548,3 +548,12 @@ def test_a_host_that_starts_an_earlier_process_has_not_started_it(script: Script
     assert script.hosts["h2"].children["q", 0].epoch >= script.record("q").epoch
     stops = [each for each in script.hosts["h2"].asked if isinstance(each, StopQueue)]
     assert {each.reason for each in stops} == {"moved"}, "for clients the queue goes on"
+
+
+def test_nothing_is_set_up_again_on_a_host_that_is_being_given_back(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.machine.hosts.closed.add("h1")
+    script.hosts["h1"].children.clear()
+    script.live(CONFIRM_SECONDS + 1.5)
+    assert set(where(script).values()) <= {"h2", "h3"}
+    assert set(where(script)) == {0, 1}

@@ -174,3 +174,16 @@ def test_it_asks_why_it_was_told_to_end(bench: Bench) -> None:
     link.ask_reason(reasons.append)
     bench.until(lambda: len(reasons) == 2)
     assert reasons == ["stopped", ""]
+
+
+def test_time_in_which_this_process_did_not_run_is_no_silence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = bench.begin(orphan_seconds=4.0)
+    bench.until(lambda: bench.kept)
+    bench.ack = None
+    now, reports = bench.reactor.now, len(bench.reports)
+    monkeypatch.setattr(bench.reactor, "now", lambda: now() + 3_600.0)
+    bench.until(lambda: len(bench.reports) >= reports + 3)
+    assert bench.stopped == []
+    assert link.silent_seconds < 4.0
