@@ -1,41 +1,34 @@
-"""The model beside real processes: `python -m simulation.forecast.calibration`.
+"""The model beside real processes: `python -m simulation.forecast.calibration RUN`.
 
-The elastic scenario (`simulation.elastic`) is run with real processes and watched on its statistics
-stream; the model plays the same load with several seeds. What was seen of the real run is kept as
-JSON, and a test holds that the model is as near to it as is said here.
+A live run is kept in a folder; the model plays the same scenario with several seeds. What was seen
+of some live runs stays in `simulation/results/forecast.json`, and a test holds that the model is as
+near to them as is said here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
 
-from roq.cli.interrupts import ends_quietly
-from roq.errors import RoQError
-from simulation import elastic
-from simulation.description.rates import Trace
-from simulation.description.scenario import (
-    Phase,
-    PublisherGroup,
-    QueueSettings,
-    Scenario,
-    SubscriberGroup,
-)
+from roq.errors import ConfigError, RoQError
+from simulation.archive.document import EventKind, Run, RunKind, RunState, Series
+from simulation.archive.folder import find, read_run, read_series
+from simulation.description.scenario import Scenario
 from simulation.forecast.case import Case
 from simulation.forecast.cell import play
 from simulation.forecast.outcome import Outcome, mean
 from simulation.forecast.parameters import Parameters
 from simulation.scenario import results
-from simulation.scenario.crew import ScenarioError
-from simulation.scenario.display import Picture
-from simulation.scenario.results import Target
+from simulation.scenario.results import Machine, Target
 
 NAME: Final = "forecast"
 SEEDS: Final = range(1, 11)
+STEP_SECONDS: Final = 0.5
 COUNT_ERROR: Final = 0.5
 """Exchanges by which the model may be wrong, as a mean over the whole run."""
 HOURS_ERROR: Final = 0.15
@@ -47,24 +40,28 @@ MOVES_FACTOR: Final = 2.0
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of a real run.
+    """What was seen of a live run.
 
     Attributes:
-        plan: what was run.
+        run: its id.
+        scenario: as it was run.
         machine: where, and how busy that was.
-        exchanges: how many served, once in each second of the load.
+        window_seconds: of the lists.
+        serving: exchanges that served at the end of each window.
         moves: publishers that had moved by then.
         scale_outs, scale_ins: in all.
-        serve_seconds: from each decision until the new exchange served.
+        figures: of the run.
     """
 
-    plan: elastic.Plan
-    machine: results.Machine
-    exchanges: list[int]
+    run: str
+    scenario: Scenario
+    machine: Machine
+    window_seconds: float
+    serving: list[int]
     moves: list[int]
     scale_outs: int
     scale_ins: int
-    serve_seconds: list[float]
+    figures: dict[str, float] = {}
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,191 +69,151 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         facts: of the real run.
-        most, last: exchanges in the model, as a mean over seeds.
-        scale_outs, scale_ins, moves: the same.
-        count_error: mean difference of the number of exchanges, over time and seeds.
-        hours_error: difference of exchange-hours, as a part.
-        growth_error_seconds: difference of the first time with the most exchanges.
+        played: by the model, one for each seed.
         targets: what is held.
     """
 
     facts: Facts
-    most: float
-    last: float
-    scale_outs: float
-    scale_ins: float
-    moves: float
-    count_error: float
-    hours_error: float
-    growth_error_seconds: float
+    played: list[Outcome]
     targets: list[Target]
 
 
-class Watch:
-    """Looks at a run second by second."""
-
-    def __init__(self) -> None:
-        self.exchanges: list[int] = []
-        self.moves: list[int] = []
-        self._began: float | None = None
-
-    def show(self, picture: Picture) -> None:
-        """Note how it stands, once in each second since the load began."""
-        if self._began is None and picture.phase == "a light load":
-            self._began = picture.elapsed
-        if self._began is None or picture.elapsed - self._began < len(self.exchanges):
-            return
-        self.exchanges.append(len(picture.view.exchanges))
-        self.moves.append(picture.view.moves)
-
-
-def measure(plan: elastic.Plan) -> Facts:
-    """Run it with real processes.
+def facts_of(run: Run, series: Series) -> Facts:
+    """What the model is compared with.
 
     Raises:
-        ScenarioError, RoQError: it could not be run.
+        ConfigError: it is no live run, or not a whole one.
     """
-    watch = Watch()
-    outcome = elastic.run(plan, watch, None)
-    seconds = int(plan.seconds)
+    if run.kind is not RunKind.LIVE or run.state is not RunState.COMPLETE:
+        raise ConfigError(f"{run.id} is no complete live run, but {run.kind} and {run.state}")
+    ends = [window.at for window in series.windows]
+    moved = [0] * len(ends)
+    for event in series.events:
+        if event.kind is EventKind.MOVE:
+            index = next((i for i, end in enumerate(ends) if event.at <= end), len(ends) - 1)
+            moved[index] += 1
     return Facts(
-        plan=plan,
-        machine=outcome.machine,
-        exchanges=watch.exchanges[:seconds],
-        moves=watch.moves[:seconds],
-        scale_outs=outcome.scale_outs,
-        scale_ins=outcome.scale_ins,
-        serve_seconds=outcome.serve_seconds,
+        run=run.id,
+        scenario=run.scenario,
+        machine=run.machine,
+        window_seconds=series.window_seconds,
+        serving=[window.serving for window in series.windows],
+        moves=list(accumulate(moved)),
+        scale_outs=sum(event.kind is EventKind.SCALE_OUT for event in series.events),
+        scale_ins=sum(event.kind is EventKind.SCALE_IN for event in series.events),
+        figures=run.figures,
     )
 
 
-def case_of(plan: elastic.Plan, seed: int) -> Case:
-    """The same load for the model."""
-    unit = plan.limit / 60 / elastic.PAYLOAD / plan.publishers
-    points = [(share * plan.seconds, load * unit) for share, load in elastic.SHARES]
-    points.append((plan.seconds, elastic.SHARES[-1][1] * unit))
-    scenario = Scenario(
-        name="elastic",
-        title="the load of simulation.elastic",
-        queue=QueueSettings(
-            rules={
-                "exchange_bytes_per_minute": plan.limit,
-                "exchanges_max": plan.exchanges,
-                "cooldown_seconds": elastic.COOLDOWN_SECONDS,
-                "policy": plan.policy,
-            }
-        ),
-        hosts=plan.hosts,
-        phases=[
-            Phase(
-                name="load",
-                seconds=plan.seconds,
-                publishers=[
-                    PublisherGroup(
-                        count=plan.publishers, rate=Trace(points=points), size=elastic.PAYLOAD
-                    )
-                ],
-                subscribers=[SubscriberGroup(count=plan.subscribers)],
-            )
-        ],
+def case_of(facts: Facts, seed: int) -> Case:
+    """The same load for the model, with as many windows."""
+    parameters = Parameters(step_seconds=STEP_SECONDS)
+    return Case(
+        scenario=facts.scenario, seed=seed, parameters=parameters, windows=len(facts.serving)
     )
-    parameters = Parameters(spread=0.0, step_seconds=0.5, samples=int(plan.seconds))
-    return Case(scenario=scenario, seed=seed, parameters=parameters)
 
 
 def compare(facts: Facts) -> Comparison:
     """Play the model with all seeds and put it beside the facts."""
-    played = [play(case_of(facts.plan, seed)) for seed in SEEDS]
-    moves = mean([each.moves for each in played])
-    real_moves = max(1, facts.moves[-1])
-    count_error = mean([_count_error(each, facts) for each in played])
-    hours = mean([sum(_counts(each, facts)) for each in played])
-    hours_error = abs(hours / sum(facts.exchanges) - 1)
-    grown = mean([_first_most(each.series.exchanges) for each in played])
-    growth_error = abs(grown - _first_most(facts.exchanges))
-    most, last = (
-        mean([each.exchanges_most for each in played]),
-        mean([each.exchanges_last for each in played]),
-    )
-    return Comparison(
-        facts=facts,
-        most=most,
-        last=last,
-        scale_outs=mean([each.scale_outs for each in played]),
-        scale_ins=mean([each.scale_ins for each in played]),
-        moves=moves,
-        count_error=count_error,
-        hours_error=hours_error,
-        growth_error_seconds=growth_error,
-        targets=[
-            Target(text="exchanges at the peak, difference",
-                   measured=abs(most - max(facts.exchanges)), goal=0.25),
-            Target(text="exchanges at the end, difference",
-                   measured=abs(last - facts.exchanges[-1]), goal=0.5),
-            Target(text="exchanges over time, mean difference", measured=count_error,
-                   goal=COUNT_ERROR),
-            Target(text="exchange-hours, relative difference", measured=hours_error,
-                   goal=HOURS_ERROR),
-            Target(text="time of the most exchanges, difference", measured=growth_error,
-                   goal=GROWTH_ERROR_SECONDS, unit="s"),
-            Target(text="moves, factor either way",
-                   measured=max(moves / real_moves, real_moves / max(moves, 1.0)),
-                   goal=MOVES_FACTOR),
-        ],
-    )  # fmt: skip
+    played = [play(case_of(facts, seed)) for seed in SEEDS]
+    return Comparison(facts=facts, played=played, targets=_targets(facts, played))
 
 
-def _counts(played: Outcome, facts: Facts) -> list[int]:
-    return played.series.exchanges[: len(facts.exchanges)]
+def _targets(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
+    def over_seeds(figure: Callable[[list[int]], float]) -> float:
+        return mean([figure(serving(each)) for each in played])
+
+    moves, real_moves = mean([each.moves for each in played]), facts.moves[-1]
+    hours = over_seeds(sum)
+    grown = over_seeds(_first_most) - _first_most(facts.serving)
+    return [
+        Target(text="exchanges at the peak, difference",
+               measured=abs(over_seeds(max) - max(facts.serving)), goal=0.25),
+        Target(text="exchanges at the end, difference",
+               measured=abs(over_seeds(lambda counts: counts[-1]) - facts.serving[-1]), goal=0.5),
+        Target(text="exchanges over time, mean difference",
+               measured=over_seeds(lambda counts: _count_error(counts, facts)), goal=COUNT_ERROR),
+        Target(text="exchange-hours, relative difference",
+               measured=abs(hours / sum(facts.serving) - 1), goal=HOURS_ERROR),
+        Target(text="time of the most exchanges, difference",
+               measured=abs(grown) * facts.window_seconds, goal=GROWTH_ERROR_SECONDS, unit="s"),
+        Target(text="moves, factor either way",
+               measured=max(moves / max(1, real_moves), real_moves / max(1.0, moves)),
+               goal=MOVES_FACTOR),
+    ]  # fmt: skip
 
 
-def _count_error(played: Outcome, facts: Facts) -> float:
-    pairs = zip(_counts(played, facts), facts.exchanges, strict=True)
+def serving(played: Outcome) -> list[int]:
+    """Exchanges at the end of each window."""
+    return [window.serving for window in played.windows]
+
+
+def known(folder: Path = results.RESULTS) -> list[Facts]:
+    """What is kept of live runs.
+
+    Raises:
+        ConfigError: the file is missing or damaged.
+    """
+    path = folder / f"{NAME}.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Facts])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def keep(facts: Facts, folder: Path = results.RESULTS) -> Path:
+    """Keep these facts; in the place of those of the same scenario."""
+    others = [each for each in known(folder) if each.scenario.name != facts.scenario.name]
+    path = folder / f"{NAME}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode([*others, facts]), indent=1) + b"\n")
+    return path
+
+
+def _count_error(counts: Sequence[int], facts: Facts) -> float:
+    pairs = zip(counts, facts.serving, strict=True)
     return mean([abs(here - there) for here, there in pairs])
 
 
-def _first_most(counts: list[int]) -> int:
-    """The second in which there are as many as there will ever be."""
-    return counts.index(max(counts))
+def _first_most(counts: Sequence[int]) -> int:
+    """The window in which there are as many as there will ever be."""
+    return list(counts).index(max(counts))
 
 
-@click.command(short_help="The model beside real processes.")
-@click.option("--seconds", type=click.FloatRange(40, 3_600), default=80.0, show_default=True,
-              help="How long the real run takes.")  # fmt: skip
-@click.option("--known", is_flag=True, help="Use the run that was kept instead of a new one.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False),
-              default=results.RESULTS, show_default=True,
-              help="Directory for the JSON.")  # fmt: skip
-def main(seconds: float, known: bool, output: Path) -> None:
-    """Run the elastic scenario with real processes, and the model beside it.
+@click.command(short_help="The model beside live runs.")
+@click.argument("run", default="")
+@click.option("--keep", "kept", is_flag=True, help="Keep what was seen of this run for the test.")
+def main(run: str, kept: bool) -> None:
+    """Compare the model with a live RUN (a folder, an id or `latest`), or with those that are kept.
 
-    Exit codes: 0 the model was near enough, 1 not, or it could not be run.
+    Exit codes: 0 the model was near enough, 1 not, or there is no such run.
     """
-    near = False
-    with ends_quietly():
-        try:
-            facts = (
-                msgspec.json.decode((output / f"{NAME}.json").read_bytes(), type=Facts)
-                if known
-                else measure(elastic.Plan(seconds=seconds))
-            )
-        except (ScenarioError, RoQError, OSError, msgspec.DecodeError) as error:
-            raise click.ClickException(str(error)) from None
-        found = compare(facts)
-        out = results.console(as_json=False)
-        _print(out, "reality", facts.exchanges, facts.moves[-1])
-        for seed in SEEDS[:3]:
-            played = play(case_of(facts.plan, seed))
-            _print(out, "model", _counts(played, facts), played.moves)
-        out.print(results.targets_table(found.targets))
-        if not known:
-            out.print(f"written: {results.write(facts, NAME, output)}", style="dim")
-        near = all(each.reached for each in found.targets)
-    raise SystemExit(0 if near else 1)
+    try:
+        if run:
+            folder = find(run)
+            every = [facts_of(read_run(folder), read_series(folder))]
+        else:
+            every = known()
+    except RoQError as error:
+        raise click.ClickException(str(error)) from None
+    near = [_show(compare(facts)) for facts in every]
+    if kept and run:
+        click.echo(f"written: {keep(every[0])}")
+    raise SystemExit(0 if all(near) else 1)
 
 
-def _print(out: Console, name: str, counts: list[int], moves: int) -> None:
-    out.print(f"{name:8} {''.join(map(str, counts))}  {moves} moves")
+def _show(found: Comparison) -> bool:
+    facts = found.facts
+    out = results.console(as_json=False)
+    out.print(f"\n{facts.run}: exchanges, one figure a window", style="bold")
+    out.print(f"reality  {_line(facts.serving)}  {facts.moves[-1]} moves")
+    for played in found.played[:3]:
+        out.print(f"model    {_line(serving(played))}  {played.moves} moves")
+    out.print(results.targets_table(found.targets))
+    return all(each.reached for each in found.targets)
+
+
+def _line(counts: Sequence[int]) -> str:
+    return "".join(str(each) if each < 10 else "+" for each in counts)
 
 
 if __name__ == "__main__":

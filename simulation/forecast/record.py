@@ -82,10 +82,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def detailed(case: Case, seed: int) -> Case:
-    """The case with this seed, and with as many windows as are kept of it."""
+    """The case with this seed, and with as many windows as are kept of it.
+
+    What changes all the time changes with each window at least, unless there are many queues.
+    """
     seconds = case.scenario.seconds
-    most = WINDOWS if case.queues == 1 else WINDOWS_OF_MANY
-    return msgspec.structs.replace(case, seed=seed, windows=min(ceil(seconds), most))
+    if case.queues > 1:
+        return msgspec.structs.replace(case, seed=seed, windows=min(ceil(seconds), WINDOWS_OF_MANY))
+    windows = min(ceil(seconds), WINDOWS)
+    step = min(case.parameters.step_seconds, seconds / windows)
+    parameters = msgspec.structs.replace(case.parameters, step_seconds=step)
+    return msgspec.structs.replace(case, seed=seed, windows=windows, parameters=parameters)
 
 
 def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -> Run:

@@ -2,11 +2,15 @@ import json
 from statistics import fmean
 
 import msgspec
+import pytest
 from forecasts import case
+from runs import run_of, series_of
 
+from roq.errors import ConfigError
 from simulation import reaction
+from simulation.archive.document import RunKind
 from simulation.description.scenario import Phase, PublisherGroup, QueueSettings, Scenario
-from simulation.forecast.calibration import NAME, Facts, compare
+from simulation.forecast.calibration import compare, facts_of, known
 from simulation.forecast.cell import play
 from simulation.forecast.parameters import Parameters
 from simulation.scenario.results import RESULTS
@@ -15,23 +19,32 @@ REACTION_ERROR_SECONDS = 0.4
 SEEDS = range(40)
 
 
-def facts() -> Facts:
-    return msgspec.json.decode((RESULTS / f"{NAME}.json").read_bytes(), type=Facts)
-
-
-def test_the_model_is_as_near_to_the_real_run_as_the_docs_say() -> None:
-    found = compare(facts())
+@pytest.mark.parametrize("facts", known(), ids=lambda facts: facts.run)
+def test_the_model_is_as_near_to_the_real_run_as_the_docs_say(facts) -> None:
+    found = compare(facts)
     assert [each.text for each in found.targets if not each.reached] == []
 
 
-def test_a_model_that_is_wrong_is_noticed() -> None:
-    seen = facts()
-    wrong = msgspec.structs.replace(seen, exchanges=[min(3, each) for each in seen.exchanges])
+@pytest.mark.parametrize("facts", known(), ids=lambda facts: facts.run)
+def test_a_model_that_is_wrong_is_noticed(facts) -> None:
+    fewer = [min(max(facts.serving) - 1, each) for each in facts.serving]
+    wrong = msgspec.structs.replace(facts, serving=fewer)
     assert not all(each.reached for each in compare(wrong).targets)
-    plan = msgspec.structs.replace(seen.plan, limit=2 * seen.plan.limit, policy="known")
-    assert not all(
-        each.reached for each in compare(msgspec.structs.replace(seen, plan=plan)).targets
-    )
+    queue = facts.scenario.queue
+    limit = {"exchange_bytes_per_minute": 2 * int(queue.rules["exchange_bytes_per_minute"])}
+    other = msgspec.structs.replace(queue, rules={**queue.rules, **limit})
+    scenario = msgspec.structs.replace(facts.scenario, queue=other)
+    found = compare(msgspec.structs.replace(facts, scenario=scenario))
+    assert not all(each.reached for each in found.targets)
+
+
+def test_facts_are_taken_from_a_live_run_and_from_no_other() -> None:
+    facts = facts_of(run_of("a"), series_of(10))
+    assert facts.serving == [1] * 5 + [2] * 5
+    assert facts.moves == [0] * 4 + [1] * 6
+    assert (facts.scale_outs, facts.scale_ins) == (1, 0)
+    with pytest.raises(ConfigError, match="no complete live run"):
+        facts_of(run_of("a", RunKind.MODEL), series_of(10))
 
 
 def overloaded(seed: int) -> float:
@@ -69,7 +82,9 @@ def test_it_reacts_to_an_overload_as_fast_as_real_processes() -> None:
 
 def test_new_exchanges_serve_as_soon_as_in_the_real_runs() -> None:
     measured = json.loads((RESULTS / "reaction.json").read_text())["serve_seconds"]
-    measured += facts().serve_seconds
+    measured += [
+        each.figures["serve_seconds"] for each in known() if "serve_seconds" in each.figures
+    ]
     assumed = Parameters()
     middle = (assumed.serve_least + assumed.serve_most) / 2
     assert abs(middle - fmean(measured)) <= 0.4
