@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from roq.errors import RoQError
 from roq.spark import register
 from roq.spark.logs import Logs
 from roq.spark.offsets import Offsets, read_offsets
@@ -38,7 +39,8 @@ TRIGGER_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 0.1
 _RUN: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _PARTS: Final = "table STRING, minute BIGINT, rows BIGINT, data BINARY"
-_REASON: Final = re.compile(r"^(?:\w+\.)+(?:\w+): (.+)$")
+_REASON: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w+: (.+)$")
+"""How Python ends a traceback."""
 
 
 class Collector:
@@ -92,6 +94,7 @@ class Collector:
 
         Raises:
             TracesError: the folder has traces but not how far they go; a run that has no such name.
+            ConfigError: an earlier collector has read another queue.
             RoQError: the cluster or the queue cannot be used; the text says why.
         """
         if not _RUN.match(self._run):
@@ -103,7 +106,12 @@ class Collector:
                 "go. Use another folder, or remove them"
             )
         self._logs = Logs(read_options(dict(self._options), streaming=True))
-        self._logs.spans()
+        try:
+            self._logs.spans()
+            self._done(self._logs.queue_id)
+        except RoQError:
+            self.stop()
+            raise
         register(self._spark)
         self._query = (
             self._spark.readStream.format("roq")

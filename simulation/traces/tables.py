@@ -148,3 +148,34 @@ SCHEMAS: Final = {
     for table, columns in COLUMNS.items()
 }
 """As files hold them. `run` (text) and `minute` (int: minutes since 1970) are in their paths."""
+
+
+def reference() -> str:
+    """What docs/simulation.md says of the columns, in Markdown."""
+    parts = [_listed(ORIGIN)]
+    for table, columns in COLUMNS.items():
+        parts.append(f"`{table}`: {_ABOUT[table]}.\n\n{_listed(columns[len(ORIGIN) :])}")
+    return "\n".join(parts) + "\n"
+
+
+_ABOUT: Final = {
+    KPI: "one row for each numeric document of the statistics stream. Columns are null in rows of "
+    "kinds that do not have them",
+    LATENCY: "one row for each client and window in which it did something",
+    EVENTS: "what the driver and the tap did or saw",
+    REJECTED: "messages of the queue of traces that are no traces of this run; `time_us` is when "
+    "they were collected",
+}
+
+
+def _listed(columns: tuple[Column, ...]) -> str:
+    lines = [f"| `{each.name}` | {_type(each.type)} | {each.about} |" for each in columns]
+    return "\n".join(["| column | type | what |", "|---|---|---|", *lines]) + "\n"
+
+
+def _type(type_: pa.DataType) -> str:
+    if pa.types.is_list(type_):
+        return f"list of {_type(type_.value_type)}"
+    if pa.types.is_struct(type_):
+        return "{" + ", ".join(field.name for field in type_) + "}"
+    return str(type_)

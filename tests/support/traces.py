@@ -66,7 +66,7 @@ class Story:
         at: float,
         latencies: Iterable[float] = (),
         *,
-        late: float = 0.0,
+        behind: float = 0.0,
         **told: int,
     ) -> None:
         """What a client did in the second from `at` on; its name begins with its role."""
@@ -81,7 +81,7 @@ class Story:
                 begin_us=us(at), seconds=1.0, latency=histogram.counts(), latency_sum=total,
                 **told,
             ),
-            late=late,
+            late=behind,
         )  # fmt: skip
 
     def event(self, at: float, kind: EventKind, text: str = "") -> None:

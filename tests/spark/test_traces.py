@@ -1,0 +1,319 @@
+"""Traces on Spark: collected exactly once, and turned into the figures that they hold."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from runs import run_of
+from traces import RUN, Story, exchange, move, queue, scale
+
+import roq
+from roq.errors import ConfigError, QueueNotFound
+from roq.testing.running import RunningCluster
+from simulation.archive.document import EventKind, Run, Series
+from simulation.traces import collect
+from simulation.traces.collect import Collector
+from simulation.traces.files import CHECKPOINT, TracesError, files, put
+from simulation.traces.messages import CLIENT_TOPIC, ClientTrace, encode
+from simulation.traces.rows import Part
+from simulation.traces.summary import remarks, summarise
+from simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED
+from simulation.traces.tap import Tap
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+DRAIN_SECONDS = 60.0
+LOADED = msgspec.structs.replace(run_of(RUN), seconds=20.0)
+"""Four publishers of 100 messages a second."""
+
+
+def told(*, silent: tuple[float, float] = (99.0, 99.0)) -> Story:
+    """Exchange 1 gets 1,200 bytes a second, more than its limit allows; from 10.25 s on it shares
+    them with exchange 2, which came at 8 s. Three times a second somebody speaks."""
+    story = Story()
+    first = second = 0
+    for number in range(-1, 21):
+        at = number + 0.25
+        first += 1_200 if at <= 10.25 else 600
+        second += 600 if at > 10.25 else 0
+        if silent[0] < at < silent[1]:
+            continue
+        story.document(at, exchange(1, first))
+        if at > 8:
+            story.document(at, exchange(2, second, uptime=at - 8))
+        story.document(at, queue(1 if at < 8 else 2))
+    return story
+
+
+def summed(spark: SparkSession, folder: Path, story: Story) -> tuple[dict[str, float], Series]:
+    story.write(folder, now=20.0)
+    return summarise(spark, folder, LOADED)
+
+
+def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_path: Path) -> None:
+    story = told()
+    story.document(-3.0, move("accepted"))  # before the load: none of it
+    for at, state in ((9.0, "started"), (9.5, "accepted"), (11.0, "given_up")):
+        story.document(at, move(state))
+    for at, direction, state in (
+        (7.5, "out", "started"),
+        (8.5, "out", "done"),
+        (30.0, "in", "done"),
+    ):
+        story.document(at, scale(direction, state))
+    story.event(0.0, EventKind.PHASE, "load")
+    for at in range(20):
+        story.client("publisher-0", at, [0.0001] * 3, messages=300, bytes=3_000, late=3)
+        slow = [0.5] if at == 4 else [0.002]
+        story.client("subscriber-0", at, [0.002] * 99 + slow, messages=300, failed=at == 7)
+        if at != 12:
+            story.client("subscriber-1", at, [0.002] * 100, messages=300, doubled=at == 7,
+                         behind=60.0 if at == 19 else 0.0)  # fmt: skip
+        else:
+            story.number("subscriber-1")  # published, and never seen again
+    story.messages.append(story.messages[3])  # an exchange died, and it was sent again
+    figures, series = summed(spark, tmp_path, story)
+
+    expected = {
+        "sent": 6_000, "received": 11_700, "lost": 1, "doubled": 1, "reordered": 0, "failed": 0,
+        "messages_per_second": 300, "bytes_per_second": 3_000, "load_reached": 0.75,
+        "latency_p50_ms": 2.0, "latency_p99_ms": 2.0, "latency_max_ms": 500.0,
+        "latency_mean_ms": (3_899 * 2.0 + 500.0) / 3_900,
+        "exchanges_most": 2, "exchanges_last": 2, "moves": 1, "moves_failed": 1, "scale_outs": 1,
+        "scale_ins": 0, "imbalance_last": 1.0, "overload_minutes": 10.25 / 60,
+        "reaction_seconds": 9.5, "exchange_messages_in": 2_400, "cpu_seconds": 16.0,
+        "cpu_seconds_per_million": 16.0 / 2_400 * 1e6, "exchange_hours": 32 / 3_600,
+        "generator_late_share": 0.01, "scale_out_seconds": 0.5, "move_pause_max_ms": 4.0,
+        "traces_missing": 1, "traces_doubled": 1, "traces_late": 1, "traces_rejected": 0,
+        "silent_seconds": 0, "files_left_out": 0, "documents_dropped": 0,
+    }  # fmt: skip
+    found = {name: figures[name] for name in expected}
+    assert found == pytest.approx(expected, rel=0.011)
+    assert remarks(figures) == [
+        "1 traces are missing: they were published and never collected.",
+        "1 traces stood in the queue twice; each was counted once.",
+        "1 traces came late; they were counted where they belong.",
+    ]
+
+    assert [window.at for window in series.windows] == [float(at) for at in range(1, 21)]
+    assert {window.covered for window in series.windows} == {1.0}
+    assert [window.serving for window in series.windows] == [1] * 8 + [2] * 12
+    one = series.windows[5].exchanges[0]
+    assert (one.bytes_in, one.messages_out, one.cpu_percent) == pytest.approx((1_200, 240, 50))
+    assert series.windows[10].exchanges[0].bytes_in == pytest.approx(750)
+    assert [series.windows[at].imbalance for at in (3, 9, 15)] == [None, 2.0, 1.0]
+    four, late = series.windows[4].latency, series.windows[19].latency
+    assert four is not None
+    assert late is not None
+    assert (four.count, four.most) == (200, pytest.approx(500.0, rel=0.011))
+    assert late.count == 200
+    assert [(event.at, event.kind) for event in series.events if event.at >= 0] == [
+        (0.0, EventKind.PHASE), (8.25, EventKind.SERVES), (8.5, EventKind.SCALE_OUT),
+        (9.5, EventKind.MOVE), (11.0, EventKind.MOVE_FAILED), (30.0, EventKind.SCALE_IN),
+    ]  # fmt: skip
+
+
+def test_a_hole_in_the_statistics_is_told_and_not_filled(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    figures, series = summed(spark, tmp_path, told(silent=(2.5, 6.0)))
+    assert [window.covered for window in series.windows[1:8]] == [1, 0.25, 0, 0, 0, 0, 0.75][:7]
+    assert figures["silent_seconds"] == pytest.approx(4.0)
+    assert [window.serving for window in series.windows[2:7]] == [1, 0, 0, 0, 1]
+    assert series.windows[2].exchanges[0].bytes_in == pytest.approx(1_200)
+    (gap,) = [event for event in series.events if event.kind is EventKind.GAP]
+    assert (gap.at, gap.text) == (2.25, "no statistics for 4.0 s")
+
+
+def test_a_run_without_any_traces_has_windows_of_which_nothing_is_known(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    figures, series = summarise(spark, tmp_path, LOADED)
+    assert figures["traces"] == 0
+    assert not {"sent", "lost", "moves", "latency_p50_ms", "exchanges_most"} & set(figures)
+    assert {window.covered for window in series.windows} == {0.0}
+    assert summarise(spark, tmp_path, msgspec.structs.replace(LOADED, seconds=0.0))[1].windows == []
+
+
+def test_damaged_files_are_named_or_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    story = told()
+    for at in range(20):
+        story.client("subscriber-0", at, [0.002], messages=1)
+    story.write(tmp_path, now=20.0)
+    (path,) = files(tmp_path, LATENCY)[:1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(data)
+    (path.parent / "notes.txt").write_text("somebody's")
+    with pytest.raises(TracesError, match=str(path)):
+        summarise(spark, tmp_path, LOADED)
+    figures, _ = summarise(spark, tmp_path, LOADED, leave_out=True)
+    assert figures["files_left_out"] == 1
+    assert figures["exchanges_most"] == 2
+
+
+# --- collected ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
+    with roq.connect(roq_cluster.address) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def traces_queue(cluster: roq.Cluster) -> Iterator[str]:
+    name = f"load-{uuid.uuid4().hex[:8]}-traces"
+    cluster.create_queue(name)
+    cluster.add_exchange(name)
+    yield name
+    cluster.remove_queue(name)
+
+
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def client_traces(source: str, count: int) -> list[bytes]:
+    """Traces of three minutes."""
+    begin = now_us()
+    return [
+        encode(
+            ClientTrace(
+                run=RUN, time_us=begin - 60_000_000 * (number % 3), source=source, number=number,
+                client=source, role="publisher", begin_us=begin, seconds=1.0, messages=1,
+            )
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def rows(folder: Path, table: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for path in files(folder, table):
+        found += pq.ParquetFile(path).read().to_pylist()
+    return found
+
+
+def test_each_trace_is_kept_once_although_the_collector_is_ended_in_the_middle(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    traces_queue: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def collector() -> Collector:
+        return Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN, seconds=0.2)
+
+    def fails(folder: Path, run: str, batch: int, parts: Iterable[Part]) -> None:
+        put(folder, run, batch, list(parts)[:2])
+        raise OSError("no space left")
+
+    with cluster.publisher(traces_queue) as one, cluster.publisher(traces_queue) as two:
+        one.publish_many(client_traces("one", 40), CLIENT_TOPIC)
+        two.publish(b"not a trace", CLIENT_TOPIC)
+        one.flush()
+        two.flush()
+        first = collector()
+        first.start()
+        assert first.drain(DRAIN_SECONDS), first.failure
+        assert len(rows(tmp_path, LATENCY)) == 40
+        monkeypatch.setattr(collect, "put", fails)
+        two.publish_many(client_traces("two", 50), CLIENT_TOPIC)
+        two.flush()
+        assert not first.drain(DRAIN_SECONDS)
+        assert first.failure == "traces are not collected any more: no space left"
+        first.stop()
+        assert 40 < len(rows(tmp_path, LATENCY)) < 90
+
+        monkeypatch.setattr(collect, "put", put)
+        second = collector()
+        second.start()
+        one.publish_many(client_traces("three", 30), CLIENT_TOPIC)
+        one.flush()
+        assert second.drain(DRAIN_SECONDS), second.failure
+        second.stop()
+        second.stop()
+    kept = Counter((row["source"], row["number"]) for row in rows(tmp_path, LATENCY))
+    wanted = (("one", 40), ("two", 50), ("three", 30))
+    assert kept == Counter((name, number) for name, count in wanted for number in range(count))
+    (rejected,) = rows(tmp_path, REJECTED)
+    assert rejected["payload"] == b"not a trace"
+
+
+def test_what_a_queue_tells_goes_from_the_tap_into_figures(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    traces_queue: str,
+    tmp_path: Path,
+) -> None:
+    under_load = traces_queue.removesuffix("-traces")
+    cluster.create_queue(under_load)
+    collector = Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN, seconds=0.5)
+    collector.start()
+    try:
+        with cluster.publisher(traces_queue) as traces, cluster.publisher(under_load) as load:
+            with Tap(cluster, under_load, traces, RUN) as tap:
+                began_us = now_us()
+                while tap.published < 6 and now_us() < began_us + DRAIN_SECONDS * 1e6:
+                    load.publish_many([b"x" * 100] * 100)
+                    load.flush()
+            ended_us = now_us()
+        assert collector.drain(DRAIN_SECONDS), collector.failure
+    finally:
+        collector.stop()
+        cluster.remove_queue(under_load)
+    assert tap.dropped == 0
+    assert collector.rows[KPI] == tap.published == len(rows(tmp_path, KPI))
+    run: Run = msgspec.structs.replace(
+        LOADED, began_us=began_us, seconds=(ended_us - began_us) / 1e6
+    )
+    figures, series = summarise(spark, tmp_path, run)
+    assert figures["traces"] == tap.published
+    assert figures["traces_missing"] == figures["traces_rejected"] == 0
+    assert figures["exchanges_most"] == 1
+    assert figures["exchange_messages_in"] > 0
+    assert series.windows
+    assert rows(tmp_path, EVENTS) == []
+
+
+def test_what_cannot_be_collected_is_said_at_once(
+    spark: SparkSession, roq_cluster: RunningCluster, traces_queue: str, tmp_path: Path
+) -> None:
+    with pytest.raises(QueueNotFound, match="there-is-none"):
+        Collector(spark, roq_cluster.address, "there-is-none", tmp_path, run=RUN).start()
+    with pytest.raises(TracesError, match="cannot be called"):
+        Collector(spark, roq_cluster.address, traces_queue, tmp_path, run="../up").start()
+    told().write(tmp_path, now=20.0)
+    with pytest.raises(TracesError, match=f"{CHECKPOINT} is gone"):
+        Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN).start()
+
+
+def test_a_checkpoint_of_another_queue_is_refused(
+    spark: SparkSession, roq_cluster: RunningCluster, cluster: roq.Cluster, tmp_path: Path
+) -> None:
+    name = f"load-{uuid.uuid4().hex[:8]}-traces"
+    cluster.create_queue(name)
+    with cluster.publisher(name) as publisher:
+        publisher.publish_many(client_traces("one", 4), CLIENT_TOPIC)
+    collector = Collector(spark, roq_cluster.address, name, tmp_path, run=RUN, seconds=0.2)
+    collector.start()
+    assert collector.drain(DRAIN_SECONDS), collector.failure
+    collector.stop()
+    cluster.remove_queue(name)
+    cluster.create_queue(name)
+    try:
+        with pytest.raises(ConfigError, match="belongs to another queue"):
+            Collector(spark, roq_cluster.address, name, tmp_path, run=RUN).start()
+    finally:
+        cluster.remove_queue(name)
