@@ -56,8 +56,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         tag: of the run, 32 bits; every message bears it.
         addresses: of the cluster.
         queue: under load.
-        traces: queue for words and traces.
-        tracing: whether clients tell what they do, window by window.
+        words: queue in which driver and tasks talk.
+        traces: queue for traces; empty: clients tell nothing.
         share: its clients.
         marks, prefixes: of the plan.
         seed: of everything drawn.
@@ -71,8 +71,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tag: int
     addresses: list[str]
     queue: str
+    words: str
     traces: str
-    tracing: bool
     share: Share
     marks: list[float]
     prefixes: list[str]

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import roq
 from roq.client.publisher import Publisher
+from roq.client.writer import Payload
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError, WouldBlock
 from simulation.description.draws import sizes, topics
@@ -210,7 +211,7 @@ class Sender:
         waiting, begin = self._waiting, self._place
         place, end = begin, len(waiting)
         if self._draws is not None and self._draws.one_topic and end - begin > FEW:
-            payloads = [each.payload for each in waiting]
+            payloads: list[Payload] = [each.payload for each in waiting]
             place = publisher.publish_from(payloads, begin, waiting[0].topic, [])
         else:
             try:

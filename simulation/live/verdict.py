@@ -161,18 +161,27 @@ def count(plan: Plan, tallies: Sequence[TaskTally]) -> Counts:
     )
 
 
-def figures(plan: Plan, counts: Counts, tallies: Sequence[TaskTally]) -> dict[str, float]:
-    """The figures of a run that follow from tallies alone."""
+def figures(
+    counts: Counts, tallies: Sequence[TaskTally], *, seconds: float, offered: float
+) -> dict[str, float]:
+    """The figures of a run that follow from tallies alone.
+
+    Args:
+        counts: of these tallies.
+        tallies: of all tasks.
+        seconds: how long the load lasted.
+        offered: messages that were to be sent in that time.
+    """
     sent = [each for tally in tallies for each in tally.sent]
     received = [each for tally in tallies for each in tally.received]
     found: dict[str, float] = {
         "sent": counts.sent,
         "received": counts.received,
         "failed": counts.failed,
-        "messages_per_second": counts.sent / plan.seconds,
-        "bytes_per_second": sum(each.bytes for each in sent) / plan.seconds,
-        "received_messages_per_second": counts.received / plan.seconds,
-        "load_reached": counts.sent / plan.offered if plan.offered else 1.0,
+        "messages_per_second": counts.sent / seconds,
+        "bytes_per_second": sum(each.bytes for each in sent) / seconds,
+        "received_messages_per_second": counts.received / seconds,
+        "load_reached": counts.sent / offered if offered else 1.0,
         "generator_late_share": counts.late / max(1, counts.sent),
         "generator_late_most_ms": 1000 * counts.late_most,
         "unsent": counts.unsent,

@@ -1,6 +1,6 @@
 """A task's talk with the driver: it hears when to begin and to end, and tells how far it is.
 
-All of it is one thread, one subscriber and one publisher on the queue of traces.
+All of it is one thread, with a queue for words and, if clients are to be traced, one for traces.
 """
 
 from __future__ import annotations
@@ -87,13 +87,16 @@ class Voice:
         self._heard = time.monotonic()
         self._inbox: Subscriber | None = None
         self._outbox: Publisher | None = None
+        self._tracer: Publisher | None = None
         self._told: dict[int, int] = {}
         self._thread = threading.Thread(target=self._run, name="voice", daemon=True)
 
     def __enter__(self) -> Self:
-        queue = self._job.traces
-        self._inbox = self._cluster.subscriber(queue, words.TO_TASKS)
-        self._outbox = self._cluster.publisher(queue, timeout=PUBLISH_SECONDS)
+        job = self._job
+        self._inbox = self._cluster.subscriber(job.words, words.TO_TASKS)
+        self._outbox = self._cluster.publisher(job.words, timeout=PUBLISH_SECONDS)
+        if job.traces:
+            self._tracer = self._cluster.publisher(job.traces, timeout=PUBLISH_SECONDS)
         clock = clock_here(self._job.anchor, machine())
         self.clock = clock if clock is not None else self._ask_for_the_time()
         self._heard = time.monotonic()
@@ -112,10 +115,9 @@ class Voice:
             self._tell()
         elif not isinstance(error, Ended):
             self._say_trouble(error)
-        if self._inbox is not None:
-            self._inbox.close()
-        if self._outbox is not None:
-            self._outbox.close()
+        for each in (self._inbox, self._outbox, self._tracer):
+            if each is not None:
+                each.close()
 
     def wait(self, seconds: float) -> None:
         """Until there is news, or for so long."""
@@ -251,7 +253,7 @@ class Voice:
 
     def _trace(self, client: str, role: str, windows: Windows) -> None:
         told = windows.drain()
-        if not self._job.tracing or self._outbox is None:
+        if self._tracer is None:
             return
         for window in told:
             trace = ClientTrace(
@@ -273,7 +275,7 @@ class Voice:
                 latency_sum=window.latency_sum,
                 clock_error=self._clock_error if role == "subscriber" else 0.0,
             )
-            self._outbox.publish(messages.encode(trace), CLIENT_TOPIC)
+            self._tracer.publish(messages.encode(trace), CLIENT_TOPIC)
             self._number += 1
 
     def _sent(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What the driver and the tasks of a live run say to each other.
 
-They travel through the queue of traces, which all of them reach, whatever starts the tasks: JSON,
-one message each, under topics of their own.
+They travel through a queue of their own beside the one under load, which all of them reach,
+whatever starts the tasks: JSON, one message each.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def test_a_publisher_that_had_gone_before_a_mark_had_sent_all_of_it() -> None:
 def test_figures_have_the_names_that_expectations_use() -> None:
     tallies = [sent({"t": 200}), received(stream(got=200))]
 
-    found = figures(ONE, count(ONE, tallies), tallies)
+    found = figures(count(ONE, tallies), tallies, seconds=20.0, offered=200.0)
 
     assert found["load_reached"] == 1.0
     assert found["messages_per_second"] == 10.0
@@ -155,7 +155,9 @@ def test_figures_have_the_names_that_expectations_use() -> None:
 def test_without_subscribers_nothing_is_said_of_losses() -> None:
     lonely = plan_of(phase("load"))
 
-    found = figures(lonely, count(lonely, [sent({"t": 200})]), [sent({"t": 200})])
+    found = figures(
+        count(lonely, [sent({"t": 200})]), [sent({"t": 200})], seconds=20.0, offered=200.0
+    )
 
     assert "lost" not in found
     assert not any(name.startswith("latency") for name in found)

@@ -1,0 +1,248 @@
+"""What the driver sees of a run while it goes on, from the statistics stream and tasks' words.
+
+Enough for the display, and for figures and a series of runs that keep no traces. Bounded: it keeps
+windows, not documents.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from roq.demo.latency import Histogram
+from roq.protocol.kpi import ExchangeKpi, MoveKpi, NumericDocument, QueueKpi, ScaleKpi
+from simulation.archive.document import (
+    Event,
+    EventKind,
+    ExchangeWindow,
+    LatencyWindow,
+    Series,
+    Window,
+)
+from simulation.live.plan import Plan, offered_at
+
+EVENTS_MAX: Final = 10_000
+WINDOWS_MAX: Final = 600
+LAST_WINDOWS: Final = 5
+STALE_SECONDS: Final = 3.0
+"""What was not heard of for so long is gone."""
+_MOVES: Final = {
+    "accepted": EventKind.MOVE,
+    "failed": EventKind.MOVE_FAILED,
+    "given_up": EventKind.MOVE_FAILED,
+}
+_SCALINGS: Final = {
+    ("out", "done"): EventKind.SCALE_OUT,
+    ("in", "done"): EventKind.SCALE_IN,
+    ("out", "failed"): EventKind.SCALE_FAILED,
+    ("in", "failed"): EventKind.SCALE_FAILED,
+}
+
+
+@dataclass(slots=True)
+class _Grown:
+    """What one exchange did in one window."""
+
+    messages_in: float = 0.0
+    bytes_in: float = 0.0
+    messages_out: float = 0.0
+    bytes_out: float = 0.0
+    publishers: int = 0
+    cpu: float | None = None
+
+
+class Rates(NamedTuple):
+    """Per second."""
+
+    messages_in: float
+    bytes_in: float
+    messages_out: float
+
+
+class Glance:
+    """Takes in documents and words as they come.
+
+    Args:
+        plan: of the run.
+        seconds: length of a window.
+
+    Attributes:
+        exchanges: that serve, as the monitor has said last.
+        moves, moving: publishers moved; being moved now.
+    """
+
+    def __init__(self, plan: Plan, seconds: float) -> None:
+        self.exchanges = 0
+        self.moves = 0
+        self.moving = 0
+        self._plan = plan
+        self._seconds = seconds
+        self._seen: dict[tuple[int, int], tuple[float, ExchangeKpi]] = {}
+        self._windows: defaultdict[int, dict[int, _Grown]] = defaultdict(dict)
+        self._serving: dict[int, int] = {}
+        self._latency: defaultdict[int, Histogram] = defaultdict(Histogram)
+        self._events: list[Event] = []
+        self._left_out = 0
+        self._last = 0
+        self._newest = -1e9
+        self._most = 0
+        self._counted: defaultdict[EventKind, int] = defaultdict(int)
+
+    def take(self, at: float, document: NumericDocument) -> None:
+        """A document of the stream.
+
+        Args:
+            at: when it came, seconds since the load began.
+            document: of the queue under load.
+        """
+        match document:
+            case ExchangeKpi():
+                self._exchange(at, document)
+            case QueueKpi():
+                self.exchanges, self.moving = document.exchanges, document.moving
+                if 0 <= at <= self._plan.seconds:
+                    self._last = document.exchanges
+                    self._most = max(self._most, document.exchanges)
+                    self._serving[self._number(at)] = document.exchanges
+            case MoveKpi():
+                self.moves += document.state == "accepted"
+                kind = _MOVES.get(document.state)
+                text = f"{_names(document.sources)} → {_names(document.targets)}"
+                self._event(at, kind, document.targets[0] if document.targets else 0, text)
+            case ScaleKpi():
+                kind = _SCALINGS.get((document.direction, document.state))
+                self._event(at, kind, document.number, document.reason)
+            case _:
+                return
+
+    def latency(self, at: float, counts: dict[str, int]) -> None:
+        """Latencies that a task has told of at a moment."""
+        if at >= 0:
+            self._latency[self._number(at)].merge(Histogram(counts))
+
+    def event(self, at: float, kind: EventKind, text: str) -> None:
+        """Something that the driver did."""
+        self._event(at, kind, 0, text)
+
+    def latest(self) -> Rates:
+        """What all exchanges together do, by their last documents."""
+        fresh = [now for at, now in self._seen.values() if at > self._newest - STALE_SECONDS]
+        return Rates(
+            sum(each.messages_in_per_second for each in fresh),
+            sum(each.bytes_in_per_second for each in fresh),
+            sum(each.messages_out_per_second for each in fresh),
+        )
+
+    def figures(self) -> dict[str, float]:
+        """What follows; nothing if no monitor was heard under load."""
+        if not self._most:
+            return {}
+        found = {
+            "exchanges_most": float(self._most),
+            "exchanges_last": float(self._last),
+            "moves": float(self._counted[EventKind.MOVE]),
+            "moves_failed": float(self._counted[EventKind.MOVE_FAILED]),
+            "scale_outs": float(self._counted[EventKind.SCALE_OUT]),
+            "scale_ins": float(self._counted[EventKind.SCALE_IN]),
+        }
+        sums: defaultdict[int, float] = defaultdict(float)
+        for number in sorted(self._windows)[-LAST_WINDOWS:]:
+            for exchange, grown in self._windows[number].items():
+                sums[exchange] += grown.bytes_in
+        total = sum(sums.values())
+        found["imbalance_last"] = max(sums.values()) * len(sums) / total if total else 1.0
+        return found
+
+    def series(self, until: float) -> Series:
+        """Window by window; without traces that is all that there is.
+
+        Args:
+            until: seconds that the load lasted.
+        """
+        count = max(1, round(until / self._seconds))
+        return Series(
+            window_seconds=self._seconds,
+            windows=[self._window(number) for number in range(count)],
+            events=sorted(self._events, key=lambda event: event.at),
+            events_left_out=self._left_out,
+        )
+
+    # --- windows ----------------------------------------------------------------------------------
+
+    def _number(self, at: float) -> int:
+        return int(at / self._seconds)
+
+    def _exchange(self, at: float, now: ExchangeKpi) -> None:
+        key = now.number, now.epoch
+        before = self._seen.get(key)
+        self._seen[key] = at, now
+        self._newest = max(self._newest, at)
+        if before is None or not 0 <= at <= self._plan.seconds + self._seconds:
+            return
+        grown = self._windows[self._number(at)].setdefault(now.number, _Grown())
+        grown.messages_in += now.messages_in - before[1].messages_in
+        grown.bytes_in += now.bytes_in - before[1].bytes_in
+        grown.messages_out += now.messages_out - before[1].messages_out
+        grown.bytes_out += now.bytes_out - before[1].bytes_out
+        grown.publishers, grown.cpu = now.publishers, now.cpu_percent
+
+    def _window(self, number: int) -> Window:
+        exchanges = [
+            ExchangeWindow(
+                exchange=exchange,
+                messages_in=grown.messages_in / self._seconds,
+                bytes_in=grown.bytes_in / self._seconds,
+                messages_out=grown.messages_out / self._seconds,
+                bytes_out=grown.bytes_out / self._seconds,
+                publishers=grown.publishers,
+                cpu_percent=grown.cpu,
+            )
+            for exchange, grown in sorted(self._windows.get(number, {}).items())
+        ]
+        loads = [each.bytes_in for each in exchanges]
+        total = sum(loads)
+        end = (number + 1) * self._seconds
+        return Window(
+            at=end,
+            exchanges=exchanges,
+            serving=self._serving.get(number, len(exchanges)),
+            latency=_latency(self._latency[number]) if number in self._latency else None,
+            imbalance=max(loads) * len(loads) / total if len(loads) > 1 and total else None,
+            offered=offered_at(self._plan, number * self._seconds, end),
+        )
+
+    def _event(self, at: float, kind: EventKind | None, exchange: int, text: str) -> None:
+        if kind is None or at < 0:
+            return
+        self._counted[kind] += 1
+        if len(self._events) < EVENTS_MAX:
+            self._events.append(Event(at=at, kind=kind, exchange=exchange, text=text))
+        else:
+            self._left_out += 1
+
+
+def window_seconds(seconds: float) -> float:
+    """Length of the windows of a run: 1 s, or as much as makes 600 of them."""
+    return max(1.0, seconds / WINDOWS_MAX)
+
+
+def _latency(histogram: Histogram) -> LatencyWindow | None:
+    counts = histogram.counts()
+    total = sum(counts.values())
+    if not total:
+        return None
+    middles = {bucket: Histogram({bucket: 1}).percentile(100) for bucket in counts}
+    return LatencyWindow(
+        count=total,
+        mean=1000 * sum(middles[bucket] * count for bucket, count in counts.items()) / total,
+        p50=1000 * histogram.percentile(50),
+        p90=1000 * histogram.percentile(90),
+        p99=1000 * histogram.percentile(99),
+        p999=1000 * histogram.percentile(99.9),
+        most=1000 * histogram.percentile(100),
+    )
+
+
+def _names(numbers: list[int]) -> str:
+    return ", ".join(f"x{number}" for number in numbers) or "-"

@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM as a request, looked at where it can be followed, so that nothing is left
+half begun: a Spark session or a cluster that is just starting is there before it is ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+LOOK_SECONDS: Final = 0.05
+
+
+class Interrupted(Exception):
+    """Somebody wants the run to end."""
+
+
+@contextmanager
+def interrupts(stop: threading.Event, told: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM set `stop` instead of raising; `told` is called each time.
+
+    In other threads than the main one nothing is changed, for Python does not allow it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        told()
+
+    before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def check(stop: threading.Event) -> None:
+    """Go on only if nobody wants the run to end.
+
+    Raises:
+        Interrupted: somebody does.
+    """
+    if stop.is_set():
+        raise Interrupted
+
+
+class Aside:
+    """Work in a thread, while the main thread stays able to hear signals."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until it is done.
+
+        Raises:
+            BaseException: what the work has raised.
+        """
+        while self._thread.is_alive():
+            self._thread.join(LOOK_SECONDS)
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            self._error = error

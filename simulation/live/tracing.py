@@ -1,0 +1,112 @@
+"""The traces of a live run: tap and collector from the first document to the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import roq
+from roq.client.publisher import Publisher
+from roq.errors import RoQError
+from simulation.archive.document import Run, Series
+from simulation.live.clocks import Clock, monotonic_us
+from simulation.traces.collect import Collector
+from simulation.traces.summary import remarks, summarise
+from simulation.traces.tap import Tap
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRAIN_SECONDS: Final = 60.0
+COUNTED: Final = ("sent", "received")
+
+
+class Tracing:
+    """Keeps the traces of one run.
+
+    Args:
+        cluster: where the queues live.
+        queue: under load.
+        traces: queue of traces.
+        folder: of the run.
+        clock: of the driver.
+
+    Attributes:
+        publisher: for traces of the driver.
+    """
+
+    def __init__(
+        self, cluster: roq.Cluster, queue: str, traces: str, folder: Path, clock: Clock
+    ) -> None:
+        self.publisher: Publisher = cluster.publisher(traces, block=False)
+        self._cluster = cluster
+        self._traces = traces
+        self._folder = folder
+        self._collector: Collector | None = None
+        self._lacking = ""
+        ahead_us = clock.now_us() - monotonic_us()
+        self._tap = Tap(
+            cluster, queue, self.publisher, folder.name,
+            wall=lambda monotonic: round(monotonic * 1_000_000) + ahead_us,
+        )  # fmt: skip
+        self._tapping = False
+
+    def start(self, spark: SparkSession) -> None:
+        """Begin.
+
+        Raises:
+            RoQError: it cannot.
+        """
+        self._collector = Collector(
+            spark, ",".join(self._cluster.addresses), self._traces, self._folder,
+            run=self._folder.name,
+        )  # fmt: skip
+        self._collector.start()
+        self._tap.__enter__()
+        self._tapping = True
+
+    def summarise(self, spark: SparkSession, run: Run) -> tuple[dict[str, float], Series | None]:
+        """What all traces say, when the load is over; nothing if they cannot be read."""
+        self._end_tap()
+        try:
+            if self._collector is not None and not self._collector.drain(DRAIN_SECONDS):
+                self._lacking = self._collector.failure or "they were not all there in time"
+            self._end_collector()
+            return summarise(spark, self._folder, run)
+        except RoQError as error:
+            self._lacking = str(error)
+            return {}, None
+
+    def remarks(self, traced: dict[str, float], counted: dict[str, float]) -> list[str]:
+        """What a reader has to know, in sentences.
+
+        Args:
+            traced: figures of the traces.
+            counted: of the tallies.
+        """
+        found = remarks(traced)
+        if self._lacking:
+            found.append(f"The traces are not whole: {self._lacking}.")
+        for name in COUNTED:
+            there, wanted = traced.get(name), counted.get(name)
+            if there is not None and wanted is not None and there != wanted:
+                found.append(
+                    f"The traces know of {there:.0f} messages {name}, the tasks have counted "
+                    f"{wanted:.0f}."
+                )
+        return found
+
+    def close(self) -> None:
+        """End everything; idempotent."""
+        self._end_tap()
+        self._end_collector()
+        self.publisher.abort("the run is over")
+
+    def _end_tap(self) -> None:
+        if self._tapping:
+            self._tapping = False
+            self._tap.__exit__(None, None, None)
+
+    def _end_collector(self) -> None:
+        if self._collector is not None:
+            self._collector.stop()
