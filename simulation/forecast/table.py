@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from simulation.forecast.grid import Value
 from simulation.forecast.outcome import mean
+from simulation.report import statistics
 
 Row: TypeAlias = dict[str, Value]
 """One run: what is varied, and its figures."""
@@ -77,8 +77,4 @@ def _write_csv(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
 
 def error(values: Sequence[float]) -> float:
     """95 % of what the mean could be, either way; 0 if there is one value only."""
-    if len(values) < 2:
-        return 0.0
-    middle = mean(values)
-    deviation = sqrt(sum((each - middle) ** 2 for each in values) / (len(values) - 1))
-    return 1.96 * deviation / sqrt(len(values))
+    return statistics.mean(values).half or 0.0

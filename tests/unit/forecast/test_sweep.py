@@ -84,6 +84,12 @@ def test_settings_are_read_as_people_type_them() -> None:
             values(wrong)
 
 
+def test_the_error_is_that_of_student() -> None:
+    rows = [{"vary_a": 1, "moves": float(moves)} for moves in (4, 6, 8)]
+    (row,) = table(rows, ["moves"])
+    assert row == {"a": 1, "runs": 3, "moves": 6.0, "moves ±": pytest.approx(4.968, abs=1e-3)}
+
+
 def test_a_single_run_has_no_error() -> None:
     (row,) = table([{"vary_a": 1, "moves": 4.0}], ["moves"])
     assert row == {"a": 1, "runs": 1, "moves": 4.0, "moves ±": 0.0}
