@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -122,11 +123,23 @@ class Spark:
             ) from None
 
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
-        """Some jobs one after the other, so that what is done is done."""
+        """Some jobs one after the other, so that what is done is done.
+
+        They run in a thread, for whoever waits for Spark itself hears of an interruption only
+        when it is over.
+        """
         wave = WAVE * self._context.defaultParallelism
-        for first in range(0, len(tasks), wave):
-            part = tasks[first : first + wave]
-            yield from self._context.parallelize(part, len(part)).mapPartitions(perform).collect()
+        with ThreadPoolExecutor(1, thread_name_prefix="job") as thread:
+            for first in range(0, len(tasks), wave):
+                job = thread.submit(self._collect, tasks[first : first + wave])
+                try:
+                    yield from job.result()
+                except KeyboardInterrupt:
+                    self._context.cancelAllJobs()
+                    raise
+
+    def _collect(self, tasks: Sequence[bytes]) -> list[bytes]:
+        return self._context.parallelize(tasks, len(tasks)).mapPartitions(perform).collect()
 
 
 @contextmanager
@@ -153,7 +166,8 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     )
     with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
         try:
-            session.sparkContext.setLogLevel("ERROR")
+            # What is wrong with a task is told by the exception; locally nothing else can be wrong.
+            session.sparkContext.setLogLevel("OFF" if master.startswith("local") else "ERROR")
             yield Spark(session.sparkContext, ship=Path(folder) if ship else None)
         finally:
             session.stop()
