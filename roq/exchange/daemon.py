@@ -145,7 +145,7 @@ class ExchangeServer:
         )  # fmt: skip
         self._locator = Locator(
             self.reactor, self._context, spec.managers,
-            spec.queue, spec.queue_id, found=self._monitor.move,
+            spec.queue, spec.queue_id, found=self._monitor.move, gone=self._disowned,
         )  # fmt: skip
         self._manager = self._manager_link()
 
@@ -206,6 +206,10 @@ class ExchangeServer:
         if self._manager is not None:
             self._manager.superseded()  # so that nobody starts it again
         self.stop("removed")
+
+    def _disowned(self) -> None:
+        if self._manager is not None:
+            self._manager.disowned()
 
     # --- its life ---------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import zmq
 
-from roq.errors import Unavailable
+from roq.errors import QueueNotFound, Unavailable
 from roq.protocol.control import NOT_LEADER, Answer, Failure, Located, LocateRequest
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
@@ -25,6 +25,8 @@ REDIRECTS_MAX: Final = 3
 PAUSE_SECONDS: Final = 0.5
 PAUSE_MAX_SECONDS: Final = 5.0
 """The pause between two searches doubles from the one to the other; half of it is by chance."""
+
+_UNKNOWN: Final = QueueNotFound.code
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class Locator:
         queue: name of the queue.
         queue_id: of this life of it.
         found: called with the control address of its monitor.
+        gone: called when the manager that leads knows no such queue.
         chance: gives a number in [0, 1), another one each time.
     """
 
@@ -52,6 +55,7 @@ class Locator:
         queue: str,
         queue_id: bytes,
         found: Callable[[str], None],
+        gone: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = _chance,
     ) -> None:
         self._reactor = reactor
@@ -60,6 +64,7 @@ class Locator:
         self._question = LocateRequest(QName=queue)
         self._queue_id = queue_id
         self._found = found
+        self._gone = gone
         self._chance = chance
         self._client: RpcClient | None = None
         self._next = 0
@@ -101,6 +106,9 @@ class Locator:
             if _usable(answer.monitor):
                 self._found(answer.monitor)
             return
+        unknown = isinstance(answer, Failure) and answer.CODE == _UNKNOWN
+        if unknown or isinstance(answer, Located):
+            self._gone()
         elsewhere = isinstance(answer, Failure) and answer.RESULT == NOT_LEADER
         if isinstance(answer, Failure) and elsewhere and self._redirects < REDIRECTS_MAX:
             self._redirects += 1

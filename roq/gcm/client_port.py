@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from itertools import islice
 
-from roq.errors import InvalidRequest, NotLeader, QueueStopped, RegistryAway, RequestError
+from roq.errors import (
+    InvalidRequest,
+    NotLeader,
+    QueueNotFound,
+    QueueStopped,
+    RegistryAway,
+    RequestError,
+)
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.healing import GONE, loss
 from roq.gcm.hosts import LIVE, Hosts
@@ -76,13 +83,20 @@ class ClientPort:
             return [Reply(event.peer, request.answer()), malformed(request)]
         try:
             return self._answer(event, request, now)
-        except RequestError as error:
+        except RequestError as known:
+            error = self._as_far_as_known(known)
             request_id = 0 if isinstance(request, LocateQueue) else request.id
             reply = Reply(event.peer, refusal(error, request_id))
             if isinstance(request, HostReport) and not isinstance(error, NotLeader):
                 text = f"refused the report of a host manager: {error}"
                 return [reply, Note("report_refused", text, provoked=True)]
             return [reply]
+
+    def _as_far_as_known(self, error: RequestError) -> RequestError:
+        """What a later leader may have made, nobody is to take for gone."""
+        if isinstance(error, QueueNotFound) and self._standing.caretaker:
+            return NotLeader("the registry is away and leadership open; try the other managers")
+        return error
 
     def _answer(  # noqa: PLR0911 - one per message
         self, event: ClientFrame, request: LocateQueue | GcmRequest, now: float

@@ -185,6 +185,25 @@ class Operations:
         self._lanes[queue] = _Lane(operation)
         return self._all(self._run(operation, now), now)
 
+    def submit_own(
+        self, queue: str, make: Callable[[], Saga], now: float
+    ) -> tuple[bool, list[Effect]]:
+        """Run what the leader itself has to do with a queue, before all requests that wait for it.
+
+        Returns:
+            Whether there was room for it, and the effects.
+        """
+        if self._size >= OPERATIONS_MAX + OWN_MAX:
+            return False, []
+        operation = _Operation(queue, None, make, _refused, inf)
+        self._size += 1
+        lane = self._lanes.get(queue)
+        if lane is not None:
+            lane.waiting.appendleft(operation)
+            return True, []
+        self._lanes[queue] = _Lane(operation)
+        return True, self._all(self._run(operation, now), now)
+
     def awaits(self, token: int) -> bool:
         """Whether an operation waits for the outcome of this."""
         return token in self._pending
@@ -208,12 +227,18 @@ class Operations:
             return []
         return self._all(self._advance(pending.operation, [], error, now), now)
 
-    def manager_gone(self, host: str, now: float) -> list[Effect]:
-        """Nobody waits any longer for the answers of the manager of this host."""
-        gone = f"the manager of host {host} is gone"
+    def gone(self, host: str, manager: str, now: float) -> list[Effect]:
+        """Nobody waits any longer for answers from this host.
+
+        Args:
+            host: its name.
+            manager: address of its manager, if that alone is gone; empty: everything is.
+        """
+        gone = f"the manager of host {host} is gone" if manager else f"host {host} is lost"
         effects: list[Effect] = []
         for token, each in list(self._pending.items()):
-            if each.call is not None and each.call.host == host:
+            call = each.call
+            if call is not None and call.host == host and manager in {"", call.endpoint}:
                 effects += self.completed(token, gone, now)
         for token in self._admission.waiting(host):
             effects += self._turn_away(token, HostNotFound(gone), now)
@@ -223,8 +248,8 @@ class Operations:
         """Give up what has waited too long, and ask again what may have been lost on its way."""
         effects = self._ask_again(now)
         for lane in list(self._lanes.values()):
-            while lane.waiting and lane.waiting[0].deadline <= now:
-                late = lane.waiting.popleft()
+            for late in [each for each in lane.waiting if each.deadline <= now]:
+                lane.waiting.remove(late)
                 self._size -= 1
                 effects += _answer(late.peer, late.refuse(Busy(
                     f"other operations on queue {late.queue!r} took longer than "
@@ -270,7 +295,7 @@ class Operations:
     def next_deadline(self) -> float | None:
         """When `expire` has something to do."""
         deadlines = [min(each.deadline, each.again) for each in self._pending.values()]
-        deadlines += [lane.waiting[0].deadline for lane in self._lanes.values() if lane.waiting]
+        deadlines += [each.deadline for lane in self._lanes.values() for each in lane.waiting]
         return min(deadlines, default=None)
 
     def check(self) -> None:

@@ -27,7 +27,7 @@ from roq.gcm.healing import (
     signs_of_life,
     unready,
 )
-from roq.gcm.hosts import AWAITED, AWAY, SILENT, Hosts
+from roq.gcm.hosts import AWAITED, AWAY, LOST, SILENT, Hosts
 from roq.gcm.operations import Emit, Operations, Saga
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
@@ -138,8 +138,10 @@ class Recovery:
             return effects
         line = set(self._line)
         for queue in self._next_queues():
-            if self._operations.busy(queue.name):
+            if queue.name in self._active:
                 continue
+            if self._operations.busy(queue.name) and not self._losses(queue):
+                continue  # what is half-done is just being done
             urgent = self._look_at(queue, now)
             if urgent is not None:
                 line.add((not urgent, queue.name))
@@ -152,15 +154,16 @@ class Recovery:
         while self._line and len(self._active) < AT_ONCE:
             _, name = self._line.pop(0)
             queue = self._queues.get(name)
-            if queue is None or self._operations.busy(name) or self._standing.registry_away:
+            if queue is None or name in self._active or self._standing.registry_away:
                 continue
-            make = self._remedy(queue, now)
-            if make is not None:
-                self._active.add(name)
-                attempt = partial(self._attempt, name, make)
-                effects += self._operations.submit(name, None, attempt, now)
-                if not self._operations.busy(name):
-                    self._active.discard(name)  # refused, or done already
+            if self._remedy(queue, now) is None:
+                continue
+            self._active.add(name)
+            attempt = partial(self._attempt, name)
+            accepted, more = self._operations.submit_own(name, attempt, now)
+            effects += more
+            if not accepted:
+                self._active.discard(name)
         return effects
 
     def _look_at_hosts(self, now: float) -> list[Effect]:
@@ -172,7 +175,8 @@ class Recovery:
             text = f"host {host.name} is {host.state}: {self._hosts.reason(host)}"
             effects.append(Note(f"host_{host.state}", text))
             if host.state in AWAY:
-                effects += self._operations.manager_gone(host.name, now)
+                manager = "" if host.state is LOST else host.control
+                effects += self._operations.gone(host.name, manager, now)
         return effects
 
     def _next_queues(self) -> Iterable[Queue]:
@@ -270,8 +274,13 @@ class Recovery:
             return None
         return partial(self._sagas.queue.finish, queue.name)
 
-    def _attempt(self, name: str, make: Callable[[], Saga]) -> Saga:
+    def _attempt(self, name: str) -> Saga:
+        """Do what is to be done with a queue when its turn has come."""
         try:
+            queue = self._queues.get(name)
+            make = self._remedy(queue, self._hosts.now) if queue is not None else None
+            if make is None:
+                return None  # it has been done meanwhile
             answer = yield from make()
         except RequestError as error:
             self.not_mended += 1

@@ -11,6 +11,7 @@ from roq.model import endpoint_of
 from roq.monitor.events import (
     Ask,
     Confirmed,
+    Disowned,
     Effect,
     Event,
     Finished,
@@ -172,6 +173,8 @@ class Monitor:
                 self._note(effect)
             case Confirmed():
                 self._manager.confirmed()
+            case Disowned():
+                self._manager.disowned()
             case Finished():
                 if self._machine.superseded:
                     self._manager.superseded()

@@ -92,8 +92,13 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class Disowned:
+    """The leading configuration manager knows no such queue."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """Nothing is left to do: end the process."""
 
 
-Effect = Send | Push | Publish | Ask | Note | Confirmed | Finished
+Effect = Send | Push | Publish | Ask | Note | Confirmed | Disowned | Finished

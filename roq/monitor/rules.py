@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
-from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
+from roq.errors import ConfigError, QueueNotFound, RoQError, StaleEpoch, Unavailable
 from roq.model import ElasticRules, Limits
-from roq.monitor.events import Ask, Confirmed, Effect, Note
+from roq.monitor.events import Ask, Confirmed, Disowned, Effect, Note
 from roq.policy.registry import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
 
 STALE: Final = StaleEpoch.code
+GONE: Final = QueueNotFound.code
 RULES_SECONDS: Final = 1.0
 """How often they are asked for. By that the manager also knows that this monitor lives."""
 NUMBER_MAX: Final = 1 << 53
@@ -102,7 +103,8 @@ class Rules:
                 self.superseded = answer.COMMENT[:REASON_MAX] or "there is a newer one"
                 return []
             case Failure():
-                return self._refused(answer.COMMENT)
+                gone: list[Effect] = [Disowned()] if answer.CODE == GONE else []
+                return gone + self._refused(answer.COMMENT)
             case Unavailable():
                 return self._refused(str(answer))
             case _:

@@ -22,6 +22,10 @@ QUESTION_EVERY: Final = 4
 RECONNECT_SECONDS: Final = 2.0
 """A host manager that is silent for so long is called anew, and so again and again: reports do not
 pile up on the way to one that is away, and one that comes back is found within a second."""
+DISOWNED_SECONDS: Final = 10.0
+"""Without a word from its host manager for so long a process ends that is said to be unknown."""
+DISOWNED_HOLDS_SECONDS: Final = 8.0
+"""How long such a word holds; it is asked for again and again."""
 ASK_SECONDS: Final = 0.5
 LINGER_MS: Final = 100
 
@@ -68,6 +72,7 @@ class ManagerLink:
         self._metrics = metrics
         self._clock = ObservedClock(reactor.now())
         self._heard = self._wanted = self._called = self._clock.read(reactor.now())
+        self._disowned: float | None = None
         self._reports = 0
         self._client = self._connect()
         self._timer = reactor.call_later(0, self._report)
@@ -80,6 +85,14 @@ class ManagerLink:
     def confirmed(self) -> None:
         """Somebody else wants this process: it is no orphan, though nobody manages it."""
         self._wanted = self._clock.read(self._reactor.now())
+        self._disowned = None
+
+    def disowned(self) -> None:
+        """The leading configuration manager knows no queue for this process.
+
+        As long as there is a host manager, that one decides.
+        """
+        self._disowned = self._clock.read(self._reactor.now())
 
     def report_now(self) -> None:
         """Tell of a change of state at once; the answer is not waited for."""
@@ -109,8 +122,15 @@ class ManagerLink:
 
     def _report(self) -> None:
         now = self._clock.read(self._reactor.now())
-        if now - max(self._heard, self._wanted) > self._orphan_seconds:
+        unheard = now - max(self._heard, self._wanted)
+        if self._disowned is not None and now - self._disowned > DISOWNED_HOLDS_SECONDS:
+            self._disowned = None
+        if unheard > self._orphan_seconds:
             self._orphaned()
+            return
+        if self._disowned is not None and unheard > DISOWNED_SECONDS:
+            log.warning("the queue of this process was removed: ending", extra={"event": "removed"})
+            self._on_stop("removed")
             return
         self._timer = self._reactor.call_later(REPORT_SECONDS, self._report)
         if now - max(self._heard, self._called) > RECONNECT_SECONDS:

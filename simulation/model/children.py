@@ -95,6 +95,8 @@ class MonitorShell:
                 self.process.world.note(self.process.name, effect.text)
             case events.Confirmed():
                 self._manager.confirmed()
+            case events.Disowned():
+                self._manager.disowned()
             case events.Finished():
                 self.process.stop()
             case _:
@@ -130,7 +132,8 @@ class ExchangeShell:
         )  # fmt: skip
         self._locator = Locator(
             process, zmq, spec.managers, spec.queue, spec.queue_id,
-            found=self._monitor.move, chance=process.world.random.random,
+            found=self._monitor.move, gone=self._disowned,
+            chance=process.world.random.random,
         )  # fmt: skip
         self._manager = ManagerLink(
             process, zmq, spec.manager,
@@ -182,6 +185,9 @@ class ExchangeShell:
         """The queue does not have it any more."""
         self._manager.superseded()
         self.stop("removed")
+
+    def _disowned(self) -> None:
+        self._manager.disowned()
 
     def _child(self) -> ChildInfo:
         spec = self.spec

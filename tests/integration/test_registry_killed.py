@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
 ANSWER_SECONDS = 8.0
 """What a commit may take, and a little."""
-MOMENTS = (0.0, 0.002, 0.006, 0.02, 0.1)
+MOMENTS = (0.0, 0.004, 0.015, 0.1)
 """Seconds from a command until the server is killed: before, in, between and after its commits."""
 
 

@@ -114,6 +114,8 @@ class Queue(Driver):
         self.scaled: list[int] = []
         self.missing: list[int] = []
         """Numbers of exchanges that the queue has, and that do not serve at the moment."""
+        self.refusal: Failure | None = None
+        """Instead of rules."""
         self.unwanted: set[int] = set()
         """Numbers of exchanges that report, and that the queue does not have."""
         self.exchanges: dict[int, Exchange] = {}
@@ -325,7 +327,7 @@ class Queue(Driver):
 
     def _asked(self, ask: Ask) -> None:
         if isinstance(ask.message, ElasticityRequest):
-            self.answer(ask, self._elasticity())
+            self.answer(ask, self.refusal or self._elasticity())
             return
         match self.manager:
             case "refuses":

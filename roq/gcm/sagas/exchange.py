@@ -16,7 +16,7 @@ from roq.errors import (
 )
 from roq.gcm.events import Change, Note, Put
 from roq.gcm.operations import Admit, Call, Calls, Emit, Result, Saga
-from roq.gcm.queues import Queue, transactions_of
+from roq.gcm.queues import MONITOR, Queue, transactions_of
 from roq.gcm.records import (
     EXCHANGES_MAX,
     MANUAL,
@@ -209,8 +209,8 @@ class ExchangeSagas:
 
     def _empty(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
         number = exchange.number
-        if not queue.monitor:
-            raise _not_empty(queue, exchange, "its address is not known")
+        if not queue.monitor or self._steps.lost(queue, MONITOR):
+            raise _not_empty(queue, exchange, "it does not run at the moment")
         message = Empty(queue_id=queue.record.queue_id, number=number)
         answers = yield Calls((Call(queue.record.host, queue.monitor, message, EMPTY_SECONDS),))
         match answers[0]:

@@ -115,3 +115,20 @@ def test_an_address_that_is_none_is_not_followed(world: World) -> None:
     world.managed(world.server(lambda _: answers.pop(0)))
     world.look()
     assert world.found == [MONITOR]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        (Failure(RESULT=FAILED, COMMENT="no such queue", CODE="queue_not_found"), True),
+        (located(queue_id=b"another life"), True),
+        (Failure(RESULT=FAILED, COMMENT="it is stopped", CODE="queue_stopped"), False),
+        (redirects_to(""), False),
+    ],
+)
+def test_that_there_is_no_such_queue_is_told(world: World, answer: Control, *, gone: bool) -> None:
+    said: list[bool] = []
+    world.managed(world.server(lambda _: answer))
+    world.locator._gone = lambda: said.append(True)
+    world.look(lambda: len(world.asked) >= 3)
+    assert bool(said) is gone

@@ -557,3 +557,60 @@ def test_nothing_is_set_up_again_on_a_host_that_is_being_given_back(script: Scri
     script.live(CONFIRM_SECONDS + 1.5)
     assert set(where(script).values()) <= {"h2", "h3"}
     assert set(where(script)) == {0, 1}
+
+
+# --- people who want something meanwhile ----------------------------------------------------------
+
+
+def test_what_is_lost_is_mended_before_requests_that_wait_for_the_queue(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2", TransactionID="t")
+    script.monitors["q"].mute = True
+    removals = [script.send(2100, QName="q", Exchange="x2") for _ in range(5)]
+    (asked,) = script.pending  # the monitor is asked to empty it; its answer is long in coming
+    script.vanish("h1")
+    for _ in range(4):
+        script.report(script.hosts["h2"])
+        script.pass_time(1.0)
+    script.expire_node("h1")
+    script.pass_time(1.0)
+    assert asked not in script.pending or script.pending.remove(asked) is None
+    assert "h1 is lost" in script.answer(removals[0])["COMMENT"]
+    script.settle()
+    assert set(where(script)) == {0, 1, 2}
+    assert "h1" not in where(script).values()
+
+
+def test_an_exchange_is_not_removed_by_a_monitor_that_is_lost(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2", TransactionID="t")
+    for host in script.hosts.values():
+        host.refuse.add(StartMonitor)
+    lose(script, "h1")
+    script.live(3)
+    before = len(script.monitors["q"].asked)
+    answer = script.ask(2100, QName="q", Exchange="x2")
+    assert (answer["CODE"], "does not run at the moment" in answer["COMMENT"]) == (
+        "not_empty",
+        True,
+    )
+    assert len(script.monitors["q"].asked) == before
+
+
+def test_a_monitor_on_a_host_whose_manager_alone_is_gone_is_waited_for(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h2", TransactionID="t")
+    peer = script.send(2100, QName="q", Exchange="x2")
+    script.vanish("h1", with_children=False)
+    for _ in range(4):
+        script.report(script.hosts["h2"])
+        script.prove()
+        script.pass_time(1.0)
+    script.expire_node("h1")
+    script.prove()
+    script.pass_time(1.0)
+    host = script.machine.hosts.get("h1")
+    assert host is not None
+    assert (host.state, script.answers[peer]) == ("unmanaged", [])
+    script.settle()
+    assert script.answer(peer)["RESULT"] == 0

@@ -391,3 +391,10 @@ def test_an_exchange_that_is_being_healed_counts_among_those_that_a_queue_may_ha
     script.live(12.0)
     assert ask(script, out(script, "t2")).CODE == "no_capacity"
     assert (numbers(script), script.record("q").exchange(2).host) == ([1, 2], "h1")
+
+
+def test_a_caretaker_calls_no_queue_gone_that_a_later_leader_may_have_made(script: Script) -> None:
+    missing = documents.encode(ElasticityRequest(id=4, queue="new", queue_id=b"n" * 16))
+    assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "queue_not_found"
+    script.feed(events.RegistryLost(session_ended=True))
+    assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "not_leader"

@@ -2,9 +2,10 @@
 
 from monitor_queue import Queue, Script
 
+from roq.monitor.events import Disowned
 from roq.monitor.unwanted import CERTAIN_SECONDS, EMPTY_SECONDS, FORGET_SECONDS, Unwanted
 from roq.policy.snapshot import Grow
-from roq.protocol.control import ScaleOut
+from roq.protocol.control import Failure, ScaleOut
 
 LONG_ENOUGH = CERTAIN_SECONDS + 2.0
 
@@ -124,3 +125,17 @@ def test_a_queue_grows_by_no_more_than_there_is_room_for() -> None:
     script.wanted = [Grow("overload", 3)]
     queue.periods(2)
     assert len(queue.questions(ScaleOut)) == 1
+
+
+# --- a queue that is gone -------------------------------------------------------------------------
+
+
+def test_a_leader_that_knows_no_such_queue_is_heard_and_no_other_refusal_is_mistaken_for_it() -> (
+    None
+):
+    for code in ("queue_not_found", "queue_stopped", "registry_away"):
+        queue = Queue(1)
+        queue.refusal = Failure(RESULT=1101, COMMENT="no", CODE=code)
+        queue.periods(2)
+        disowned = any(isinstance(each, Disowned) for each in queue.effects)
+        assert disowned is (code == "queue_not_found")

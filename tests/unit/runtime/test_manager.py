@@ -187,3 +187,47 @@ def test_time_in_which_this_process_did_not_run_is_no_silence(
     bench.until(lambda: len(bench.reports) >= reports + 3)
     assert bench.stopped == []
     assert link.silent_seconds < 4.0
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "DISOWNED_SECONDS", 0.4)
+    monkeypatch.setattr(manager, "DISOWNED_HOLDS_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("brief")
+def test_without_a_host_manager_a_process_of_which_the_leader_knows_nothing_ends_soon(
+    bench: Bench,
+) -> None:
+    bench.ack = None
+    link = bench.begin()
+
+    def disown() -> bool:
+        link.disowned()
+        return bool(bench.stopped)
+
+    bench.until(disown)
+    assert bench.stopped == ["removed"]
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_host_manager_that_wants_a_process_outweighs_a_leader_that_knows_nothing(
+    bench: Bench,
+) -> None:
+    link = bench.begin()
+
+    def disown() -> bool:
+        link.disowned()
+        return len(bench.kept) >= 3
+
+    bench.until(disown)
+    assert bench.stopped == []
+
+
+@pytest.mark.usefixtures("brief")
+def test_one_word_that_is_not_said_again_ends_nobody(bench: Bench) -> None:
+    bench.ack = None
+    link = bench.begin()
+    link.disowned()
+    bench.until(lambda: link.silent_seconds > 1.2)
+    assert bench.stopped == []
