@@ -7,8 +7,12 @@ where it belongs. Rates follow from the growth of totals between two documents o
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from statistics import median
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
@@ -29,30 +33,38 @@ LATE_SECONDS: Final = 10.0
 """A trace that stands in the queue so long after its time came late."""
 OVERLOAD: Final = 1.10
 """Of the limit, as for the policies."""
-ROWS_MAX: Final = 100_000
-"""Of lists of single events; what is beyond that is counted and not listed."""
+LIMITS_MAX: Final = 100
+"""Changes of a queue's limit that are looked at."""
+ROWS_MAX: Final = 500_000
+"""Of lists of what is told one by one: the first ones are taken."""
 _TOTALS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
 _SUMS: Final = ("messages", "bytes", "late", "failed", "doubled", "reordered", "latency_sum")
 
 Rows = list[dict[str, Any]]
 
 
-class Source(NamedTuple):
-    """How whole a table is.
+class Wholeness(NamedTuple):
+    """How whole the tables are.
 
     Attributes:
-        traces: rows, each trace once.
-        doubled: rows that were there once more (the queue itself had them twice).
-        late: rows that came into the queue long after their time.
+        traces: that are kept, each counted once.
+        doubled: rows beyond that (the queue of traces itself had them twice).
+        missing: traces that were published and are nowhere, as the numbers of their sources tell.
+        late: traces that came into the queue long after their time.
+        rejected: messages that were no traces of this run.
+        dropped: documents that taps have lost, as far as they know.
     """
 
-    traces: int = 0
-    doubled: int = 0
-    late: int = 0
+    traces: int
+    doubled: int
+    missing: int
+    late: int
+    rejected: int
+    dropped: int
 
 
 class Traces:
-    """The tables of one run.
+    """The tables of one run. A context manager: what it keeps in Spark's memory goes at the end.
 
     Args:
         spark: does the work.
@@ -71,95 +83,168 @@ class Traces:
         self._folder = folder
         self.left_out: list[str] = []
         self._raw = {table: self._read(table, leave_out) for table in SCHEMAS}
-        self._tables: dict[str, DataFrame] = {}
-        self._sources: dict[str, Source] = {}
+        self._kept: list[DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for kept in self._kept:
+            kept.unpersist()
 
     def table(self, name: str) -> DataFrame:
         """A table, each trace once; with the columns `run` and `minute`."""
-        if name not in self._tables:
-            raw = self._raw[name]
-            twice = self.source(name).doubled > 0
-            self._tables[name] = raw.dropDuplicates(["sender", "sequence"]) if twice else raw
-        return self._tables[name]
+        twice = any(row["rows"] > row["traces"] for row in self._sources if row["table"] == name)
+        return self._raw[name].dropDuplicates(["sender", "sequence"]) if twice else self._raw[name]
 
-    def source(self, name: str) -> Source:
-        """How whole a table is."""
-        if name not in self._sources:
-            late = f.col("appended_us") - f.col("time_us") > LATE_SECONDS * MICROSECONDS
-            (row,) = _rows(
-                self._raw[name].agg(
-                    f.count("*").alias("rows"),
-                    f.count_distinct("sender", "sequence").alias("traces"),
-                    f.count_if(late).alias("late"),
-                )
-            )
-            twice = row["rows"] - row["traces"]
-            self._sources[name] = Source(row["traces"], twice, row["late"])
-        return self._sources[name]
+    def wholeness(self) -> Wholeness:
+        """How whole the tables are."""
+        kept = [row for row in self._sources if row["table"] != REJECTED]
+        rejected = [row for row in self._sources if row["table"] == REJECTED]
+        taps: dict[str, int] = {}
+        sources: dict[tuple[str, str], tuple[int, int]] = {}
+        for row in kept:
+            name = (row["sender"], row["source"])
+            last, count = sources.get(name, (-1, 0))
+            sources[name] = (max(last, row["last"]), count + row["traces"])
+            taps[row["source"]] = max(taps.get(row["source"], 0), row["dropped"] or 0)
+        return Wholeness(
+            traces=sum(row["traces"] for row in kept),
+            doubled=sum(row["rows"] - row["traces"] for row in kept),
+            missing=sum(max(0, last + 1 - count) for last, count in sources.values()),
+            late=sum(row["late"] for row in kept),
+            rejected=sum(row["traces"] for row in rejected),
+            dropped=sum(taps.values()),
+        )
 
     @cached_property
-    def missing(self) -> int:
-        """Traces that were published and are nowhere, as the numbers of their sources tell."""
-        numbers = self._raw[KPI].select("sender", "source", "number")
-        for name in (LATENCY, EVENTS):
-            numbers = numbers.unionAll(self._raw[name].select("sender", "source", "number"))
-        each = numbers.groupBy("sender", "source").agg(
-            (f.max("number") + 1 - f.count_distinct("number")).alias("missing")
-        )
-        (row,) = _rows(each.agg(f.sum("missing").alias("missing")))
-        return int(row["missing"] or 0)
-
-    # --- the statistics stream --------------------------------------------------------------------
-
-    def queue(self) -> Rows:
-        """Documents about the queue, in order of time: `time_us`, `exchanges`, `publishers`,
-        `waiting`, `limit`."""
-        rows = self._of_kind("queue").select(
-            "time_us", "exchanges", "publishers", "waiting",
-            f.col("limit_bytes_per_second").alias("limit"),
+    def _sources(self) -> Rows:
+        """Who has told how much: `table`, `sender`, `source`, `rows`, `traces`, `late`, the `last`
+        number, and what was `dropped`."""
+        late = f.col("appended_us") - f.col("time_us") > LATE_SECONDS * MICROSECONDS
+        each: DataFrame | None = None
+        for name, raw in self._raw.items():
+            dropped = f.col("dropped") if name == KPI else f.lit(None).cast("long")
+            part = raw.select(
+                f.lit(name).alias("table"), "sender", "source", "sequence", "number",
+                late.alias("late"), dropped.alias("dropped"),
+            )  # fmt: skip
+            each = part if each is None else each.unionAll(part)
+        assert each is not None  # noqa: S101 - there are tables
+        once = each.groupBy("table", "sender", "source", "sequence").agg(
+            f.count("*").alias("rows"), f.max("number").alias("number"),
+            f.max("late").alias("late"), f.max("dropped").alias("dropped"),
         )  # fmt: skip
-        return _rows(rows.orderBy("time_us"))
+        return _rows(
+            once.groupBy("table", "sender", "source").agg(
+                f.sum("rows").alias("rows"), f.count("*").alias("traces"),
+                f.count_if("late").alias("late"), f.max("number").alias("last"),
+                f.max("dropped").alias("dropped"),
+            )
+        )  # fmt: skip
 
-    def dropped(self) -> int:
-        """Documents that taps have lost, as far as they know."""
-        each = self.table(KPI).groupBy("source").agg(f.max("dropped").alias("dropped"))
-        (row,) = _rows(each.agg(f.sum("dropped").alias("dropped")))
-        return int(row["dropped"] or 0)
+    # --- what is told one by one ------------------------------------------------------------------
 
+    @property
+    def queue(self) -> Rows:
+        """Documents about the queue, in order of time: `time_us`, `exchanges`, and its `limit`."""
+        return self._told["queue"]
+
+    @property
+    def moves(self) -> Rows:
+        """Moves and how they went, in order of time."""
+        return self._told["move"]
+
+    @property
+    def scalings(self) -> Rows:
+        """Exchanges that were added or removed, or could not be, in order of time."""
+        return self._told["scale"]
+
+    @property
+    def events(self) -> Rows:
+        """What the driver and the tap told, in order of time."""
+        return self._told["event"]
+
+    @property
+    def lives(self) -> Rows:
+        """Each process of an exchange: `exchange`, `epoch`, `first_us` and `last_us` that was heard
+        of it, `leaving`: whether it was to go then."""
+        return self._told["life"]
+
+    @cached_property
+    def _told(self) -> dict[str, Rows]:
+        """All of these, asked for at once."""
+        kpi = self.table(KPI)
+        parts = kpi.filter(f.col("kind").isin("queue", "move", "scale")).select(
+            "kind", "time_us", "number", "exchange", "exchanges",
+            f.col("limit_bytes_per_second").alias("limit"), "state", "sources", "targets",
+            "publisher", "reason", "pause_ms", "direction", "seconds",
+        )  # fmt: skip
+        events = self.table(EVENTS).select(
+            f.lit("event").alias("kind"), "time_us", "number", "exchange", "event", "text"
+        )
+        lives = kpi.filter("kind = 'exchange'").groupBy("exchange", "epoch").agg(
+            f.min("time_us").alias("first_us"), f.max("time_us").alias("last_us"),
+            f.max_by("leaving", "time_us").alias("leaving"),
+        ).withColumn("kind", f.lit("life")).withColumn("time_us", f.col("first_us"))  # fmt: skip
+        both = parts.unionByName(events, allowMissingColumns=True)
+        each = both.unionByName(lives, allowMissingColumns=True)
+        found: dict[str, Rows] = {name: [] for name in ("queue", "move", "scale", "event", "life")}
+        for row in _rows(each.orderBy("time_us", "number").limit(ROWS_MAX)):
+            found[row["kind"]].append(row)
+        return found
+
+    # --- exchanges --------------------------------------------------------------------------------
+
+    @cached_property
+    def hole_seconds(self) -> float:
+        """Documents that are further apart have a hole between them."""
+        apart = [after["time_us"] - before["time_us"] for before, after in pairwise(self.queue)]
+        usual = median(apart) / MICROSECONDS if apart else 0.0
+        return max(HOLE_SECONDS, HOLE_PERIODS * usual)
+
+    @cached_property
     def periods(self) -> DataFrame:
         """What each exchange did between two of its documents: `exchange`, `epoch`, `begin_us`,
         `end_us`, growth of the totals, `publishers`, `cpu_percent`, and whether this is a `hole`.
 
         The first period of an exchange that came while somebody listened begins with the exchange.
         """
-        documents = self._of_kind("exchange").select(
+        documents = self.table(KPI).filter("kind = 'exchange'").select(
             "time_us", "number", "queue_id", "exchange", "epoch", "uptime_seconds", "publishers",
-            "cpu_percent", "leaving", *_TOTALS,
+            "cpu_percent", *_TOTALS,
         )  # fmt: skip
         order = Window.partitionBy("queue_id", "exchange", "epoch").orderBy("time_us", "number")
-        first_us = f.min("time_us").over(Window.partitionBy())
+        listened_us = self.queue[0]["time_us"] if self.queue else 0
         born_us = f.col("time_us") - (f.col("uptime_seconds") * MICROSECONDS).cast("long")
-        born = f.when(born_us >= first_us, born_us)
         growth = [
             (f.col(name) - f.lag(name, 1, 0).over(order)).alias(f"d_{name}") for name in _TOTALS
         ]
         rows = documents.select(
-            "exchange", "epoch", "publishers", "cpu_percent", "leaving",
-            f.coalesce(f.lag("time_us").over(order), born).alias("begin_us"),
+            "exchange", "epoch", "publishers", "cpu_percent",
+            f.coalesce(
+                f.lag("time_us").over(order), f.when(born_us >= listened_us, born_us)
+            ).alias("begin_us"),
             f.col("time_us").alias("end_us"), *growth,
         )  # fmt: skip
-        grown = f.lit(True)
         for name in _TOTALS:
-            grown = grown & (f.col(f"d_{name}") >= 0)
-        rows = rows.filter(f.col("begin_us").isNotNull() & (f.col("end_us") > f.col("begin_us")))
-        return rows.filter(grown).withColumn("hole", _length() > self._hole_seconds * MICROSECONDS)
+            rows = rows.filter(f.col(f"d_{name}") >= 0)
+        rows = rows.filter(_length() > 0)
+        kept = rows.withColumn("hole", _length() > self.hole_seconds * MICROSECONDS).persist()
+        self._kept.append(kept)
+        return kept
 
     def exchange_windows(self, grid: Grid) -> Rows:
         """What each exchange did in each window: `window`, `exchange`, the totals, `seconds` of the
         window that its documents cover, `cpu_seconds`, `publishers` at last. Holes are left out.
         """
         part = f.col("overlap_us") / _length()
-        spread = _spread(self.periods().filter(~f.col("hole")), grid)
+        spread = _spread(self.periods.filter(~f.col("hole")), grid)
         rows = spread.groupBy("window", "exchange").agg(
             *(f.sum(f.col(f"d_{name}") * part).alias(name) for name in _TOTALS),
             (f.sum("overlap_us") / MICROSECONDS).alias("seconds"),
@@ -168,58 +253,17 @@ class Traces:
             ),
             f.max_by("publishers", "end_us").alias("publishers"),
         )
-        return _rows(rows.orderBy("window", "exchange"))
+        return sorted(_rows(rows), key=itemgetter("window", "exchange"))
 
-    def holes(self) -> Rows:
-        """Periods in which an exchange said nothing: `exchange`, `begin_us`, `end_us`."""
-        rows = self.periods().filter("hole").select("exchange", "begin_us", "end_us")
+    def unusual(self) -> Rows:
+        """Periods of an exchange that are a `hole`, or in which it got more than 1.10 of the limit
+        that was told last: `exchange`, `begin_us`, `end_us`, in order of time."""
+        per_second = f.col("d_bytes_in") * MICROSECONDS / _length()
+        found = self.periods.filter(f.col("hole") | (per_second > OVERLOAD * self._limit()))
+        rows = found.select("exchange", "begin_us", "end_us", "hole")
         return _rows(rows.orderBy("begin_us").limit(ROWS_MAX))
 
-    def lives(self) -> Rows:
-        """Each process of an exchange: `exchange`, `epoch`, `first_us` and `last_us` that was heard
-        of it, `leaving`: whether it was to go then."""
-        rows = self._of_kind("exchange").groupBy("exchange", "epoch").agg(
-            f.min("time_us").alias("first_us"), f.max("time_us").alias("last_us"),
-            f.max_by("leaving", "time_us").alias("leaving"),
-        )  # fmt: skip
-        return _rows(rows.orderBy("first_us"))
-
-    def overloads(self) -> Rows:
-        """Periods in which an exchange got more than 1.10 of its limit: `exchange`, `begin_us`,
-        `end_us`. The limit is the one that was told last."""
-        limits = self._of_kind("queue").select(
-            "time_us", f.col("limit_bytes_per_second").alias("limit")
-        )
-        periods = self.periods().filter(~f.col("hole")).select(
-            "exchange", "begin_us", f.col("end_us").alias("time_us"), "d_bytes_in",
-        )  # fmt: skip
-        both = periods.unionByName(limits, allowMissingColumns=True)
-        past = Window.partitionBy().orderBy("time_us").rowsBetween(Window.unboundedPreceding, 0)
-        coming = Window.partitionBy().orderBy("time_us").rowsBetween(0, Window.unboundedFollowing)
-        limit = f.coalesce(
-            f.last("limit", ignorenulls=True).over(past),
-            f.first("limit", ignorenulls=True).over(coming),
-        )
-        per_second = f.col("d_bytes_in") * MICROSECONDS / (f.col("time_us") - f.col("begin_us"))
-        above = both.withColumn("above", per_second > OVERLOAD * limit).filter("above")
-        rows = above.select("exchange", "begin_us", f.col("time_us").alias("end_us"))
-        return _rows(rows.orderBy("begin_us").limit(ROWS_MAX))
-
-    def moves(self) -> Rows:
-        """Moves and how they went, in order of time."""
-        rows = self._of_kind("move").select(
-            "time_us", "state", "sources", "targets", "publisher", "reason", "pause_ms"
-        )
-        return _rows(rows.orderBy("time_us", "number").limit(ROWS_MAX))
-
-    def scalings(self) -> Rows:
-        """Exchanges that were added or removed, or could not be, in order of time."""
-        rows = self._of_kind("scale").select(
-            "time_us", "direction", "state", "exchange", "reason", "seconds"
-        )
-        return _rows(rows.orderBy("time_us", "number").limit(ROWS_MAX))
-
-    # --- clients and driver -----------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------
 
     def clients(self, grid: Grid) -> Rows:
         """What all clients of a role did in each window, summed up: `window`, `role`, the columns
@@ -228,7 +272,7 @@ class Traces:
             *(f.sum(name).alias(name) for name in _SUMS),
             f.max("clock_error").alias("clock_error"),
         )  # fmt: skip
-        return _rows(rows.orderBy("window", "role"))
+        return _rows(rows)
 
     def latencies(self, grid: Grid) -> Rows:
         """Merged histograms: `window`, `role`, `buckets` and `counts`, side by side."""
@@ -242,13 +286,8 @@ class Traces:
         )
         return _rows(rows)
 
-    def events(self) -> Rows:
-        """What the driver and the tap told: `time_us`, `event`, `exchange`, `text`."""
-        rows = self.table(EVENTS).select("time_us", "event", "exchange", "text", "number")
-        return _rows(rows.orderBy("time_us", "number").limit(ROWS_MAX))
-
     def rejected(self) -> Rows:
-        """Why messages were no traces: `reason`, how `many`."""
+        """Why messages were no traces: `reason`, and how `many`, the most frequent first."""
         rows = self.table(REJECTED).groupBy("reason").agg(f.count("*").alias("many"))
         return _rows(rows.orderBy(f.desc("many"), "reason").limit(1_000))
 
@@ -265,14 +304,12 @@ class Traces:
             ]
         )
         if not good:
-            return self._spark.createDataFrame([], schema)
+            none = (f.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
+            return self._spark.range(0).select(*none)
         base = str((self._folder / table).absolute())
         paths = [str(path.absolute()) for path in good] if bad else [base]
         reader = self._spark.read.schema(schema).option("basePath", base)
         return reader.option("pathGlobFilter", "*.parquet").parquet(*paths)
-
-    def _of_kind(self, kind: str) -> DataFrame:
-        return self.table(KPI).filter(f.col("kind") == kind)
 
     def _client_windows(self, grid: Grid) -> DataFrame:
         middle = f.col("begin_us") + f.col("seconds") * MICROSECONDS / 2
@@ -280,20 +317,18 @@ class Traces:
         rows = self.table(LATENCY).withColumn("window", window)
         return rows.filter((f.col("window") >= 0) & (f.col("window") < grid.count))
 
-    @cached_property
-    def _hole_seconds(self) -> float:
-        """How far two documents may be apart, by the usual distance between those of the queue."""
-        order = Window.partitionBy().orderBy("time_us")
-        apart = (f.col("time_us") - f.lag("time_us").over(order)).alias("apart")
-        documents = self._of_kind("queue").select(apart)
-        (row,) = _rows(documents.agg(f.median("apart").alias("usual")))
-        usual = (row["usual"] or 0.0) / MICROSECONDS
-        return max(HOLE_SECONDS, HOLE_PERIODS * usual)
-
-    @property
-    def hole_seconds(self) -> float:
-        """Documents that are further apart have a hole between them."""
-        return self._hole_seconds
+    def _limit(self) -> Column:
+        """The limit of one exchange at the end of a period; null if nobody told it."""
+        changes = [
+            after
+            for before, after in pairwise([{"limit": None}, *self.queue])
+            if after["limit"] != before["limit"]
+        ]
+        limit = f.lit(None).cast("double")
+        for index, change in enumerate(changes[:LIMITS_MAX]):
+            since = change["time_us"] if index else 0
+            limit = f.when(f.col("end_us") >= since, change["limit"]).otherwise(limit)
+        return limit
 
 
 def _length() -> Column:
@@ -306,8 +341,8 @@ def _spread(periods: DataFrame, grid: Grid) -> DataFrame:
     inside = periods.filter((f.col("end_us") > begin) & (f.col("begin_us") < end))
     first = f.floor((f.greatest("begin_us", begin) - begin) / width)
     last = f.floor((f.least("end_us", end) - begin - 1) / width)
-    cut = inside.withColumn("window", f.explode(f.sequence(first, last)).cast("int"))
-    low = begin + f.col("window").cast("long") * width
+    cut = inside.withColumn("window", f.explode(f.sequence(first, last)))
+    low = begin + f.col("window") * width
     return cut.withColumn(
         "overlap_us",
         f.least("end_us", low + width, end) - f.greatest("begin_us", low, begin),

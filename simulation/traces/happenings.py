@@ -109,7 +109,7 @@ def gaps(holes: Rows, quiet: Iterable[Span], grid: Grid) -> list[Event]:
     """When nothing is known: of all exchanges, or of one while others were heard.
 
     Args:
-        holes: rows of `Traces.holes`.
+        holes: those rows of `Traces.unusual`.
         quiet: silences of the whole stream.
         grid: the load.
     """
@@ -140,7 +140,7 @@ def overloads(rows: Rows, grid: Grid) -> list[Overload]:
     """Overloads within the load.
 
     Args:
-        rows: of `Traces.overloads`.
+        rows: those of `Traces.unusual` that are no holes.
         grid: the load.
     """
     open_: dict[int, Overload] = {}

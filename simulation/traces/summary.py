@@ -10,7 +10,6 @@ from simulation.traces import happenings
 from simulation.traces.aggregate import Traces
 from simulation.traces.grid import MICROSECONDS, Grid, grid
 from simulation.traces.offered import offered
-from simulation.traces.tables import REJECTED, TABLES
 from simulation.traces.windows import MS, Latencies, Rows, silences, windows
 
 if TYPE_CHECKING:
@@ -42,23 +41,29 @@ def summarise(
     load = grid(run.began_us, run.seconds)
     if not run.began_us or not load.count:
         return {}, Series(window_seconds=1.0, windows=[])
-    traces = Traces(spark, folder, leave_out=leave_out)
-    queue, moves, scalings = traces.queue(), traces.moves(), traces.scalings()
+    with Traces(spark, folder, leave_out=leave_out) as traces:
+        return _summarised(traces, run, load)
+
+
+def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float], Series]:
+    queue, moves, scalings = traces.queue, traces.moves, traces.scalings
     clients, latencies = traces.clients(load), traces.latencies(load)
     received = Latencies(latencies, clients, "subscriber")
     published = Latencies(latencies, clients, "publisher")
     exchanges = traces.exchange_windows(load)
     quiet = silences([row["time_us"] for row in queue], load, traces.hole_seconds)
-    over = happenings.overloads(traces.overloads(), load)
+    unusual = traces.unusual()
+    over = happenings.overloads([row for row in unusual if not row["hole"]], load)
+    holes = [row for row in unusual if row["hole"]]
     each_window = windows(load, run.scenario, exchanges, received, quiet)
     last_us = queue[-1]["time_us"] if queue else 0
     events, left_out = happenings.in_order(
         [
-            *happenings.told(traces.events(), load),
+            *happenings.told(traces.events, load),
             *happenings.moves(moves, load),
             *happenings.scalings(scalings, load),
-            *happenings.births_and_deaths(traces.lives(), load, last_us, traces.hole_seconds),
-            *happenings.gaps(traces.holes(), quiet, load),
+            *happenings.births_and_deaths(traces.lives, load, last_us, traces.hole_seconds),
+            *happenings.gaps(holes, quiet, load),
         ]
     )
     figures = {
@@ -216,14 +221,14 @@ def _overloads(found: list[happenings.Overload], reactions: list[float]) -> dict
 
 
 def _wholeness(traces: Traces, quiet: list[tuple[int, int]]) -> dict[str, float]:
-    sources = [traces.source(name) for name in TABLES if name != REJECTED]
+    whole = traces.wholeness()
     return {
-        "traces": float(sum(each.traces for each in sources)),
-        "traces_missing": float(traces.missing),
-        "traces_doubled": float(sum(each.doubled for each in sources)),
-        "traces_late": float(sum(each.late for each in sources)),
-        "traces_rejected": float(traces.source(REJECTED).traces),
-        "documents_dropped": float(traces.dropped()),
+        "traces": float(whole.traces),
+        "traces_missing": float(whole.missing),
+        "traces_doubled": float(whole.doubled),
+        "traces_late": float(whole.late),
+        "traces_rejected": float(whole.rejected),
+        "documents_dropped": float(whole.dropped),
         "silent_seconds": sum(end - begin for begin, end in quiet) / MICROSECONDS,
         "files_left_out": float(len(traces.left_out)),
     }

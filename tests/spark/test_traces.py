@@ -18,7 +18,7 @@ from traces import RUN, Story, exchange, move, queue, scale
 import roq
 from roq.errors import ConfigError, QueueNotFound
 from roq.testing.running import RunningCluster
-from simulation.archive.document import EventKind, Run, Series
+from simulation.archive.document import EventKind, Run
 from simulation.traces import collect
 from simulation.traces.collect import Collector
 from simulation.traces.files import CHECKPOINT, TracesError, files, put
@@ -53,11 +53,6 @@ def told(*, silent: tuple[float, float] = (99.0, 99.0)) -> Story:
     return story
 
 
-def summed(spark: SparkSession, folder: Path, story: Story) -> tuple[dict[str, float], Series]:
-    story.write(folder, now=20.0)
-    return summarise(spark, folder, LOADED)
-
-
 def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_path: Path) -> None:
     story = told()
     story.document(-3.0, move("accepted"))  # before the load: none of it
@@ -73,14 +68,15 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
     for at in range(20):
         story.client("publisher-0", at, [0.0001] * 3, messages=300, bytes=3_000, late=3)
         slow = [0.5] if at == 4 else [0.002]
-        story.client("subscriber-0", at, [0.002] * 99 + slow, messages=300, failed=at == 7)
+        story.client("subscriber-0", at, [0.002] * 99 + slow, messages=300, failed=int(at == 7))
         if at != 12:
-            story.client("subscriber-1", at, [0.002] * 100, messages=300, doubled=at == 7,
+            story.client("subscriber-1", at, [0.002] * 100, messages=300, doubled=int(at == 7),
                          behind=60.0 if at == 19 else 0.0)  # fmt: skip
         else:
             story.number("subscriber-1")  # published, and never seen again
     story.messages.append(story.messages[3])  # an exchange died, and it was sent again
-    figures, series = summed(spark, tmp_path, story)
+    story.write(tmp_path, now=20.0)
+    figures, series = summarise(spark, tmp_path, LOADED)
 
     expected = {
         "sent": 6_000, "received": 11_700, "lost": 1, "doubled": 1, "reordered": 0, "failed": 0,
@@ -121,11 +117,24 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
     ]  # fmt: skip
 
 
-def test_a_hole_in_the_statistics_is_told_and_not_filled(
+def test_a_hole_in_the_statistics_is_told_and_damaged_files_are_named_or_left_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    figures, series = summed(spark, tmp_path, told(silent=(2.5, 6.0)))
-    assert [window.covered for window in series.windows[1:8]] == [1, 0.25, 0, 0, 0, 0, 0.75][:7]
+    story = told(silent=(2.5, 6.0))
+    for at in range(20):
+        story.client("subscriber-0", at, [0.002], messages=1)
+    story.write(tmp_path, now=20.0)
+    path, *_ = files(tmp_path, LATENCY)
+    data = bytearray(path.read_bytes())
+    data[100:200] = bytes(100)
+    path.write_bytes(data)
+    (path.parent / "notes.txt").write_text("somebody's")
+    with pytest.raises(TracesError, match=str(path)):
+        summarise(spark, tmp_path, LOADED)
+
+    figures, series = summarise(spark, tmp_path, LOADED, leave_out=True)
+    assert (figures["files_left_out"], figures["exchanges_most"]) == (1, 2)
+    assert [window.covered for window in series.windows[1:8]] == [1, 0.25, 0, 0, 0, 0.75, 1]
     assert figures["silent_seconds"] == pytest.approx(4.0)
     assert [window.serving for window in series.windows[2:7]] == [1, 0, 0, 0, 1]
     assert series.windows[2].exchanges[0].bytes_in == pytest.approx(1_200)
@@ -141,23 +150,6 @@ def test_a_run_without_any_traces_has_windows_of_which_nothing_is_known(
     assert not {"sent", "lost", "moves", "latency_p50_ms", "exchanges_most"} & set(figures)
     assert {window.covered for window in series.windows} == {0.0}
     assert summarise(spark, tmp_path, msgspec.structs.replace(LOADED, seconds=0.0))[1].windows == []
-
-
-def test_damaged_files_are_named_or_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    story = told()
-    for at in range(20):
-        story.client("subscriber-0", at, [0.002], messages=1)
-    story.write(tmp_path, now=20.0)
-    (path,) = files(tmp_path, LATENCY)[:1]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 0xFF
-    path.write_bytes(data)
-    (path.parent / "notes.txt").write_text("somebody's")
-    with pytest.raises(TracesError, match=str(path)):
-        summarise(spark, tmp_path, LOADED)
-    figures, _ = summarise(spark, tmp_path, LOADED, leave_out=True)
-    assert figures["files_left_out"] == 1
-    assert figures["exchanges_most"] == 2
 
 
 # --- collected ------------------------------------------------------------------------------------
