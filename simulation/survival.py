@@ -69,8 +69,13 @@ class Outcome(msgspec.Struct, kw_only=True):
     sent: int = 0
     received: int = 0
     counted_lost: int = 0
-    """Reported as lost by a subscriber that was cut off while an exchange died."""
+    """Reported as lost, and excused: somebody was cut off while an exchange died, or for long."""
+    seeds_with_losses: int = 0
+    unpromised: int = 0
+    """Did not arrive, and their publisher died with them in its hands."""
     heal_seconds_most: float = 0.0
+    heal_share_most: float = 0.0
+    """Of what was promised for the trial in question, the largest share that it took to heal."""
     troubles: dict[str, int] = {}
     checked: dict[str, int] = {}
     """Promises, and how often they were looked at."""
@@ -234,6 +239,11 @@ def _add(outcome: Outcome, result: Result) -> None:
     outcome.sent += result.sent
     outcome.received += result.received
     outcome.counted_lost += result.counted_lost
+    outcome.seeds_with_losses += result.counted_lost > 0
+    outcome.unpromised += result.unpromised
+    if result.heal_bound:
+        share = result.heal_seconds / result.heal_bound
+        outcome.heal_share_most = max(outcome.heal_share_most, round(share, 2))
     outcome.heal_seconds_most = max(outcome.heal_seconds_most, result.heal_seconds)
     outcome.troubles = dict(Counter(outcome.troubles) + Counter(result.troubles))
     outcome.checked = dict(Counter(outcome.checked) + Counter(result.checked))
@@ -247,8 +257,10 @@ def _show(outcome: Outcome) -> None:
         f"{outcome.count:,} clusters from seed {outcome.first} on, "
         f"{outcome.virtual_seconds:,.0f} virtual seconds in {outcome.seconds:,.0f} real ones; "
         f"{outcome.sent:,} messages to receive, {outcome.received:,} received, "
-        f"{outcome.counted_lost:,} reported as lost; "
-        f"healed within {outcome.heal_seconds_most:.1f} s\n"
+        f"{outcome.counted_lost:,} reported as lost and excused, in {outcome.seeds_with_losses:,} "
+        f"clusters, {outcome.unpromised:,} gone with their publishers; "
+        f"healed within {outcome.heal_seconds_most:.1f} s, and {outcome.heal_share_most:.0%} of "
+        "what was promised\n"
     )
     rows = sorted(outcome.troubles.items(), key=lambda item: -item[1])
     out.print(results.table("What went wrong", ("", "times#"), [(k, f"{n:,}") for k, n in rows]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from roq.gcm.records import QueueRecord
 from roq.model import QueueState
@@ -19,6 +20,11 @@ SPARING_CHILDREN = frozenset({
 """Kinds of trouble that do nothing to monitors and exchanges."""
 PATIENCE_SECONDS = 4.0
 """Readers wait five seconds for an exchange that says nothing; that begins a moment before."""
+LOST_MOST = 250
+"""Messages of one publisher and topic that one subscriber may report as lost: what is published
+within the longest time for which somebody is cut off, and may still be in one exchange."""
+GONE_MOST = 300
+"""Those that a publisher may have in its hands when it dies."""
 REPLAY_SECONDS = 10.0
 """What a publisher had acknowledged for longer is not replayed, so its death changes nothing."""
 
@@ -32,11 +38,7 @@ def healed(cluster: Cluster) -> str:
     if queues.get(QUEUE) is None:
         return f"the leader does not know queue {QUEUE}"
     records = [queue.record for queue in queues]
-    return (
-        "".join(map(_half_done, records))
-        or _processes(cluster, records)
-        or _clients(cluster)
-    )
+    return "".join(map(_half_done, records)) or _processes(cluster, records) or _clients(cluster)
 
 
 def _half_done(record: QueueRecord) -> str:
@@ -86,13 +88,31 @@ def _clients(cluster: Cluster) -> str:
     return ""
 
 
-def excuse_the_dead(cluster: Cluster, happened: Collection[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What went wrong in a trial.
+
+    Attributes:
+        kinds: of trouble, and how often.
+        cut_off: seconds in which somebody was cut off, all together.
+    """
+
+    kinds: Mapping[str, int]
+    cut_off: float
+
+    @property
+    def anybody_cut_off(self) -> bool:
+        """Whether somebody was kept from what there is."""
+        return bool(CUTTING_OFF & set(self.kinds))
+
+
+def excuse_the_dead(cluster: Cluster, happened: Happened) -> None:
     """Say which messages nobody has promised, because their publisher has died.
 
     What it had not heard the acknowledgement of may be missing. So may what it would have replayed,
-    if there was reason to.
+    if there was reason to: an exchange died, or was out of reach.
     """
-    replays = bool(CUTTING_OFF & set(happened)) or _exchanges_died(cluster)
+    replays = happened.anybody_cut_off or exchanges_died(cluster)
     for publisher in cluster.publishers:
         if publisher.died_at is not None:
             for topic, first, end in publisher.unsettled:
@@ -102,24 +122,36 @@ def excuse_the_dead(cluster: Cluster, happened: Collection[str]) -> None:
                     cluster.history.excuse(publisher.id, topic, first, end)
 
 
-def _exchanges_died(cluster: Cluster) -> bool:
+def exchanges_died(cluster: Cluster) -> bool:
+    """Whether an exchange was started more than once."""
     spawned = cluster.watch.spawned
     return any(count > 1 for name, count in spawned.items() if ".monitor" not in name)
 
 
-def broken(cluster: Cluster, happened: Collection[str], *, ended: bool) -> list[str]:
+def may_lose(cluster: Cluster, happened: Happened) -> bool:
+    """Whether a subscriber may report losses.
+
+    An exchange that dies loses nothing, unless somebody was cut off who would have read or replayed
+    it; one that is out of reach does so when nobody can ask it for as long as readers wait.
+    """
+    if max(cluster.watch.outage, happened.cut_off) > PATIENCE_SECONDS:
+        return True
+    return happened.anybody_cut_off and exchanges_died(cluster)
+
+
+def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     """All promises that were broken, a sentence for each.
 
     Args:
-        happened: kinds of trouble.
+        happened: what went wrong.
         ended: the trial came to its end, so everything has had the time to arrive.
     """
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
-    found += cluster.watch.broken + _moved_for_nothing(cluster, happened)
+    found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)
-    counted = bool(CUTTING_OFF & set(happened)) or cluster.watch.outage > PATIENCE_SECONDS
+    counted = may_lose(cluster, happened)
     names = {bytes(publisher.id): publisher.process.name for publisher in cluster.publishers}
     for row in cluster.history.check().rows:
         cluster.watch.checked["all arrives once and in order, or is counted"] += 1
@@ -159,6 +191,8 @@ def _of_row(row: StreamVerdict, *, counted: bool, ended: bool) -> str:
             ("out of order", row.reordered),
             ("that nobody sent", row.foreign),
             ("lost, though nobody was cut off", 0 if counted else row.counted_lost),
+            (f"lost, and not only {LOST_MOST}", max(0, row.counted_lost - LOST_MOST)),
+            (f"gone with its publisher, and not only {GONE_MOST}", max(0, row.excused - GONE_MOST)),
         )
         if value
     ]

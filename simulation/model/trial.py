@@ -16,12 +16,12 @@ import msgspec
 from roq.errors import Unavailable
 from simulation.load import Profile
 from simulation.model import promises, troubles
+from simulation.model.bounds import heal_seconds
 from simulation.model.cluster import Cluster, Shape
+from simulation.model.promises import Happened
 from simulation.model.troubles import Trouble, Troubles
 
 JOIN_SECONDS: Final = 20.0
-HEAL_SECONDS: Final = 120.0
-"""All that may take the longest comes together here: back-off, and a child that has failed."""
 NEWCOMER_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 2.5
@@ -39,7 +39,10 @@ class Result(msgspec.Struct):
         troubles: what happened, by kind.
         checked: promises that were looked at, and how often.
         heal_seconds: from the end of the troubles until all was well, virtual.
-        counted_lost: messages that subscribers have reported as lost.
+        heal_bound: what was promised for that.
+        counted_lost: messages that subscribers have reported as lost, and may.
+        unpromised: messages that did not arrive, and of which nobody had promised it: their
+            publisher died with them in its hands.
         seconds: of the whole trial, virtual.
         checksum: the same for the same history.
     """
@@ -51,7 +54,9 @@ class Result(msgspec.Struct):
     sent: int = 0
     received: int = 0
     counted_lost: int = 0
+    unpromised: int = 0
     heal_seconds: float = 0.0
+    heal_bound: float = 0.0
     seconds: float = 0.0
     checksum: str = ""
 
@@ -107,6 +112,7 @@ class Trial:
     def __init__(self, case: Case, *, traced: bool = False) -> None:
         self.case = case
         self.cluster = Cluster(case.seed, case.shape)
+        self._cut_off = 0.0
         if traced:
             self.cluster.world.trace = []
 
@@ -119,10 +125,12 @@ class Trial:
         except Unavailable as error:
             result.broken.append(f"stuck: {error}")
         ended = not result.broken
-        result.broken += promises.broken(cluster, result.troubles, ended=ended)
+        what = Happened(result.troubles, self._cut_off)
+        result.broken += promises.broken(cluster, what, ended=ended)
         verdict = cluster.history.check()
         result.sent, result.received = verdict.sent, verdict.received
         result.counted_lost = verdict.counted_lost
+        result.unpromised = verdict.total("excused")
         result.checked = dict(cluster.watch.checked)
         result.seconds = cluster.world.now - began
         result.checksum = cluster.world.checksum
@@ -141,9 +149,11 @@ class Trial:
         cluster.world.run(case.seconds)
         wrong.end()
         result.troubles = dict(wrong.happened)
+        self._cut_off = wrong.cut_off
         cluster.world.note("trial", "everything is mended")
         mended_at = cluster.world.now
-        self._wait_until_healed()
+        result.heal_bound = heal_seconds(result.troubles, case.shape.session_seconds)
+        self._wait_until_healed(result.heal_bound)
         result.heal_seconds = cluster.world.now - mended_at
         self._newcomers()
         self._settle()
@@ -153,13 +163,13 @@ class Trial:
         if not self.cluster.until(lambda: subscriber.confirmed, JOIN_SECONDS):
             raise Unavailable(f"{subscriber.process.name} did not come in force: {subscriber.why}")
 
-    def _wait_until_healed(self) -> None:
+    def _wait_until_healed(self, seconds: float) -> None:
         cluster = self.cluster
         cluster.watch.checked["all heals when nothing goes wrong any more"] += 1
-        end = cluster.world.now + HEAL_SECONDS
+        end = cluster.world.now + seconds
         while promises.healed(cluster):
             if cluster.world.now >= end:
-                raise Unavailable(f"{HEAL_SECONDS:g} s later {promises.healed(cluster)}")
+                raise Unavailable(f"{seconds:g} s later {promises.healed(cluster)}")
             cluster.world.run(0.25)
 
     def _newcomers(self) -> None:

@@ -100,10 +100,12 @@ class Troubles:
 
     Attributes:
         happened: how often, by kind.
+        cut_off: seconds in which somebody was cut off, all together.
     """
 
     def __init__(self, cluster: Cluster, plan: list[Trouble]) -> None:
         self.happened: Counter[str] = Counter()
+        self.cut_off = 0.0
         self._cluster = cluster
         self._world = cluster.world
         self._harmed: Counter[str] = Counter()
@@ -136,6 +138,7 @@ class Troubles:
             what = self._acts[trouble.kind](Random(trouble.chance), trouble.seconds)
             if what:
                 self.happened[trouble.kind] += 1
+                self.cut_off += trouble.seconds if trouble.kind in CUTTING_OFF else 0.0
                 self._world.note("trouble", f"{trouble.kind}: {what}")
 
         self._world.call_later(trouble.at, happen)
