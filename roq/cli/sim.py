@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from roq.cli.failures import Failed
 from roq.cli.output import print_fields, print_json, print_table
-from roq.runtime import exits
+from roq.cli.sim_extra import wanted
+from roq.cli.sim_report import compare, export, report
+from roq.cli.sim_run import run
 
 if TYPE_CHECKING:
     from simulation.description.scenario import Scenario
 
-EXTRA: Final = "pip install 'roq[sim]'"
+ORDER: Final = ("list", "show", "run", "report", "compare", "sweep", "export")
+"""In which people meet the commands."""
 
 
-def wanted(module: str) -> ModuleType:
-    """Import what an extra brings; say which one if it is not there."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise Failed(
-            f"scenarios need what is not installed here: {error.name}",
-            exits.UNAVAILABLE,
-            f"Install it with {EXTRA}.",
-        ) from None
+class Commands(click.Group):
+    """The commands of a group; `sweep` is where the model is, and comes when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in order."""
+        return list(ORDER)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        if cmd_name == "sweep":
+            sweep: click.Command = wanted("simulation.forecast.__main__").sweep
+            return sweep
+        return super().get_command(ctx, cmd_name)
 
 
-@click.group()
+@click.group(cls=Commands)
 def sim() -> None:
     """Run scenarios of load, and see what came of them.
 
@@ -134,3 +137,7 @@ def _minutes(seconds: float) -> str:
 
 def _named(settings: dict[str, int] | dict[str, int | str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
+
+
+for command in (run, report, compare, export):
+    sim.add_command(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import click
 import msgspec
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, print_json
@@ -19,6 +17,7 @@ from simulation.archive.document import RunState
 from simulation.archive.folder import RUNS, read_run
 from simulation.forecast import run as runs
 from simulation.forecast import sweep as sweeps
+from simulation.forecast.bar import bar
 from simulation.forecast.order import RunOrder, SweepOrder, setting, values
 from simulation.forecast.outcome import METRICS
 from simulation.forecast.table import Row
@@ -73,7 +72,7 @@ def run(as_json: bool, **given: Any) -> None:
     """Play one scenario (a name, a YAML file, or `cluster`)."""
     with _errors(), ends_quietly():
         order = _order(RunOrder, given)
-        with _progress("cells") as progress:
+        with bar("cells") as progress:
             folder = runs.run(order, progress)
         found = read_run(folder)
         if as_json:
@@ -106,7 +105,7 @@ def sweep(local: bool, **given: Any) -> None:
     """
     with _errors(), ends_quietly():
         order = _order(SweepOrder, {**given, "spark": not local})
-        with _progress("tasks") as progress:
+        with bar("tasks") as progress:
             found = sweeps.conduct(order, progress)
         _show_table(found.table)
         console(error=True).print(
@@ -135,16 +134,6 @@ def _pairs(read: Callable[[str], tuple[str, T]], given: Sequence[str]) -> dict[s
         return dict(map(read, given))
     except ConfigError as error:
         raise click.BadParameter(str(error)) from None
-
-
-@contextmanager
-def _progress(noun: str) -> Iterator[runs.Progress]:
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console(error=True), transient=True, disable=not sys.stderr.isatty(),
-    ) as bar:  # fmt: skip
-        task = bar.add_task(noun, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

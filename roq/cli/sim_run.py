@@ -1,0 +1,152 @@
+"""`roq sim run`: play a scenario, live or on a model, and show what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from roq.cli.failures import REFUSED, Failed
+from roq.cli.output import console, note
+from roq.cli.sim_extra import wanted
+from roq.cli.sim_report import made, open_option
+
+if TYPE_CHECKING:
+    from simulation.archive.document import Run
+    from simulation.description.scenario import Scenario
+
+INTERRUPTED: Final = 130
+LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
+MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
+OPTIONS: Final = (
+    click.option("--model", is_flag=True, help="Play it on the model instead of a real cluster."),
+    click.option("--scale", type=click.FloatRange(0, 1_000, min_open=True), default=1.0,
+                 show_default=True, help="Durations times this; rates stay."),
+    click.option("--seed", type=int, default=1, show_default=True, help="Of everything drawn."),
+    click.option("--repeat", type=click.IntRange(1, 1_000), default=1, show_default=True,
+                 help="So many runs, with seeds one after the other, to be compared."),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
+                 help="A rule of the queue; with --model also a parameter or a threshold."),
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+                 default=Path("simulation/runs"), show_default=True,
+                 help="A folder is made in there."),
+    click.option("--cluster", default="", metavar="ADDRESS",
+                 help="Live: a cluster that runs; else the run starts one of its own."),
+    click.option("--master", default="local[*]", show_default=True,
+                 help="Live: of Spark; `local[*]` gets as many slots as are needed."),
+    click.option("--tasks", type=click.IntRange(0, 1_000), default=0,
+                 help="Live: tasks that share the load; 0: as many as it needs."),
+    click.option("--traces/--no-traces", default=True, show_default=True,
+                 help="Live: keep what monitors and clients say as Parquet."),
+    click.option("--plain", is_flag=True,
+                 help="Live: plain stages, where barriers cannot be (dynamic allocation)."),
+    click.option("--ship", is_flag=True, help="Live: send RoQ's own code to the executors."),
+    click.option("--hosts", type=click.IntRange(0, 100_000), default=0,
+                 help="Model: 0: as many as the scenario says."),
+    click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
+                 help="Model: that share the load."),
+    click.option("--publishers", type=click.IntRange(0, 10_000_000), default=0,
+                 help="Model: at the peak; 0: as the scenario says."),
+    click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
+                 help="Model: parts of the cluster that know nothing of each other."),
+    click.option("--workers", type=click.IntRange(0, 256), default=1, show_default=True,
+                 help="Model: processes that share the cells; 0: one for each core."),
+    click.option("--json", "as_json", is_flag=True, help="run.json on one line, for programs."),
+    open_option,
+)  # fmt: skip
+
+
+def _all_options(function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("scenario")
+@_all_options
+def run(
+    scenario: str, model: bool, seed: int, repeat: int, as_json: bool,
+    open_page: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Run a scenario: a name out of `roq sim list`, a file of your own, or `cluster` (model).
+
+    Ends with 0 if everything came out as the scenario expects, with 1 if not, and with 130 if it
+    was interrupted. Ctrl-C ends it in order; what was traced by then is kept.
+
+    \b
+    Example:
+      roq sim run short --open                      # on a cluster of its own, half a minute
+      roq sim run ramp --cluster 10.0.0.1:5000 --master spark://10.0.0.9:7077 --ship
+      roq sim run eqs-2011 --scale 0.1              # eighteen minutes in two
+      roq sim run cluster --model --queues 20       # 100 hosts for an hour, in a second
+    """
+    _check_kind(click.get_current_context(), model=model)
+    play = _model if model else _live
+    good = True
+    for number in range(repeat):
+        if repeat > 1:
+            note(f"run {number + 1} of {repeat}")
+        folder = play(scenario, seed + number, given)
+        done = made(folder, as_json=as_json, everything=False, open_page=open_page)
+        if done.state == "interrupted":
+            raise SystemExit(INTERRUPTED)
+        good = good and _fulfilled(done)
+    if not good:
+        raise SystemExit(REFUSED)
+
+
+def _check_kind(context: click.Context, *, model: bool) -> None:
+    """Refuse options that mean nothing for this kind of run."""
+    for name in LIVE_ONLY if model else MODEL_ONLY:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            kind = "a live run" if model else "a model (--model)"
+            raise click.UsageError(f"--{name} is for {kind}")
+
+
+def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
+    reading = wanted("simulation.description.reading")
+    request = wanted("simulation.live.request")
+    runs = wanted("simulation.live.run")
+    path = reading.find(name)
+    scenario = _with_rules(reading.read(path), given["settings"])
+    wish = request.LiveRequest(
+        scenario=scenario, where=str(path), seed=seed, scale=given["scale"], out=given["out"],
+        **{option: given[option] for option in LIVE_ONLY},
+    )  # fmt: skip
+    with wanted("simulation.live.show").show(console(error=True), scenario.title) as show:
+        folder: Path = runs.run(wish, show)
+    return folder
+
+
+def _with_rules(scenario: Scenario, settings: Sequence[str]) -> Scenario:
+    if not settings:
+        return scenario
+    rules = dict(map(wanted("simulation.forecast.order").setting, settings))
+    known = wanted("simulation.forecast.case").RULES
+    for name in rules:
+        if name not in known:
+            raise Failed(f"there is no rule {name!r}; there are {', '.join(sorted(known))}")
+    queue = msgspec.structs.replace(scenario.queue, rules={**scenario.queue.rules, **rules})
+    return msgspec.structs.replace(scenario, queue=queue)
+
+
+def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
+    orders = wanted("simulation.forecast.order")
+    order = orders.RunOrder(
+        scenario=name, seed=seed, scale=given["scale"], out=given["out"],
+        settings=dict(map(orders.setting, given["settings"])),
+        **{option: given[option] for option in MODEL_ONLY},
+    )  # fmt: skip
+    with wanted("simulation.forecast.bar").bar("cells") as progress:
+        folder: Path = wanted("simulation.forecast.run").run(order, progress)
+    return folder
+
+
+def _fulfilled(run: Run) -> bool:
+    good: bool = wanted("simulation.archive.verdicts").fulfilled(run.verdicts, run.kind)
+    return good
