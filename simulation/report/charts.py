@@ -21,8 +21,11 @@ FEW: Final = 8
 _UPRIGHT_MAX: Final = 60
 _LOG_FROM: Final = 30.0
 """A latency whose highest is so many times its least is drawn on a logarithmic axis."""
-_WIDE, _NARROW = 0.13, 0.055
+_LETTER, _FIELD, _PHONE = 6.8, 640, 240
+"""Pixels of a letter, and of a chart on a small screen and on a phone."""
 _TOO_FLAT: Final = 0.035
+_TOO_SHORT: Final = 0.06
+_LINE: Final = 15
 _MINUTE: Final = 60
 
 
@@ -67,7 +70,9 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
     plot = Plot(
         name="throughput",
         title="Throughput",
-        note="messages per second into the queue" + (", stacked by exchange" if stacked else ""),
+        note="messages per second into the queue"
+        + (", stacked by exchange" if stacked else "")
+        + ("; dashed: what the scenario wants" if found.offered else ""),
         span=found.span,
         scale=linear(top),
         unit="/s",
@@ -109,7 +114,8 @@ def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
         edges.append((exchange, below))
     for exchange, edge in reversed(edges):
         style = exchange_style(found, exchange)
-        plot.area(found.begins, found.ends, edge, f"stacked {style}")
+        seam = "seamed " if len(edges) <= 2 * FEW else ""
+        plot.area(found.begins, found.ends, edge, f"{seam}{style}")
         plot.rows.append(Row(name_of(exchange), style, columns[exchange]))
     if len(edges) < 2:
         return
@@ -130,7 +136,8 @@ def _name_band(
         plot.ends.append(End(middle, name, style))
         return
     at = max(range(len(thick)), key=lambda row: thick[row])
-    if thick[-1] <= 0 and thick[at] * plot.height > 15:
+    lasts = sum(1 for each in thick if each * plot.height > _LINE) / len(thick)
+    if thick[-1] <= 0 and thick[at] * plot.height > _LINE and lasts > _TOO_SHORT:
         middle = (plot.scale.place(under[at]) + plot.scale.place(edge[at])) / 2
         place = (found.begins[at] + found.ends[at]) / 2 / found.span
         plot.above.append(
@@ -139,17 +146,21 @@ def _name_band(
         )  # fmt: skip
 
 
-def _strips(series: Series, found: Course, phases: Sequence[PhaseTime]) -> list[tuple[str, Markup]]:
+def _strips(
+    series: Series, found: Course, phases: Sequence[PhaseTime]
+) -> list[tuple[str, Markup, str]]:
     strips = []
     if phases:
-        strips.append(("phase", Markup("".join(_stretch(each, found.span) for each in phases))))
+        stretches = Markup("".join(_stretch(each, found.span) for each in phases))
+        strips.append(("phase", stretches, ""))
     for lane, row in marks(series.events, found.span).items():
         if row:
             content = (
                 _mark(mark, gap, found.span)
                 for mark, gap in zip(row, room(row, found.span), strict=True)
             )
-            strips.append((lane.value, Markup("".join(content))))
+            total = sum(len(mark.events) for mark in row)
+            strips.append((lane.value, Markup("".join(content)), f"{total:,}"))
     return strips
 
 
@@ -171,9 +182,9 @@ _SHAPES: Final = {
 def _mark(mark: Mark, gap: float, span: float) -> Markup:
     shape = "bad" if mark.bad else _SHAPES.get(mark.kind, "move")
     label = mark.label
-    needs = _NARROW if len(label) <= 4 else _WIDE
+    needs = 10 + _LETTER * len(label)
     # Labels stand behind their marks, where there is room until the next one.
-    kept = "" if gap >= 2.2 * needs else " tight" if gap >= needs else " none"
+    kept = "" if gap * _PHONE >= needs else " tight" if gap * _FIELD >= needs else " none"
     return tag(
         "span",
         tag("b", label) if label else None,
@@ -241,6 +252,7 @@ def _bytes(run: Run, found: Course) -> Plot | None:
         span=found.span,
         scale=_byte_scale(max(top, limit if top > limit / 20 else 0.0)),
         unit="kB/s",
+        axis_unit="B",
         summary=f"At most {quantity(top, 'B/s')} into one exchange."
         + (f" The limit is {quantity(limit, 'B/s')}." if limit else ""),
     )

@@ -8,12 +8,12 @@ from typing import Final
 
 from simulation.archive.folder import RunError
 from simulation.report import palette
-from simulation.report.figures import Figure, about, ordered
+from simulation.report.figures import about, ordered
 from simulation.report.groups import Group, differing, groups
 from simulation.report.markup import Markup, document, joined, tag
 from simulation.report.outcome import wanted
 from simulation.report.overlay import overlay
-from simulation.report.parts import asset, colours, footer, table, when
+from simulation.report.parts import asset, colours, folded, footer, gallery, table, when
 from simulation.report.plot import percent
 from simulation.report.published import Published, Span, published
 from simulation.report.statistics import CONFIDENCE, Mean, difference, mean
@@ -63,11 +63,9 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         _groups(made),
         tag("h2", "Figures"),
         _figures(made, known),
-        tag("p", _METHOD, class_="note"),
-        tag("p", known.source, class_="note") if known else None,
         _expectations(made),
         tag("h2", "How they went") if plots else None,
-        tag("div", *(plot.markup(wide=not at) for at, plot in enumerate(plots)), class_="charts"),
+        gallery(plots, 1) if plots else None,
         footer("these runs"),
     )
     return document(
@@ -116,41 +114,53 @@ def _groups(made: Sequence[Group]) -> Markup:
         role = " (baseline)" if not at and len(made) > 1 else ""
         rows.append([
             tag("span", f"{group.name}{role}", class_=f"group x{at}"),
-            f"{len(group.runs)}", f"{ids}{more}{left}", "".join(times),
+            f"{len(group.runs)}", tag("div", f"{ids}{more}{left}", class_="ids"), "".join(times),
         ])  # fmt: skip
     apart = [[name, *(value or NOTHING for value in values)] for name, values in differing(made)]
-    heads = ["", *(tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made))]
     return joined(
         table(("group", "n#", "runs", "first began"), rows),
-        joined(tag("h2", "What differs"), table(heads, apart)) if apart and len(made) > 1 else None,
+        joined(tag("h2", "What differs"), table(["", *_names(made)], apart))
+        if apart and len(made) > 1
+        else None,
     )
 
 
 def _figures(made: Sequence[Group], known: Published | None) -> Markup:
-    names = ordered(
-        {name for group in made for name in group.figures()} | set(known.figures if known else ())
-    )
-    heads: list[str] = ["", "each run, mean, interval"]
-    heads += [tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made)]
-    heads += [tag("span", known.name, class_="group known")] if known else []
-    rows = []
-    for name in names:
-        figure = about(name)
-        means = [mean(values) if (values := group.values(name)) else None for group in made]
+    """What is the same in all runs comes after what is not."""
+    names = {name for group in made for name in group.figures()}
+    differ: list[list[Markup | str]] = []
+    same: list[list[Markup | str]] = []
+    for name in ordered(names | set(known.figures if known else ())):
         span = known.figures.get(name) if known else None
-        row: list[Markup | str] = [figure.label, _strips(made, name, means, span)]
-        for at, group in enumerate(made):
-            row.append(_mean(means[at], figure, _verdict(made[0], group, name) if at else None))
-        if known:
-            row.append(span.text(figure.unit) if span else "")
-        rows.append(row)
-    return table(heads, rows)
+        means = [mean(values) if (values := group.values(name)) else None for group in made]
+        row = [
+            about(name).label,
+            _strips(made, name, means, span),
+            *(_mean(found, name, made, group) for found, group in zip(means, made, strict=True)),
+            *([span.text(about(name).unit) if span else ""] if known else []),
+        ]
+        (differ if row[1] else same).append(row)
+    heads: list[str] = ["", "each run, mean, interval", *_names(made)]
+    heads += [tag("span", known.name, class_="group known")] if known else []
+    alike = table([heads[0], *heads[2:]], [[row[0], *row[2:]] for row in same])
+    return joined(
+        table(heads, differ) if differ else None,
+        tag("p", _METHOD, class_="note"),
+        tag("p", known.source, class_="note") if known else None,
+        folded("The same in all runs", count(len(same), "figure"), alike) if same else None,
+    )
 
 
-def _mean(found: Mean | None, figure: Figure, verdict: Markup | None) -> Markup | str:
+def _names(made: Sequence[Group]) -> list[Markup]:
+    """The groups as headings."""
+    return [tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made)]
+
+
+def _mean(found: Mean | None, name: str, made: Sequence[Group], group: Group) -> Markup | str:
     if found is None:
         return NOTHING
-    return joined(tag("span", spoken(found, figure.unit)), verdict)
+    verdict = _verdict(made[0], group, name) if group is not made[0] else None
+    return joined(tag("span", spoken(found, about(name).unit), class_="mean-of"), verdict)
 
 
 def spoken(found: Mean, unit: str) -> str:
@@ -193,7 +203,7 @@ def _strips(
     edges = [edge for found in means if found for edge in _edges(found)]
     edges += [span.least, span.most] if span else []
     if not edges or min(edges) == max(edges):
-        return "the same" if len(edges) > 2 else ""
+        return ""
     low, high = min(edges), max(edges)
     margin = 0.06 * (high - low)
 
@@ -245,5 +255,4 @@ def _expectations(made: Sequence[Group]) -> Markup | None:
             text = f"met by {met} of {len(judged)}" if judged else "not judged"
             row.append(tag("span", text, class_=style if judged else None))
         rows.append(row)
-    heads = ["", *(tag("span", group.name, class_=f"group x{at}") for at, group in enumerate(made))]
-    return joined(tag("h2", "What was expected"), table(heads, rows))
+    return joined(tag("h2", "What was expected"), table(["", *_names(made)], rows))

@@ -167,6 +167,8 @@ def phases_of(run: Run, series: Series | None) -> list[PhaseTime]:
     if run.phases or series is None:
         return run.phases
     begun = [event for event in series.events if event.kind == "phase"]
+    if not begun:
+        return []
     ends = [event.at for event in begun[1:]] + [
         max(run.seconds, *(w.at for w in series.windows), 0)
     ]

@@ -11,9 +11,9 @@ from simulation.report import palette
 from simulation.report.charts import FEW, limit_of, name_of, whole
 from simulation.report.course import LATENCIES, Column, Course, has
 from simulation.report.marks import Lane, Mark, marks, room
-from simulation.report.plot import spread, time_label, time_unit
+from simulation.report.plot import spread, time_label
 from simulation.report.ticks import Scale, linear, logarithmic, times
-from simulation.report.wording import clean, multiple, number
+from simulation.report.wording import clean, tick_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +77,8 @@ def strips(axes: Axes, series: Series, found: Course, phases: Sequence[PhaseTime
         if at:
             axes.axvline(phase.begins, color=FAINT, linewidth=0.7, linestyle=(0, (1, 2)))
     for at, (lane, row) in enumerate(rows.items(), start=1):
+        total = sum(len(mark.events) for mark in row)
+        axes.text(1.006 * found.span, at, f"{total:,}", va="center", fontsize=8, color=FAINT)
         for mark, gap in zip(row, room(row, found.span), strict=True):
             _mark(axes, lane, mark, at, found.span, gap)
 
@@ -91,7 +93,8 @@ def throughput(axes: Axes, found: Course) -> None:
         column = found.messages[exchange]
         above = [base + (value or 0.0) for base, value in zip(below, column, strict=True)]
         axes.stairs(above, _edges(found), baseline=below, fill=True, color=colour, linewidth=0)
-        axes.stairs(above, _edges(found), baseline=None, color="white", linewidth=0.6)
+        if len(found.exchanges) <= 2 * FEW:
+            axes.stairs(above, _edges(found), baseline=None, color="white", linewidth=0.6)
         if scale.place(above[-1]) - scale.place(below[-1]) > _TOO_FLAT:
             ends.append(((above[-1] + below[-1]) / 2, name_of(exchange), colour))
         below = above
@@ -185,16 +188,12 @@ def _finish(axes: Axes, found: Course, scale: Scale, title: str) -> None:
     axes.set_title(title, pad=7)
     axes.set_xlim(0, found.span)
     axes.set_ylim(scale.low, scale.high)
-    factor, prefix = (1.0, "") if scale.log else multiple(scale.high)
-    labels = [number(tick / factor) + (prefix if tick else "") for tick in scale.ticks]
-    axes.set_yticks(scale.ticks, labels)
+    axes.set_yticks(scale.ticks, tick_labels(scale.ticks, log=scale.log))
     axes.set_yticks([], minor=True)
     axes.grid(axis="y", color=LINE, linewidth=0.8)
     room_for = 10 if axes.get_position().width > 0.5 else 5
     moments = times(found.span, room_for)
     axes.set_xticks(moments, [time_label(moment, found.span) for moment in moments])
-    axes.text(1.0, -0.02, f"  {time_unit(found.span)}", transform=axes.transAxes, va="top",
-              fontsize=8, color=FAINT)  # fmt: skip
 
 
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], scale: Scale) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from simulation.report.wording import clean
+
 
 class Figure(NamedTuple):
     """What is known about a figure."""
@@ -56,6 +58,7 @@ _SUFFIXES: Final = (
     ("_bytes_per_second", "B/s"), ("_per_second", "/s"), ("_seconds", "s"), ("_minutes", "min"),
     ("_ms", "ms"), ("_us", "µs"), ("_bytes", "B"), ("_percent", "%"), ("_share", "share"),
 )  # fmt: skip
+_LABEL_MAX: Final = 60
 _ORDER: Final = {name: place for place, name in enumerate(FIGURES)}
 
 
@@ -75,5 +78,5 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    text = name.replace("_", " ").strip() or name
+    text = clean(name.replace("_", " ").strip() or name, _LABEL_MAX)
     return text[:1].upper() + text[1:]

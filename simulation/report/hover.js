@@ -44,7 +44,7 @@
       const line = part("tr", "", table);
       part("td", "", line, "key " + row.c);
       part("td", row.n, line);
-      part("td", value(row.v[at]) + (chart.unit ? " " + chart.unit : ""), line, "figure");
+      part("td", value(row.v[at]) + (chart.unit && (chart.unit[0] === "/" ? "" : " ") + chart.unit), line, "figure");
     }
     if (!rows.length) part("p", "nothing measured", tip);
     if (more) part("p", "and " + more + " more with less", tip);

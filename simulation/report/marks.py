@@ -123,8 +123,9 @@ def marks(events: Sequence[Event], span: float, share: float = SHARE) -> dict[La
         share: of the span; no mark is wider than twice this.
     """
     found: dict[Lane, list[Mark]] = {lane: [] for lane in Lane}
+    shown = _without_plain_starts(sorted(events, key=_when))
     for kind, lane in LANES.items():
-        chosen = sorted((one for one in events if one.kind is kind), key=_when)
+        chosen = [one for one in shown if one.kind is kind]
         found[lane] += _clustered(chosen, kind, span * share)
     return {lane: sorted(row, key=lambda mark: mark.middle) for lane, row in found.items()}
 
@@ -134,6 +135,21 @@ def room(places: Sequence[Mark], span: float) -> list[float]:
     ends = [mark.middle for mark in places]
     gaps = [(after - before) / span for before, after in pairwise(ends)]
     return [*gaps, *(1 - end / span for end in ends[-1:])]
+
+
+def _without_plain_starts(events: Sequence[Event]) -> list[Event]:
+    """An exchange that was added serves soon after: that alone is no mark of its own."""
+    before: dict[int, EventKind] = {}
+    kept = []
+    for event in events:
+        if event.kind is EventKind.SERVES:
+            if before.get(event.exchange) is EventKind.SCALE_OUT:
+                before[event.exchange] = event.kind
+                continue
+        elif event.kind not in {EventKind.MOVE, EventKind.MOVE_FAILED, EventKind.PHASE}:
+            before[event.exchange] = event.kind
+        kept.append(event)
+    return kept
 
 
 def _clustered(events: Sequence[Event], kind: EventKind, width: float) -> list[Mark]:

@@ -32,7 +32,7 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
         name: of the element.
         children: text, which is escaped; `Markup`, which is not; None, which is nothing; or many.
         attributes: `class_` is `class`, other underscores are hyphens. None and False leave an
-            attribute out, True gives it without a value.
+            attribute out, True gives it without a value; `Markup` is taken as it is.
     """
     opening = name + "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
@@ -94,6 +94,8 @@ def _attribute(key: str, value: Attribute) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is True:
         return f" {name}"
+    if isinstance(value, Markup):
+        return f' {name}="{value}"'
     text = clean(value) if isinstance(value, str) else f"{value:.5g}"
     return f' {name}="{escape(text)}"'
 

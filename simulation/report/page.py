@@ -22,23 +22,27 @@ from simulation.report.parts import (
     colours,
     folded,
     footer,
+    gallery,
     pairs,
     setting,
     table,
     when,
 )
 from simulation.report.published import Published, published
-from simulation.report.wording import count, duration, moment, number, quantity
+from simulation.report.wording import clean, count, duration, moment, number, quantity
 
 TILES: Final = (
     "messages_per_second", "received", "lost", "latency_p50_ms", "latency_p99_ms",
     "exchanges_most", "moves", "imbalance_last",
 )  # fmt: skip
+WIDE: Final = frozenset({"throughput", "latency"})
+"""Charts that have the whole width."""
 _ALARMING: Final = frozenset({"lost", "doubled", "reordered", "failed", "moves_failed"})
 _EVENTS_MAX: Final = 400
 _ROWS_MAX: Final = 60
 _SETTINGS_MAX: Final = 200
 _REMARKS_MAX: Final = 50
+_REMARK_MAX: Final = 600
 
 
 def page(folder: Path) -> str:
@@ -55,7 +59,7 @@ def page(folder: Path) -> str:
     try:
         series, missing = read_series(folder), ""
     except RunError as error:
-        series, missing = None, str(error)
+        series, missing = None, str(error).replace(f"{folder}/", "")
     return written(run, series, missing)
 
 
@@ -77,12 +81,8 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
         _tiles(run),
         _verdicts(run),
         tag("h2", "What happened", id="happened"),
-        _remarks(run, series, columns, missing),
-        tag(
-            "div",
-            *(plot.markup(wide=plot.name in {"throughput", "latency"}) for plot in plots),
-            class_="charts",
-        )
+        _remarks(run, series, columns),
+        gallery(plots, sum(plot.name in WIDE for plot in plots))
         if plots
         else tag("p", _nothing(series, missing), class_="note"),
         _asked(run),
@@ -111,7 +111,7 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
 
 def _heading(run: Run) -> Markup:
     kind = "Live run" if run.kind is RunKind.LIVE else "Run of the model"
-    scaled = f", {number(run.time_scale)} of the time" if run.time_scale != 1 else ""
+    scaled = f", time × {number(run.time_scale)}" if run.time_scale != 1 else ""
     facts = [
         when(run.began_us),
         f"{duration(run.seconds)} of load{scaled}" if run.seconds else "",
@@ -163,15 +163,12 @@ def _verdicts(run: Run) -> Markup | None:
         ]
         for each in run.verdicts
     ]
-    return joined(tag("h2", "What was expected"), table(("", "wanted#", "found#", "verdict"), rows))
+    made = table(("", "wanted#", "found#", "verdict"), rows)
+    return joined(tag("h2", "What was expected"), tag("div", made, class_="figures"))
 
 
-def _remarks(
-    run: Run, series: Series | None, columns: Course | None, missing: str
-) -> Markup | None:
-    remarks = list(run.remarks[:_REMARKS_MAX])
-    if missing and series is None and run.kind is RunKind.LIVE:
-        remarks.append(f"How it went is not known: {missing}")
+def _remarks(run: Run, series: Series | None, columns: Course | None) -> Markup | None:
+    remarks = [clean(each, _REMARK_MAX) for each in run.remarks[:_REMARKS_MAX]]
     if columns is not None and columns.merged > 1:
         remarks.append(
             f"Each {columns.merged} windows are shown as one: rates are means, of latencies and "
@@ -179,11 +176,8 @@ def _remarks(
         )
     if series is not None and series.events_left_out:
         remarks.append(f"{count(series.events_left_out, 'event')} more happened and were not kept.")
-    return (
-        tag("ul", *(tag("li", each) for each in remarks), class_="remarks note")
-        if remarks
-        else None
-    )
+    lines = (tag("li", each) for each in remarks)
+    return tag("ul", *lines, class_="remarks note") if remarks else None
 
 
 def _nothing(series: Series | None, missing: str) -> str:
@@ -223,7 +217,12 @@ def _figures(run: Run, columns: Course | None, known: Published | None) -> Marku
             row.append(known.figures[name].text(unit) if name in known.figures else "")
         rows.append(row)
     note = tag("p", known.source, class_="note") if known else None
-    return folded("Figures", f"{len(figures)}", joined(table(heads, rows), note), shown=True)
+    return folded(
+        "Figures",
+        f"{len(figures)}",
+        tag("div", table(heads, rows), note, class_="figures"),
+        shown=True,
+    )
 
 
 def _shown(series: Series | None) -> list[Event]:

@@ -9,6 +9,7 @@ from importlib import resources
 from simulation.report import palette
 from simulation.report.markup import Markup, joined, tag
 from simulation.report.outcome import MARKS, Outcome, Tone
+from simulation.report.plot import Plot
 from simulation.report.wording import clean, number
 
 
@@ -51,7 +52,7 @@ def table(
     """A table; columns whose heading ends with `#` hold numbers, the first one heads its row."""
     styles = ["n" if column.endswith("#") else None for column in columns]
     heads = [
-        tag("th", column.rstrip("#"), scope="col", class_=style)
+        tag("th", column.rstrip("#") if style else column, scope="col", class_=style)
         for column, style in zip(columns, styles, strict=True)
     ]
     title = tag("caption", caption) if caption else None
@@ -67,6 +68,18 @@ def folded(
     summary = tag("summary", title, tag("small", small) if small else None)
     inner = tag("div", *content, class_="inner")
     return tag("details", summary, inner, class_="long" if long else None, open=shown)
+
+
+def gallery(plots: Sequence[Plot], wide: int) -> Markup:
+    """Charts, the first ones over the whole width, the others in pairs; a last one alone as well.
+
+    Args:
+        plots: the charts.
+        wide: so many have the whole width.
+    """
+    alone = len(plots) - 1 if (len(plots) - wide) % 2 else -1
+    charts = (plot.markup(wide=at < wide or at == alone) for at, plot in enumerate(plots))
+    return tag("div", *charts, class_="charts")
 
 
 def footer(of: str) -> Markup:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from simulation.report.markup import Markup, joined, tag
 from simulation.report.ticks import Scale, times
-from simulation.report.wording import multiple, number
+from simulation.report.wording import number, tick_labels
 
 WIDTH: Final = 2_000
 HEIGHT: Final = 1_000
@@ -55,11 +55,12 @@ class Plot:
         height: pixels.
         layers: SVG, the lowest first.
         above: HTML over the drawing.
-        strips: HTML between title and drawing: pairs of a label and what stands beside it.
+        strips: HTML between title and drawing: a label, what stands beside it, and a sum.
         ends: labels at the right.
         rows: what is told under the pointer.
         summary: the chart in a sentence, for those who do not see it.
         clock: the unit of the x axis, if it is not time.
+        axis_unit: behind the marks of the y axis.
     """
 
     name: str
@@ -71,11 +72,12 @@ class Plot:
     height: int = 150
     layers: list[Markup] = field(default_factory=list)
     above: list[Markup] = field(default_factory=list)
-    strips: list[tuple[str, Markup]] = field(default_factory=list)
+    strips: list[tuple[str, Markup, str]] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     summary: str = ""
     clock: str = ""
+    axis_unit: str = ""
 
     def x(self, seconds: float) -> float:
         """Where a moment is drawn."""
@@ -92,7 +94,9 @@ class Plot:
         for piece in _pieces(values):
             path = [f"M{self.x(begins[piece.start]):.0f},{HEIGHT}"]
             path += self._steps(ends, values, piece)
-            self.layers.append(tag("path", d=f"{''.join(path)}V{HEIGHT}Z", class_=f"area {style}"))
+            self.layers.append(
+                tag("path", d=Markup(f"{''.join(path)}V{HEIGHT}Z"), class_=f"area {style}")
+            )
 
     def steps(
         self, begins: Sequence[float], ends: Sequence[float], values: Values, style: str
@@ -104,13 +108,13 @@ class Plot:
             path += f"M{self.x(begins[piece.start]):.0f},{self.y(first):.0f}"
             path += "".join(self._steps(ends, values, piece))
         if path:
-            self.layers.append(tag("path", d=path, class_=f"line {style}"))
+            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
 
     def line(self, moments: Sequence[float], values: Values, style: str) -> None:
         """A line from point to point, open where nothing was measured; a point alone is a dot."""
         path = "".join(f"M{self._points(moments, values, piece)}" for piece in _pieces(values))
         if path:
-            self.layers.append(tag("path", d=path, class_=f"line {style}"))
+            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
 
     def band(self, moments: Sequence[float], low: Values, high: Values, style: str) -> None:
         """What lies between two lines."""
@@ -118,7 +122,9 @@ class Plot:
             if piece.stop - piece.start > 1:
                 there = self._points(moments, high, piece)
                 back = self._points(moments, low, piece[::-1])
-                self.layers.append(tag("path", d=f"M{there}L{back}Z", class_=f"band {style}"))
+                self.layers.append(
+                    tag("path", d=Markup(f"M{there}L{back}Z"), class_=f"band {style}")
+                )
 
     def level(self, value: float, style: str = "level") -> None:
         """A line at one value, from end to end."""
@@ -128,7 +134,7 @@ class Plot:
         """Lines at moments, from bottom to top."""
         path = "".join(f"M{place:.0f},0V{HEIGHT}" for place in sorted({self.x(s) for s in seconds}))
         if path:
-            self.layers.append(tag("path", d=path, class_=f"line {style}"))
+            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
 
     def markup(self, *, wide: bool = False) -> Markup:
         """The chart."""
@@ -149,9 +155,9 @@ class Plot:
             joined(
                 tag("span", label, class_="lane-name"),
                 tag("div", content, class_="lane"),
-                tag("span"),
+                tag("span", total, class_="lane-sum"),
             )
-            for label, content in self.strips
+            for label, content, total in self.strips
         ]
         frame = tag(
             "div",
@@ -160,8 +166,10 @@ class Plot:
             tag("div", picture, *self.above, tag("i", class_="cross"), class_="field"),
             tag("div", *self._end_labels(), class_="ends", aria_hidden="true"),
             tag("span"),
-            tag("div", *_x_labels(self.span, self.clock), class_="x", aria_hidden="true"),
-            tag("span", self.clock or time_unit(self.span), class_="x-unit", aria_hidden="true"),
+            tag(
+                "div", *_x_labels(self.span, self.clock, wide=wide), class_="x", aria_hidden="true"
+            ),
+            tag("span"),
             class_="frame",
             style=f"--h:{self.height}px",
         )
@@ -199,19 +207,15 @@ class Plot:
     def _grid(self) -> Markup:
         path = "".join(f"M0,{self.y(value):.0f}H{WIDTH}" for value in self.scale.ticks[1:])
         return joined(
-            tag("path", d=path, class_="line grid"),
+            tag("path", d=Markup(path), class_="line grid"),
             tag("path", d=f"M0,{HEIGHT}H{WIDTH}", class_="line axis"),
         )
 
     def _y_labels(self) -> list[Markup]:
-        scale, prefix = (1.0, "") if self.scale.log else multiple(self.scale.high)
+        labels = tick_labels(self.scale.ticks, log=self.scale.log, unit=self.axis_unit)
         return [
-            tag(
-                "span",
-                number(value / scale) + (prefix if value else ""),
-                style=f"bottom:{100 * self.scale.place(value):.1f}%",
-            )
-            for value in self.scale.ticks
+            tag("span", label, style=f"bottom:{percent(self.scale.place(value))}")
+            for label, value in zip(labels, self.scale.ticks, strict=True)
         ]
 
     def _end_labels(self) -> list[Markup]:
@@ -245,22 +249,24 @@ def spread(wanted: Sequence[float], length: float, least: float) -> list[float]:
 
 
 def time_unit(span: float) -> str:
-    """What the numbers of a time axis are."""
+    """The unit that stands at the first mark of a time axis."""
     if span < _MINUTES_FROM:
         return "s"
     if span < _HOURS_FROM:
-        return "min:s"
-    return "h:min" if span < _DAYS_FROM else "days"
+        return "min"
+    return "h" if span < _DAYS_FROM else "d"
 
 
 def time_label(seconds: float, span: float) -> str:
-    """A moment as it stands at the axis."""
+    """A moment as it stands at the axis; the first one says the unit: `0 min`, `2:30`, `5:00`."""
+    if not seconds:
+        return f"0 {time_unit(span)}"
     match time_unit(span):
         case "s":
             return number(seconds)
-        case "min:s":
+        case "min":
             return f"{round(seconds) // 60}:{round(seconds) % 60:02}"
-        case "h:min":
+        case "h":
             return f"{round(seconds) // 3_600}:{round(seconds) % 3_600 // 60:02}"
         case _:
             return number(seconds / 86_400)
@@ -271,15 +277,17 @@ def percent(share: float) -> str:
     return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
 
-def _x_labels(span: float, clock: str) -> list[Markup]:
+def _x_labels(span: float, clock: str, *, wide: bool) -> list[Markup]:
     return [
         tag(
             "span",
-            number(moment) if clock else time_label(moment, span),
+            (f"{number(moment)} {clock}" if not moment else number(moment))
+            if clock
+            else time_label(moment, span),
             class_="odd" if at % 2 else None,
             style=f"left:{percent(moment / span)}",
         )
-        for at, moment in enumerate(times(span))
+        for at, moment in enumerate(times(span, 10 if wide else 6))
     ]
 
 
@@ -297,4 +305,7 @@ def _pieces(values: Values) -> list[range]:
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_ROWS_DIGITS}g}")
+    if value is None:
+        return None
+    short = float(f"{value:.{_ROWS_DIGITS}g}")
+    return int(short) if short.is_integer() else short

@@ -50,7 +50,7 @@ def logarithmic(low: float, high: float) -> Scale:
     every = max(1, ceil((top - bottom) / 7))
     all_of_them = [
         float(f"{part * 10.0**power:.6g}")
-        for power in range(bottom, top + 1, every)
+        for power in range(bottom, top + every, every)
         for part in between
     ]
     first = max((tick for tick in all_of_them if tick <= low), default=all_of_them[0])
@@ -72,9 +72,10 @@ def times(seconds: float, count: int = 10) -> list[float]:
 
 
 def _round_step(least: float) -> float:
-    """1, 2 or 5 times a power of ten, not below `least`."""
+    """1, 2, 2.5 or 5 times a power of ten, not below `least`; no halves of small numbers."""
     power = 10.0 ** floor(log10(least))
-    return next(part * power for part in (1, 2, 5, 10) if part * power >= least * (1 - 1e-9))
+    parts = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
+    return next(part * power for part in parts if part * power >= least * (1 - 1e-9))
 
 
 def _clamped(share: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, isfinite, log10
 from typing import Final
 from unicodedata import category
@@ -10,6 +11,7 @@ TEXT_MAX: Final = 2_000
 """Characters of a text that are shown."""
 NOTHING: Final = "–"
 """Stands where there is no number."""
+_PLAIN_BELOW: Final = 10_000
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
@@ -77,6 +79,15 @@ def multiple(value: float) -> tuple[float, str]:
         size /= 1_000
         power += 1
     return 1_000.0**power, _PREFIXES[power]
+
+
+def tick_labels(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> list[str]:
+    """Values at an axis: `0`, `20k`, `40k`; on a logarithmic one as they are."""
+    top = max(map(abs, ticks), default=0.0)
+    plain = log or (top < _PLAIN_BELOW and not unit)
+    scale, prefix = (1.0, "") if plain else multiple(top)
+    behind = f" {prefix}{unit}" if unit else prefix
+    return [number(tick / scale) + (behind if tick else "") for tick in ticks]
 
 
 def duration(seconds: float | None) -> str:
