@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report test check lint types contracts unit integration sim-long test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test check lint types contracts unit integration sim-long test-docker bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ chaos: setup ## Break everything for an hour, better as root: SECONDS=3600 SEED=
 
 chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; writes simulation/results
 	$(BIN)/python -m simulation.chaos.report --repeat $(or $(REPEAT),30)
+
+chaos-spark: setup ## Kill Spark's driver and executors while queries run: KILLS=50 SEED=7; writes simulation/results
+	$(BIN)/python -m simulation.chaos_spark --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 test: check ## Lint, types, contracts and all tests
 	$(BIN)/pytest

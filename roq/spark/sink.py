@@ -109,6 +109,21 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         Staging(self._options.staging).remove(_attempts(messages))
 
 
+def check(options: WriteOptions) -> None:
+    """Look before minutes are spent: whether rows can be staged, and whether there is the queue.
+
+    A query that has published before is not asked again with each of its micro-batches.
+
+    Raises:
+        ConfigError: nothing can be staged.
+        Unavailable: the cluster does not answer.
+        QueueNotFound: it has no such queue.
+    """
+    if not Staging(options.staging).begun:
+        with roq.connect(list(options.cluster), timeout=options.timeout) as cluster:
+            cluster.describe(options.queue)
+
+
 def publisher_id(writer: str, number: int) -> bytes:
     """The id under which a micro-batch is published, the same each time it is tried.
 

@@ -33,7 +33,7 @@ from roq.spark.offsets import (
 from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
 from roq.spark.rows import SPARK_SCHEMA, record_batches
 from roq.spark.shipping import Shipped
-from roq.spark.sink import BatchWriter, StreamWriter
+from roq.spark.sink import BatchWriter, StreamWriter, check
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,10 @@ class RoqDataSource(DataSource):
         """For `df.write`."""
         if overwrite:
             raise ConfigError("a queue cannot be overwritten: use mode append")
-        return BatchWriter(write_options(self._given, streaming=False), schema)
+        options = write_options(self._given, streaming=False)
+        writer = BatchWriter(options, schema)
+        check(options)
+        return writer
 
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
@@ -93,7 +96,10 @@ class RoqDataSource(DataSource):
         """For `df.writeStream`."""
         if overwrite:
             raise ConfigError("a queue cannot be overwritten: use output mode append")
-        return StreamWriter(write_options(self._given, streaming=True), schema)
+        options = write_options(self._given, streaming=True)
+        writer = StreamWriter(options, schema)
+        check(options)
+        return writer
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ class Staging:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ConfigError(f"stagingLocation: {location!r} cannot be used: {error}") from None
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything was decided here before."""
+        return bool(self._files.get_file_info(fs.FileSelector(f"{self._root}/batches")))
+
     def write(self, batches: Iterable[pa.RecordBatch]) -> Attempt:
         """Write one attempt of one task."""
         some = (batch for batch in batches if batch.num_rows)
@@ -100,7 +105,10 @@ class Staging:
                     rows += batch.num_rows
                     yield batch
         except (OSError, pa.ArrowException) as error:
-            raise StagingBroken(f"{self._attempt(attempt.name)} cannot be read: {error}") from None
+            raise StagingBroken(
+                f"{self._attempt(attempt.name)} cannot be read (do driver and executors share "
+                f"stagingLocation?): {error}"
+            ) from None
         if rows != attempt.rows:
             raise StagingBroken(
                 f"{self._attempt(attempt.name)} has {rows} rows instead of {attempt.rows}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import roq
 from roq.spark.options import write_options
-from roq.spark.sink import publish, publisher_id
+from roq.spark.sink import NotPublished, publish, publisher_id
 from roq.spark.staging import SCHEMA, Staging
 from roq.testing.running import RunningCluster
 
@@ -126,6 +127,32 @@ def test_what_a_driver_had_published_in_part_is_completed_by_the_next_one(
         assert [text.encode() for text in take(subscriber, ROWS)] == payloads
         assert subscriber.receive(timeout=0.3) is None
         assert subscriber.stats().counts.duplicates == ROWS // 2
+
+
+def test_a_driver_that_was_thought_dead_does_no_harm(
+    roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str, tmp_path: Path
+) -> None:
+    staging = Staging(str(tmp_path))
+    payloads = [f"{number}".encode() for number in range(50 * ROWS)]
+    rows = pa.RecordBatch.from_arrays([["t"] * len(payloads), payloads], schema=SCHEMA)
+    decided = staging.decide(3, [staging.write([rows])])
+    options = write_options(
+        {"cluster": roq_cluster.address, "queue": queue, "stagingLocation": str(tmp_path)},
+        streaming=True,
+    )
+    identity = publisher_id("writer", 3)
+
+    def commit(_: int) -> bool:
+        try:
+            publish(staging, decided, options, identity)
+        except NotPublished:
+            return False  # Spark's query fails, and goes on when it is started again
+        return True
+
+    with cluster.subscriber(queue) as subscriber, ThreadPoolExecutor(2) as drivers:
+        assert any(drivers.map(commit, range(2)))
+        assert [text.encode() for text in take(subscriber, len(payloads))] == payloads
+        assert subscriber.receive(timeout=0.3) is None
 
 
 def test_a_queue_that_does_not_exist_fails_the_query(

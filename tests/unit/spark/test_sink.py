@@ -45,8 +45,10 @@ def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
 def test_what_was_decided_first_stands(tmp_path: Path) -> None:
     folder = Staging(str(tmp_path))
     first, later = folder.write([rows(("t", b"1"))]), folder.write([rows(("t", b"2"))])
+    assert not folder.begun
     assert folder.decide(4, [first]) == [first]
     assert Staging(str(tmp_path)).decide(4, [later]) == [first]
+    assert folder.begun
     assert not folder.done(4)
     folder.finish(4, [first, later])
     assert folder.done(4)

@@ -1,0 +1,245 @@
+"""`python -m simulation.chaos_spark`: kill driver and executors, and see that nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from rich.console import Console
+
+from roq.cli.output import print_json
+from roq.spark.offsets import LogKey
+from roq.testing import cluster
+from simulation.chaos_spark.application import Job
+from simulation.chaos_spark.course import Course, Kill, plan
+from simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+from simulation.chaos_spark.site import site
+from simulation.chaos_spark.standalone import Standalone
+from simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
+from simulation.scenario import results
+from simulation.scenario.results import Machine
+
+NAME: Final = "chaos_spark"
+SEEDS: Final = 1_000_000
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages, where they stood in the end."""
+
+    sent: int
+    """Published, and acknowledged."""
+    logged: int
+    """In the logs of the first queue."""
+    filed: int
+    """Rows of the Parquet table."""
+    files: int
+    received: int
+    """What a subscriber of the second queue got."""
+    copied: int
+    """In the logs of the second queue, each counted once."""
+    copied_again: int
+    """In the logs of the second queue once more, for a micro-batch was published again. Subscribers
+    drop these, and so does `dropDuplicates`."""
+    batches: int
+    """Micro-batches that were published to the second queue."""
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """A whole run."""
+
+    machine: Machine
+    seed: int
+    rate: float
+    seconds: float
+    kills: list[Kill]
+    ended: list[str]
+    """How the driver has ended by itself; it was started again."""
+    tally: Tally
+    violations: list[str]
+    """What is not as promised, in sentences."""
+
+    @property
+    def ok(self) -> bool:
+        """Something happened, and everything was as promised."""
+        return bool(self.kills) and self.tally.sent > 0 and not self.violations
+
+
+def run(
+    seed: int,
+    kills: int,
+    rate: float,
+    *,
+    say: Callable[[str], None],
+    logs: Path | None = None,
+) -> Result:
+    """Play the plan of a seed.
+
+    Args:
+        rate: messages a second.
+        logs: where everything that was written is copied to when something was wrong.
+
+    Raises:
+        RoQError, ScenarioError: it cannot be played here, or does not go on.
+    """
+    with results.measured() as machine, site() as folder:
+        try:
+            result = _played(folder, seed, kills, rate, machine, say)
+        except Exception:
+            _save(folder, logs, say)
+            raise
+        if result.violations:
+            _save(folder, logs, say)
+    return result
+
+
+def _played(
+    folder: Path, seed: int, kills: int, rate: float, machine: Machine, say: Callable[[str], None]
+) -> Result:
+    with (
+        cluster(data_dir=folder / "roq") as roq_cluster,
+        Standalone(folder) as spark,
+        Traffic(roq_cluster.address, rate) as traffic,
+    ):
+        job = Job(
+            master=spark.master, cluster=roq_cluster.address, source=SOURCE, target=TARGET,
+            folder=str(folder),
+        )  # fmt: skip
+        say(f"Spark {spark.master}, RoQ {roq_cluster.address}, {rate:g} messages a second")
+        course = Course(folder, spark, traffic, job, say)
+        try:
+            course.play(seed, list(plan(seed, kills)))
+            files = course.finish()
+        finally:
+            course.close()
+        tally, violations = _judged(traffic, files)
+        return Result(
+            machine=machine, seed=seed, rate=rate, seconds=round(course.elapsed, 1),
+            kills=course.kills, ended=course.ended, tally=tally, violations=violations,
+        )  # fmt: skip
+
+
+def _judged(traffic: Traffic, files: Sequence[Path]) -> tuple[Tally, list[str]]:
+    logs, copies = traffic.log(SOURCE), traffic.log(TARGET)
+    table = {path.name: read_rows(path) for path in files}
+    logged = [row for rows in logs.values() for row in rows]
+    copied = [row for rows in copies.values() for row in rows]
+    filed = [row for rows in table.values() for row in rows]
+    once, payloads = distinct(copied), [row.payload for row in logged]
+    traffic.wait_for(len(logged))
+    got = list(traffic.got)
+    tally = Tally(
+        sent=len(traffic.sent), logged=len(logged), filed=len(filed), files=len(table),
+        received=len(got), copied=len(once), copied_again=len(copied) - len(once),
+        batches=len({row.publisher for row in copied}),
+    )  # fmt: skip
+    return tally, [
+        *traffic.troubles,
+        *differences("first queue", traffic.sent, payloads),
+        *differences("files", logged, filed),
+        *differences("second queue, as logged", payloads, [row.payload for row in once]),
+        *differences("second queue, as received", payloads, [row.payload for row in got]),
+        *disorder("files", table),
+        *disorder("second queue, as received", {"what came": got}),
+        *disorder("second queue, by partition", back(got, _places(logs))),
+    ]
+
+
+def _places(logs: Mapping[LogKey, Sequence[Row]]) -> dict[bytes, tuple[str, Row]]:
+    return {row.payload: (str(log), row) for log, rows in logs.items() for row in rows}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """A Parquet file, in its order."""
+    from pyarrow import parquet  # noqa: PLC0415 - an extra
+
+    table = parquet.ParquetFile(path).read(list(Row._fields))
+    columns = [table[name].to_pylist() for name in Row._fields]
+    return [Row(*values) for values in zip(*columns, strict=True)]
+
+
+def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
+    if logs is None:
+        return
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    for path in (*folder.glob("*.log"), *folder.glob("work/*/*/stderr")):
+        shutil.copy(path, logs / str(path.relative_to(folder)).replace("/", "-"))
+    say(f"logs: {logs}")
+
+
+@click.command(short_help="Kill Spark's driver and executors, and see that nothing is lost.")
+@click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
+@click.option("--kills", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option(
+    "--rate",
+    type=click.FloatRange(1, 10_000),
+    default=300.0,
+    show_default=True,
+    help="Messages a second, published the whole time.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=results.RESULTS,
+    show_default=True,
+    help="Directory for the JSON, and for logs when something was wrong.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
+@results.scenario
+def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:
+    """Run two streaming queries on a Spark cluster of local processes, from one RoQ queue into
+    another and into Parquet files, and kill the driver, executors and tasks at random moments. In
+    the end the logs of the queues, the files and what a subscriber has got must be the same.
+
+    \b
+    Example:
+      python -m simulation.chaos_spark --kills 10 --seed 7
+    """
+    out = results.console(as_json=as_json)
+    given = random.randrange(SEEDS) if seed is None else seed
+    out.print(f"seed {given}")
+    result = run(
+        given, kills, rate, logs=output / "chaos-spark-logs",
+        say=lambda line: out.print(line, highlight=False, soft_wrap=True),
+    )  # fmt: skip
+    if as_json:
+        print_json(result)
+    else:
+        _show(result, out)
+    out.print(f"written: {results.write(result, NAME, output)}", style="dim")
+    return result.ok
+
+
+def _show(result: Result, out: Console) -> None:
+    rows = []
+    for kind in sorted({kill.kind for kill in result.kills}):
+        some = [kill for kill in result.kills if kill.kind == kind]
+        took = sorted(kill.recovered_seconds for kill in some)
+        phases = Counter(phase for kill in some for phase in kill.phases.values())
+        rows.append(
+            (kind, len(some), f"{took[len(took) // 2]:.1f}", f"{took[-1]:.1f}",
+             ", ".join(f"{phase} {count}" for phase, count in phases.most_common()))
+        )  # fmt: skip
+    columns = ("killed", "times#", "both go on after, median s#", "most s#", "the queries were")
+    out.print()
+    out.print(results.table(f"Seed {result.seed}, {result.seconds:.0f} s", columns, rows))
+    out.print()
+    tally = msgspec.structs.asdict(result.tally)
+    out.print("  ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in tally.items()))
+    for text in result.ended:
+        out.print(f"the driver has ended by itself: {text}", style="yellow")
+    for text in result.violations:
+        out.print(text, style="red", soft_wrap=True)
+    out.print(results.machine_text(result.machine))
+    verdict = "everything as promised" if result.ok else f"{len(result.violations)} violations"
+    out.print(verdict, style="bold green" if result.ok else "bold red")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Whether what came out is what was put in: as multisets, and in order. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+SHOWN: Final = 3
+"""Of many examples."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Row(NamedTuple):
+    """A message, wherever it stands."""
+
+    publisher: bytes
+    topic: str
+    sequence: int
+    payload: bytes
+
+    @property
+    def place(self) -> tuple[bytes, str, int]:
+        """What makes it unique in its queue."""
+        return self.publisher, self.topic, self.sequence
+
+
+def differences(what: str, wanted: Iterable[K], found: Iterable[K]) -> list[str]:
+    """How two multisets differ, in sentences; none if they do not."""
+    left, right = Counter(wanted), Counter(found)
+    missing, more = left - right, right - left
+    told = []
+    if missing:
+        told.append(f"{what}: {missing.total()} messages are missing, such as {_some(missing)}")
+    if more:
+        doubled = Counter({key: count for key, count in more.items() if left[key]})
+        foreign = more - doubled
+        if doubled:
+            told.append(f"{what}: {doubled.total()} doubles, such as {_some(doubled)}")
+        if foreign:
+            told.append(f"{what}: {foreign.total()} that nobody sent, such as {_some(foreign)}")
+    return told
+
+
+def disorder(what: str, stretches: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Where sequences of one publisher and topic do not rise within a stretch, in sentences.
+
+    Args:
+        stretches: what must be in order, each by the name under which people know it.
+    """
+    told = []
+    for name, rows in stretches.items():
+        newest: dict[tuple[bytes, str], int] = {}
+        for row in rows:
+            stream = row.publisher, row.topic
+            if row.sequence <= newest.get(stream, -1):
+                told.append(
+                    f"{what}: in {name} {row.topic!r} {row.sequence} comes after {newest[stream]}"
+                )
+                break
+            newest[stream] = row.sequence
+    return told
+
+
+def distinct(rows: Iterable[Row]) -> list[Row]:
+    """The first of each place, as `dropDuplicates` leaves them."""
+    return list({row.place: row for row in reversed(list(rows))}.values())[::-1]
+
+
+def back(rows: Sequence[Row], source: Mapping[bytes, tuple[str, Row]]) -> dict[str, list[Row]]:
+    """What was copied, as it was called where it came from: by copier and log, in order.
+
+    Args:
+        rows: messages whose payloads stand in `source`.
+        source: by payload, the log and the message that was copied.
+    """
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.payload in source:
+            log, original = source[row.payload]
+            found.setdefault(f"{row.publisher.hex()[:8]} from {log}", []).append(original)
+    return found
+
+
+def _some(keys: Mapping[K, int]) -> str:
+    return ", ".join(f"{key!r:.60}" for key in list(keys)[:SHOWN])

@@ -1,0 +1,173 @@
+"""The RoQ side of a run: what is published, what stands in the logs, what a subscriber gets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+import roq
+from roq.client.log_reader import LogReader
+from roq.client.message import Gap
+from roq.client.views import ScalingRules
+from roq.errors import RoQError
+from roq.protocol.batch import Kind
+from roq.spark.logs import Logs
+from roq.spark.offsets import LogKey, Offsets
+from roq.spark.options import Options, read_options
+from simulation.chaos.waiting import until
+from simulation.chaos_spark.judge import Row
+
+SOURCE: Final = "chaos-in"
+TARGET: Final = "chaos-out"
+TOPICS: Final = ("eu.be", "eu.fr", "us")
+PUBLISHERS: Final = 2
+RING_BYTES: Final = 512 * 1024 * 1024
+"""Nothing may leave the logs before it has been compared."""
+RULES: Final = ScalingRules(name="chaos", policy="static")
+"""Nor may a queue shrink by itself: with an exchange its log would go."""
+FLUSH_SECONDS: Final = 60.0
+READY_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.2
+MORE_SECONDS: Final = 1.0
+
+
+class Traffic:
+    """Publishers to the first queue and a subscriber to the second one, in threads; a context
+    manager.
+
+    Args:
+        address: of the RoQ cluster.
+        rate: messages a second of all publishers together.
+
+    Attributes:
+        sent: payloads that were published, and are acknowledged once `finish` has returned.
+        got: what the subscriber has, in the order in which it came.
+        troubles: what went wrong in the threads, in sentences.
+    """
+
+    def __init__(self, address: str, rate: float) -> None:
+        self.sent: list[bytes] = []
+        self.got: list[Row] = []
+        self.troubles: list[str] = []
+        self._address = address
+        self._rate = rate
+        self._stack = ExitStack()
+        self._stop_publishing = threading.Event()
+        self._stop = threading.Event()
+        self._subscribed = threading.Event()
+        self._publisher = threading.Thread(target=self._publish, name="publisher")
+        self._subscriber = threading.Thread(target=self._subscribe, name="subscriber")
+
+    def __enter__(self) -> Self:
+        self._cluster = self._stack.enter_context(roq.connect(self._address))
+        for queue in (SOURCE, TARGET):
+            self._cluster.create_queue(queue, limits={"ring_bytes": RING_BYTES})
+            self._cluster.set_rules(queue, RULES)
+        self._subscriber.start()
+        if not self._subscribed.wait(READY_SECONDS):
+            self.troubles.append("the subscriber does not begin")
+        self._publisher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop_publishing.set()
+        self._stop.set()
+        for thread in (self._publisher, self._subscriber):
+            if thread.ident is not None:
+                thread.join()
+        self._stack.close()
+
+    def grow(self) -> str:
+        """One more exchange for the first queue; gives the name of the transaction."""
+        return self._cluster.add_exchange(SOURCE)
+
+    def finish(self) -> None:
+        """Publish no more, and wait until all is acknowledged."""
+        self._stop_publishing.set()
+        self._publisher.join()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until the subscriber has so many messages, and a little for more than that."""
+        until(lambda: len(self.got) >= count, READY_SECONDS)
+        until(lambda: False, MORE_SECONDS)
+
+    def ends(self) -> Offsets:
+        """Where the logs of the first queue end now."""
+        with Logs(_options(self._address, SOURCE)) as logs:
+            return Offsets(logs.queue_id, {log: span.end for log, span in logs.spans().items()})
+
+    def log(self, queue: str) -> dict[LogKey, list[Row]]:
+        """All messages in the logs of a queue, each log in its order."""
+        options = _options(self._address, queue)
+        with Logs(options) as logs:
+            return {
+                log: list(_rows(logs, log, span.floor, span.end))
+                for log, span in logs.spans().items()
+            }
+
+    def _publish(self) -> None:
+        try:
+            with ExitStack() as stack:
+                publishers = [
+                    stack.enter_context(self._cluster.publisher(SOURCE)) for _ in range(PUBLISHERS)
+                ]
+                began = time.monotonic()
+                number = 0
+                while not self._stop_publishing.wait(
+                    max(0.0, began + number / self._rate - time.monotonic())
+                ):
+                    topic = TOPICS[number % len(TOPICS)]
+                    payload = b"message %d of the run, %s" % (number, bytes(64))
+                    publishers[number % PUBLISHERS].publish(payload, topic)
+                    self.sent.append(payload)
+                    number += 1
+                for publisher in publishers:
+                    publisher.flush(FLUSH_SECONDS)
+        except RoQError as error:
+            self.troubles.append(f"publishing: {type(error).__name__}: {error}")
+
+    def _subscribe(self) -> None:
+        try:
+            with self._cluster.subscriber(TARGET, start="earliest", on_gap=self._gap) as subscriber:
+                self._subscribed.set()
+                while not self._stop.is_set():
+                    message = subscriber.receive(timeout=POLL_SECONDS)
+                    if message is not None:
+                        self.got.append(
+                            Row(
+                                message.publisher,
+                                message.topic,
+                                message.sequence,
+                                message.payload,
+                            )
+                        )
+        except RoQError as error:
+            self.troubles.append(f"subscribing: {type(error).__name__}: {error}")
+
+    def _gap(self, gap: Gap) -> None:
+        self.troubles.append(f"the subscriber reports a loss: {gap.text}")
+
+
+def _options(address: str, queue: str) -> Options:
+    return read_options({"cluster": address, "queue": queue}, streaming=False)
+
+
+def _rows(logs: Logs, log: LogKey, first: int, until: int) -> Iterator[Row]:
+    with LogReader(
+        logs.address(log), bytes.fromhex(logs.queue_id), number=log.number, epoch=log.epoch
+    ) as reader:
+        for batch in reader.read(first, until):
+            if batch.header.kind != Kind.DATA:
+                continue
+            topic, publisher = batch.topic.decode(), bytes(batch.header.publisher)
+            for sequence, payload in enumerate(batch.payloads(), batch.header.first_sequence):
+                yield Row(publisher, topic, sequence, payload)

@@ -1,0 +1,26 @@
+"""Driver, executor and task are killed while two queries run; `make chaos-spark` kills fifty."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from scenarios import played
+
+from simulation.chaos_spark import site
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults]
+
+SEED = os.environ.get("ROQ_CHAOS_SEED", "1")
+
+
+@pytest.mark.timeout(290)  # a busy machine takes long to start Java
+def test_log_and_sinks_hold_the_same_messages_after_three_kills(tmp_path: Path) -> None:
+    before = site.folders()
+    outcome = played("chaos_spark", "--seed", SEED, "--kills", "3", output=tmp_path, seconds=280)
+    assert outcome["violations"] == []
+    assert {kill["kind"] for kill in outcome["kills"]} == {"driver", "executor", "worker"}
+    tally = outcome["tally"]
+    assert 0 < tally["sent"] == tally["logged"] == tally["filed"] == tally["received"]
+    assert site.folders() == before

@@ -1,0 +1,21 @@
+"""What is killed follows from the seed, and all kinds have their turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from simulation.chaos_spark.course import DRIVER, EXECUTOR, WORKER, plan
+
+
+def test_the_same_seed_kills_the_same() -> None:
+    assert list(plan(4, 17)) == list(plan(4, 17))
+    assert any(list(plan(seed, 17)) != list(plan(4, 17)) for seed in range(5, 9))
+
+
+def test_three_kills_are_one_of_each() -> None:
+    assert Counter(plan(1, 3)) == {DRIVER: 1, EXECUTOR: 1, WORKER: 1}
+    assert len(list(plan(1, 1))) == 1
+
+
+def test_most_of_fifty_kills_are_of_drivers_and_executors() -> None:
+    assert Counter(plan(1, 50)) == {DRIVER: 20, EXECUTOR: 20, WORKER: 10}

@@ -1,0 +1,45 @@
+"""What was lost, doubled, invented or put out of order is named, and nothing else is."""
+
+from __future__ import annotations
+
+from simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+
+
+def rows(*sequences: int, publisher: bytes = b"p", topic: str = "t") -> list[Row]:
+    return [Row(publisher, topic, number, b"%d" % number) for number in sequences]
+
+
+def test_equal_multisets_do_not_differ_in_any_order() -> None:
+    assert differences("x", [1, 2, 2], [2, 1, 2]) == []
+
+
+def test_what_is_missing_doubled_or_foreign_is_told_apart() -> None:
+    told = differences("files", [1, 2, 3], [2, 2, 3, 9])
+    assert told == [
+        "files: 1 messages are missing, such as 1",
+        "files: 1 doubles, such as 2",
+        "files: 1 that nobody sent, such as 9",
+    ]
+
+
+def test_sequences_rise_within_each_stream_of_a_stretch() -> None:
+    mixed = [*rows(0, 1), *rows(0, topic="u"), *rows(2), *rows(0, publisher=b"q")]
+    assert disorder("files", {"a": mixed, "b": rows(1, 2)}) == []
+    (told,) = disorder("files", {"a": rows(0, 2, 1)})
+    assert told == "files: in a 't' 1 comes after 2"
+    assert disorder("files", {"a": rows(0, 0)}) != []
+
+
+def test_the_first_of_each_place_is_left() -> None:
+    assert distinct([*rows(0, 1), *rows(0, 1, 2)]) == rows(0, 1, 2)
+
+
+def test_copies_are_named_after_what_they_were_copied_from() -> None:
+    first, second = rows(5, 6)
+    source = {first.payload: ("1:1", first), second.payload: ("2:1", second)}
+    copies = [Row(b"copier", "t", 0, second.payload), Row(b"copier", "t", 1, first.payload)]
+    assert back(copies, source) == {
+        f"{b'copier'.hex()[:8]} from 2:1": [second],
+        f"{b'copier'.hex()[:8]} from 1:1": [first],
+    }
+    assert back(rows(7), source) == {}
