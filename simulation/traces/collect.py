@@ -41,6 +41,8 @@ _RUN: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _PARTS: Final = "table STRING, minute BIGINT, rows BIGINT, data BINARY"
 _REASON: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w+: (.+)$")
 """How Python ends a traceback."""
+_QUERY: Final = "=== Streaming Query ==="
+"""Behind this Spark describes the query, not what is wrong with it."""
 
 
 class Collector:
@@ -198,7 +200,8 @@ def committed(checkpoint: Path) -> dict[str, object] | None:
 
 def reason(text: str) -> str:
     """What a person wants to know of the text of a Spark error: what the innermost one said."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = text.partition(_QUERY)[0]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = [found[1] for line in lines if (found := _REASON.match(line))]
     return told[-1] if told else (lines[0] if lines else "nobody said why")
 

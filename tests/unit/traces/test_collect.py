@@ -1,0 +1,66 @@
+"""What the collector reads out of checkpoints and errors of Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install roq[spark]")
+
+from simulation.traces.collect import committed, reason
+from simulation.traces.files import TracesError
+
+IN_THE_DRIVER = """An exception was raised by the Python Proxy. Return Message: Traceback (last):
+  File "clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+OSError: no space left
+
+=== Streaming Query ===
+Identifier: traces of a-run [id = 4206f050]
+Current Available Offsets: {}
+"""
+IN_A_TASK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due
+to stage failure: Task 0 in stage 3.0 failed 1 times: org.apache.spark.api.python.PythonException:
+  File "source.py", line 280, in _read
+roq.errors.Unavailable: exchange x1 does not answer
+
+	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
+Driver stacktrace: SQLSTATE: XXKST
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (IN_THE_DRIVER, "no space left"),
+        (IN_A_TASK, "exchange x1 does not answer"),
+        ("the moon is full\nand the night is long", "the moon is full"),
+        ("", "nobody said why"),
+    ],
+)
+def test_of_an_error_the_innermost_reason_is_told(text: str, found: str) -> None:
+    assert reason(text) == found
+
+
+def test_only_what_is_committed_counts(tmp_path: Path) -> None:
+    assert committed(tmp_path) is None
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    for number in range(12):
+        lines = ["v1", "{}", json.dumps({"logs": {"1:1": number}})]
+        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
+        (tmp_path / "offsets" / f".{number}.crc").write_bytes(b"")
+    assert committed(tmp_path) is None
+    for number in (0, 1, 9, 10):
+        (tmp_path / "commits" / str(number)).write_text("v1\n{}")
+    assert committed(tmp_path) == {"logs": {"1:1": 10}}
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "3").write_text("v1\n{}")
+    with pytest.raises(TracesError, match=str(tmp_path)):
+        committed(tmp_path)
