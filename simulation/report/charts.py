@@ -21,7 +21,7 @@ FEW: Final = 8
 _UPRIGHT_MAX: Final = 60
 _LOG_FROM: Final = 30.0
 """A latency whose highest is so many times its least is drawn on a logarithmic axis."""
-_LETTER, _FIELD, _PHONE = 6.8, 640, 240
+_LETTER, _FIELD, _PHONE = 6.2, 640, 240
 """Pixels of a letter, and of a chart on a small screen and on a phone."""
 _TOO_FLAT: Final = 0.035
 _TOO_SHORT: Final = 0.06
@@ -54,6 +54,15 @@ def charts(run: Run, series: Series, found: Course, phases: Sequence[PhaseTime])
 def name_of(exchange: int) -> str:
     """An exchange as charts call it."""
     return "others" if exchange == OTHERS else exchange_name(exchange) if exchange else "all"
+
+
+def _together(found: Course) -> bool:
+    """Whether the run does not tell its exchanges apart: they may be of many queues."""
+    return found.exchanges == [0]
+
+
+def _whose(found: Course) -> str:
+    return "all exchanges" if _together(found) else "each exchange"
 
 
 def exchange_style(found: Course, exchange: int) -> str:
@@ -182,7 +191,7 @@ _SHAPES: Final = {
 def _mark(mark: Mark, gap: float, span: float) -> Markup:
     shape = "bad" if mark.bad else _SHAPES.get(mark.kind, "move")
     label = mark.label
-    needs = 10 + _LETTER * len(label)
+    needs = 8 + _LETTER * len(label)
     # Labels stand behind their marks, where there is room until the next one.
     kept = "" if gap * _PHONE >= needs else " tight" if gap * _FIELD >= needs else " none"
     return tag(
@@ -213,7 +222,7 @@ def _latency(found: Course) -> Plot | None:
         summary=_latency_summary(found),
     )
     plot.band(found.middles, found.latency["p50"], found.latency["p99"], "q1")
-    for name, style in (("p999", "q4"), ("p99", "q3"), ("p90", "q2"), ("p50", "q1")):
+    for name, style in (("p50", "q1"), ("p90", "q2"), ("p99", "q3"), ("p999", "q4")):
         column = found.latency[name]
         plot.line(found.middles, column, style)
         last = next((value for value in reversed(column) if value is not None), None)
@@ -243,12 +252,12 @@ def _latency_summary(found: Course) -> str:
 def _bytes(run: Run, found: Course) -> Plot | None:
     if not has(found.bytes) or not found.ends:
         return None
-    limit = limit_of(run)
+    limit = 0.0 if _together(found) else limit_of(run)
     top = max(value for column in found.bytes.values() for value in column if value is not None)
     plot = Plot(
         name="bytes",
-        title="Load of each exchange",
-        note="payload bytes per second into it",
+        title=f"Load of {_whose(found)}",
+        note="payload bytes per second",
         span=found.span,
         scale=_byte_scale(max(top, limit if top > limit / 20 else 0.0)),
         unit="kB/s",
@@ -328,7 +337,7 @@ def _cpu(found: Course) -> Plot | None:
         return None
     plot = Plot(
         name="cpu",
-        title="CPU of each exchange",
+        title=f"CPU of {_whose(found)}",
         note="per cent of one core",
         span=found.span,
         scale=linear(max(10.0, *values), count=4),
@@ -342,7 +351,7 @@ def _cpu(found: Course) -> Plot | None:
 def _serving(run: Run, found: Course) -> Plot | None:
     if not found.ends:
         return None
-    most = run.scenario.queue.rules.get("exchanges_max", 0)
+    most = 0 if _together(found) else run.scenario.queue.rules.get("exchanges_max", 0)
     top = max(found.serving)
     plot = Plot(
         name="exchanges",

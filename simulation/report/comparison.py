@@ -29,6 +29,11 @@ _METHOD: Final = (
     "one run has no interval, and no difference from it is marked."
 )
 
+_LINES: Final = (
+    "Lines are means of the runs of a group, window by window; bands reach from the lowest run to "
+    "the highest."
+)
+
 
 def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
     """The page.
@@ -64,7 +69,7 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         tag("h2", "Figures"),
         _figures(made, known),
         _expectations(made),
-        tag("h2", "How they went") if plots else None,
+        joined(tag("h2", "How they went"), tag("p", _LINES, class_="note")) if plots else None,
         gallery(plots, 1) if plots else None,
         footer("these runs"),
     )
@@ -147,7 +152,7 @@ def _figures(made: Sequence[Group], known: Published | None) -> Markup:
         table(heads, differ) if differ else None,
         tag("p", _METHOD, class_="note"),
         tag("p", known.source, class_="note") if known else None,
-        folded("The same in all runs", count(len(same), "figure"), alike) if same else None,
+        folded("The same in all of them", count(len(same), "figure"), alike) if same else None,
     )
 
 

@@ -77,7 +77,8 @@ class Mark(NamedTuple):
     def label(self) -> str:
         """What stands beside it: the least that says what it is."""
         one = len(self.events) == 1
-        name = exchange_name(self.events[0].exchange)
+        number = self.events[0].exchange
+        name = exchange_name(number) if number > 0 else "1"
         match self.kind:
             case EventKind.SCALE_OUT:
                 return f"+{name}" if one else f"+{len(self.events)}"

@@ -106,8 +106,6 @@ def _draw(plot: Plot, lines: Sequence[tuple[Group, list[Column]]], middles: list
                 plot.ends.append(End(plot.scale.place(there[-1]), group.name, f"x{at}"))
             said.append(f"{group.name}: {number(min(there))} to {number(max(there))}")
     plot.summary = "; ".join(said)
-    if any(len(runs) > 1 for _, runs in lines):
-        plot.note += "; lines are means of the runs, bands from the lowest to the highest"
 
 
 def _sampled(found: Course, column: Column, moments: Sequence[float]) -> Column:

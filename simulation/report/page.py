@@ -11,7 +11,7 @@ from simulation.archive.folder import RunError, read_run, read_series
 from simulation.report import story
 from simulation.report.charts import charts
 from simulation.report.course import Course, at_the_end, course, phases_of
-from simulation.report.figures import about, ordered
+from simulation.report.figures import FIRST, about, ordered
 from simulation.report.marks import said as event_said
 from simulation.report.markup import Markup, document, joined, tag
 from simulation.report.outcome import found, outcome, said, tone, wanted
@@ -203,25 +203,29 @@ def _asked(run: Run) -> Markup:
     )
 
 
-def _figures(run: Run, columns: Course | None, known: Published | None) -> Markup | None:
+def _figures(run: Run, columns: Course | None, known: Published | None) -> Markup:
+    """Those that say most beside those that were published; all others to unfold."""
     figures = {**(at_the_end(run, columns) if columns else {}), **run.figures}
-    names = ordered([*figures, *(known.figures if known else ())])
-    if not names:
-        return None
     heads = ["", "this run#", f"{known.name}#"] if known else ["", "this run#"]
     rows = []
-    for name in names:
+    for name in ordered(
+        [each for each in figures if each in FIRST] + list(known.figures if known else ())
+    ):
         unit = about(name).unit
         row = [about(name).label, quantity(figures.get(name), unit)]
         if known:
             row.append(known.figures[name].text(unit) if name in known.figures else "")
         rows.append(row)
+    further = [
+        [about(name).label, quantity(figures[name], about(name).unit)]
+        for name in ordered(name for name in figures if name not in FIRST)
+    ]
     note = tag("p", known.source, class_="note") if known else None
-    return folded(
-        "Figures",
-        f"{len(figures)}",
-        tag("div", table(heads, rows), note, class_="figures"),
-        shown=True,
+    shown = tag("div", table(heads, rows), note, class_="figures") if rows else Markup()
+    more = tag("div", table(("", "this run#"), further), class_="figures")
+    return joined(
+        folded("Figures", f"{len(rows)}", shown, shown=True) if rows else None,
+        folded("Further figures", f"{len(further)}", more, long=True) if further else None,
     )
 
 

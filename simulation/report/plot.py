@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from simulation.report.markup import Markup, joined, tag
-from simulation.report.ticks import Scale, times
+from simulation.report.ticks import Scale, linear, times
 from simulation.report.wording import number, tick_labels
 
 WIDTH: Final = 2_000
@@ -278,16 +278,19 @@ def percent(share: float) -> str:
 
 
 def _x_labels(span: float, clock: str, *, wide: bool) -> list[Markup]:
+    count = 10 if wide else 6
+    moments = linear(span, count).ticks if clock else times(span, count)
+    labels = [number(each) if clock else time_label(each, span) for each in moments]
+    if clock:
+        labels[0] += f" {clock}"
     return [
         tag(
             "span",
-            (f"{number(moment)} {clock}" if not moment else number(moment))
-            if clock
-            else time_label(moment, span),
+            label,
             class_="odd" if at % 2 else None,
             style=f"left:{percent(moment / span)}",
         )
-        for at, moment in enumerate(times(span, 10 if wide else 6))
+        for at, (label, moment) in enumerate(zip(labels, moments, strict=True))
     ]
 
 
