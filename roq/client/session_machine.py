@@ -129,7 +129,7 @@ class SessionMachine:
         self.queue_id = b""
         self.limits: Limits | None = None
         self.state = SessionState.CONNECTING
-        self.reason = "the configuration manager was not reached yet"
+        self.reason = "a configuration manager is being asked where the queue is"
         self.cause = Cause.NO_MANAGER
         self.heard_at = float("-inf")
         self.phase = _Phase.IDLE
