@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from roq.errors import Unavailable
 from roq.gcm import events
 from roq.gcm.definitions import Definitions
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.records import Manager
+from roq.gcm.records import Manager, QueueRecord
 from roq.machine import Tick
 from roq.protocol.control import Answer
 from roq.runtime.rpc import Peer, RpcClient
@@ -21,6 +23,9 @@ from simulation.model.watch import Watch
 
 GIVE_UP_SECONDS = 20.0
 """See `zk.connect_seconds`: a manager that has never reached the registry ends."""
+
+QUEUE_DEPTH = 2
+"""Slashes in the path of a definition: /queues/name."""
 
 Answered = Callable[[bytes], None]
 
@@ -94,6 +99,9 @@ class ManagerShell:
                 if callable(effect.peer):
                     effect.peer(effect.data)
             case events.Commit():
+                for change in effect.changes:
+                    if isinstance(change, events.Put) and change.path.count("/") == QUEUE_DEPTH:
+                        self._watch.defined(msgspec.json.decode(change.data, type=QueueRecord))
                 self.process.call_soon(partial(self._definitions.commit, effect))
             case events.ReadAgain():
                 self.process.call_soon(self._definitions.read_again)

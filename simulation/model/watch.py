@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from roq.gcm.records import SCALING, QueueRecord
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from simulation.world import World
 
@@ -31,6 +32,7 @@ class Watch:
         self._obeyed: dict[str, int] = {}
         self._reads: dict[tuple[str, int], int] = {}
         self._children: dict[tuple[str, bytes, int], int] = {}
+        self._next_numbers: dict[bytes, int] = {}
 
     def all_is_well(self) -> None:
         """Everything that was started so far is there, and wanted."""
@@ -90,6 +92,19 @@ class Watch:
             self._break(
                 f"the manager on {machine} writes definitions, but this one leads: {leader}"
             )
+
+    def defined(self, record: QueueRecord) -> None:
+        """A manager is about to write a definition."""
+        known = self._next_numbers.get(record.queue_id, record.next_number)
+        self._next_numbers[record.queue_id] = max(known, record.next_number)
+        most = record.limits.exchanges_max
+        wanted = [exchange for exchange in record.exchanges if exchange.wanted]
+        for exchange in wanted:
+            if exchange.number < known or exchange.origin != SCALING:
+                continue
+            self.checked["no queue grows by itself beyond what it may have"] += 1
+            if len(wanted) > most:
+                self._break(f"queue {record.name} grows to {len(wanted)} exchanges, of {most}")
 
     def _break(self, text: str) -> None:
         self.broken.append(f"at {self._world.now:.3f}: {text}")

@@ -14,12 +14,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from roq.client.kept import Kept
 from roq.coordination.port import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.gcm.definitions import Definitions
+from roq.gcm.records import ExchangeRecord
 from roq.gcm.recovery import Recovery
 from roq.gcm.sagas.steps import without_exchange
 from roq.hcm import events
@@ -305,3 +307,18 @@ def test_an_exchange_that_the_record_lacks_and_its_monitor_uses_is_found(
     monkeypatch.undo()
     assert cluster.until(lambda: not promises.healed(cluster), bounds.DISMISS_SECONDS)
     assert [each.info.number for each in cluster.exchanges] == [1]
+
+
+def test_a_queue_that_grows_beyond_what_it_may_have_is_found() -> None:
+    cluster = Cluster(1, Shape(limits=(("exchanges_max", 2),)))
+    cluster.start(exchanges=2)
+    (leader,) = cluster.leaders
+    record = leader.machine.queues.demand(QUEUE).record
+    for origin, broken in (("manual", False), ("scaling", True)):
+        more = ExchangeRecord(number=record.next_number, host="10.0.0.1", origin=origin)
+        record = msgspec.structs.replace(
+            record, next_number=record.next_number + 1, exchanges=(*record.exchanges, more)
+        )
+        cluster.watch.defined(record)
+        assert bool(cluster.watch.broken) is broken
+    assert "grows to 4 exchanges, of 2" in cluster.watch.broken[0]
