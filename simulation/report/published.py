@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from simulation.archive.folder import RunError
 from simulation.description.reading import FOLDER
 from simulation.report.wording import clean, quantity
 
 
-class PublishedError(ValueError):
+class PublishedError(RunError):
     """The file beside a scenario is damaged; the text says which and how."""
 
 

@@ -91,7 +91,7 @@ def size(found: Size) -> str:
         case LogNormal(median, sigma):
             return f"log-normal around {quantity(median, 'B')} (σ {number(sigma)})"
         case Choice(values):
-            return f"{listed(_short([quantity(each, 'B') for each in values]))}, mixed"
+            return " or ".join(_short([quantity(each, "B") for each in values]))
         case _:
             return quantity(found, "B")
 

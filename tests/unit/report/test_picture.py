@@ -1,0 +1,50 @@
+"""A picture can be drawn of every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from runs import run_of, series_of
+
+from simulation.archive.document import RunKind
+from simulation.archive.folder import RunError, write_run, write_series
+from simulation.report.picture import write
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize("windows", [0, 1, 30])
+def test_a_run_of_any_length_is_drawn(tmp_path: Path, windows: int) -> None:
+    write_run(tmp_path, run_of("a"))
+    write_series(tmp_path, series_of(windows))
+    write(tmp_path, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(PNG)
+
+
+def test_a_run_of_which_nothing_more_is_known_is_drawn(tmp_path: Path) -> None:
+    write_run(tmp_path, run_of("a", RunKind.MODEL))
+    write(tmp_path, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(PNG)
+
+
+def test_texts_are_no_formulas_and_strange_letters_no_error(tmp_path: Path) -> None:
+    run = run_of("a")
+    title = r"$\frac{1}{0$ 測試 👩 \x1b"
+    write_run(
+        tmp_path,
+        msgspec.structs.replace(
+            run, scenario=msgspec.structs.replace(run.scenario, title=title), error=title
+        ),
+    )
+    write_series(tmp_path, series_of(3))
+    write(tmp_path, tmp_path / "a.png")
+
+
+def test_a_picture_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    write_run(tmp_path, run_of("a"))
+    with pytest.raises(RunError, match="No such file"):
+        write(tmp_path, tmp_path / "away" / "a.png")
+    with pytest.raises(RunError, match="cannot be drawn"):
+        write(tmp_path, tmp_path / "a.strange")

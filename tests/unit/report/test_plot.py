@@ -1,0 +1,60 @@
+"""Charts show what there is, and holes where there is nothing."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulation.report.plot import Plot, spread, time_label
+from simulation.report.ticks import linear
+
+
+def plot() -> Plot:
+    return Plot(name="p", title="T", note="n", span=4.0, scale=linear(10))
+
+
+def test_a_line_is_open_where_nothing_was_measured_and_a_point_alone_is_a_dot() -> None:
+    made = plot()
+    made.line([0.5, 1.5, 2.5, 3.5], [0.0, 10.0, None, 5.0], "s")
+    assert re.findall(r'd="([^"]*)"', made.layers[0]) == ["M250,1000L750,0M1750,500h0"]
+
+
+def test_steps_go_from_window_to_window_and_equal_ones_are_one() -> None:
+    made = plot()
+    made.area([0, 1, 2, 3], [1, 2, 3, 4], [5.0, 5.0, None, 10.0], "s")
+    paths = [re.findall(r'd="([^"]*)"', layer)[0] for layer in made.layers]
+    assert paths == ["M0,1000V500H1000V1000Z", "M1500,1000V0H2000V1000Z"]
+
+
+def test_nothing_to_draw_is_no_path() -> None:
+    made = plot()
+    made.line([], [], "s")
+    made.steps([0.0], [1.0], [None], "s")
+    made.band([0.5], [None], [None], "s")
+    made.upright([], "s")
+    assert made.layers == []
+    assert "<svg" in made.markup()
+
+
+@given(st.lists(st.floats(0, 100), max_size=12), st.floats(1, 20))
+def test_labels_stay_inside_apart_and_in_their_order(wanted: list[float], least: float) -> None:
+    found = spread(wanted, 100, least)
+    room = min(least, 100 / max(1, len(wanted) - 1))
+    order = sorted(range(len(wanted)), key=lambda at: wanted[at])
+    placed = [found[at] for at in order]
+    assert all(-1e-6 <= place <= 100 + 1e-6 for place in placed)
+    assert all(b - a >= room - 1e-6 for a, b in pairwise(placed))
+
+
+def test_labels_that_have_room_stand_where_they_belong() -> None:
+    assert spread([10, 90, 50], 100, 14) == [10, 90, 50]
+
+
+def test_times_say_their_unit_once() -> None:
+    assert [time_label(at, 100) for at in (0, 15)] == ["0 s", "15"]
+    assert [time_label(at, 600) for at in (0, 90)] == ["0 min", "1:30"]
+    assert [time_label(at, 86_400) for at in (0, 10_800)] == ["0 h", "3:00"]
+    assert [time_label(at, 864_000) for at in (0, 86_400)] == ["0 d", "1"]

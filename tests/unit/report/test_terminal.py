@@ -1,0 +1,54 @@
+"""What came of a run, as text."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import msgspec
+from rich.console import Console
+from runs import run_of, series_of
+
+from simulation.archive.document import Run, RunState, Series
+from simulation.report.terminal import show, spark
+
+
+def shown(run: Run, series: Series | None, *, everything: bool = False) -> str:
+    console = Console(file=StringIO(), width=110, color_system=None)
+    show(run, series, console, everything=everything)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_outcome_expectations_course_and_figures_are_shown() -> None:
+    text = shown(run_of("a"), series_of(10))
+    for part in (
+        "✗ 1 of 3 expectations not met", "✓ met", "? not judged", "at most 10 ms", "12.5 ms",
+        "200 to 400/s", "▄▄▄▄▄█████", "Publishers moved",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_a_run_without_course_or_figures_is_shown() -> None:
+    run = msgspec.structs.replace(
+        run_of("a"), state=RunState.FAILED, error="no host", verdicts=[], figures={}
+    )
+    assert "no host" in shown(run, None)
+    assert "no host" in shown(run, series_of(0))
+
+
+def test_neither_markup_nor_control_characters_work() -> None:
+    run = run_of("a", **{"[red]x\x1b]0;y\x07": 1.0})
+    scenario = msgspec.structs.replace(run.scenario, title="[bold]t[/] \x1b[31m")
+    run = msgspec.structs.replace(run, scenario=scenario, remarks=["[link]r\x9b1m"], error="\x1b")
+    text = shown(run, None, everything=True)
+    assert "[bold]t[/]" in text
+    assert "[link]r" in text
+    assert not {"\x1b", "\x07", "\x9b"} & set(text)
+
+
+def test_a_line_of_blocks_shows_the_highest_of_what_is_merged() -> None:
+    assert spark([0.0, 1.0, None, 2.0]) == " ▄·█"
+    assert spark([1.0, 8.0, 1.0, 4.0], 2) == "█▄"
+    assert spark([]) == ""
+    assert spark([0.0, 0.0]) == "  "
+    assert len(spark([1.0] * 1_000, 48)) <= 48
