@@ -54,6 +54,7 @@ class Tap:
         source: of its traces; another tap has another one.
         published: documents that were passed on.
         failed: documents that could not be published.
+        failure: why it does not listen any more; empty if it does, or was told to end.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Tap:
         self.source = f"tap-{uuid.uuid4().hex[:8]}"
         self.published = 0
         self.failed = 0
+        self.failure = ""
         self._cluster = cluster
         self._queue = queue
         self._publisher = publisher
@@ -124,6 +126,9 @@ class Tap:
             return  # the cluster was closed first: there is nobody left to tell
         except RoQError as error:  # what is missing is seen by the numbers of the traces
             log.warning("not all traces were published: %s", error, extra={"event": "tap_flush"})
+        except Exception as error:  # a thread has nobody else to tell it to
+            self.failure = f"{type(error).__name__}: {error}"
+            log.exception("the tap has failed", extra={"event": "tap_failed"})
 
     def _pass_on(self, sample: Sample | None) -> None:
         if sample is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from traces import RUN, exchange, queue
 
 from roq.client.statistics import Sample
@@ -105,6 +106,18 @@ def test_it_ends_quietly_when_the_cluster_is_closed_first() -> None:
     publisher = Publisher()
     stream = Stream([Sample(1.0, queue(1))], ends=True)
     assert tapped(stream, publisher).published == 1
+
+
+def test_it_says_why_it_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Stream([Sample(1.0, queue(1))])
+
+    def breaks(timeout: float) -> Sample | None:
+        stream.read.set()
+        raise ZeroDivisionError("nobody thought of this")
+
+    stream.receive = breaks  # type: ignore[method-assign]
+    assert tapped(stream, Publisher()).failure == "ZeroDivisionError: nobody thought of this"
+    assert "the tap has failed" in caplog.text
 
 
 def test_two_taps_are_two_sources() -> None:
