@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import exp, inf, lgamma, log, sqrt
 from statistics import fmean, variance
 from typing import Final, NamedTuple
@@ -81,6 +82,7 @@ def difference(
     return Difference(value, t_quantile(freedom, confidence) * sqrt(a + b))
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     """The t such that a share of `confidence` of Student's distribution lies within -t and t.
 
