@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test check lint types contracts unit integration sim-long test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test check lint types contracts unit integration sim sim-long test-docker bench clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ unit: setup ## The tests that need no process
 
 integration: setup ## The tests with real processes and a real ZooKeeper
 	$(BIN)/pytest tests/integration
+
+sim: setup ## Half a minute of load on a cluster, from Spark, and its report: SCENARIO=short SCALE=1
+	$(BIN)/roq sim run $(or $(SCENARIO),short) --scale $(or $(SCALE),1) --open
 
 sim-long: setup ## Ten thousand clusters on a virtual clock in which everything fails
 	$(BIN)/python -m simulation.survival --count 10000

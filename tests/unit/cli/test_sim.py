@@ -1,0 +1,120 @@
+"""`roq sim` without Spark: scenarios, the model, reports; what is wrong is said in a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from runs import run_of, series_of
+
+from roq.cli.main import cli
+from simulation.archive.document import RunKind
+from simulation.archive.folder import make, write_run, write_series
+
+
+def roq(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["sim", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A folder with two runs of the same and one of another kind."""
+    for name, kind in (("a", RunKind.LIVE), ("b", RunKind.LIVE), ("c", RunKind.MODEL)):
+        folder = make(tmp_path, name)
+        write_run(folder, run_of(name, kind))
+        write_series(folder, series_of(20))
+    return tmp_path
+
+
+def test_every_command_has_a_help_of_its_own() -> None:
+    names = ("list", "show", "run", "report", "compare", "sweep", "export")
+    listed = roq("--help").output
+    for name in names:
+        assert f"  {name} " in listed
+        assert "Options:" in roq(name, "--help").output
+
+
+def test_scenarios_are_listed_and_shown() -> None:
+    names = [each["name"] for each in json.loads(roq("list", "--json").output)]
+    assert {"short", "ramp", "eqs-2011"} <= set(names)
+    for name in names:
+        assert name in roq("list").output
+        shown = roq("show", name)
+        assert shown.exit_code == 0
+        assert "EXPECTED" in shown.output
+        assert json.loads(roq("show", name, "--json").output)["name"] == name
+
+
+def test_a_scenario_with_a_mistake_is_told_with_file_line_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("title: mine\nphases:\n  - name: a\n    seconds: -1\n")
+    result = roq("show", path)
+    assert result.exit_code != 0
+    assert f"{path}:4: phases[0].seconds" in result.output
+
+
+def test_a_run_of_the_model_is_kept_with_its_report(tmp_path: Path) -> None:
+    result = roq("run", "short", "--model", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.iterdir()
+    assert {"run.json", "series.json", "report.html", "report.png"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert "Half a minute in which a queue has to grow" in result.output
+
+
+def test_runs_are_repeated_with_one_seed_after_the_other(tmp_path: Path) -> None:
+    assert roq("run", "short", "--model", "--repeat", 2, "--out", tmp_path).exit_code == 0
+    seeds = [json.loads((each / "run.json").read_text())["seed"] for each in tmp_path.iterdir()]
+    assert sorted(seeds) == [1, 2]
+
+
+def test_what_was_not_as_expected_is_an_exit_code(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "title: mine\nphases:\n  - {name: a, seconds: 5, publishers: [{rate: 1}]}\n"
+        'expect:\n  - {what: exchanges_most, op: ">=", value: 9}\n'
+    )
+    result = roq("run", path, "--model", "--out", tmp_path / "runs")
+    assert result.exit_code == 1
+    assert roq("run", path, "--model", "--json", "--out", tmp_path / "runs").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("run", "nobody"), "there is no scenario 'nobody'"),
+        (("run", "short", "--model", "--tasks", "2"), "--tasks is for a live run"),
+        (("run", "short", "--queues", "2"), "--queues is for a model"),
+        (("run", "short", "--set", "nothing=1"), "there is no rule 'nothing'"),
+        (("run", "short", "--set", "nothing"), "'nothing' is not of the form NAME=VALUE"),
+        (("run", "short", "--model", "--set", "nothing=1"), "nothing called 'nothing'"),
+        (("run", "short", "--scale", "0"), "--scale"),
+        (("report", "nobody", "--runs", "."), "there is no run 'nobody'"),
+        (("sweep", "short", "--local", "--metric", "beauty"), "there is no figure 'beauty'"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(arguments: tuple[str, ...], text: str) -> None:
+    result = roq(*arguments)
+    assert result.exit_code != 0
+    assert text in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+def test_the_latest_run_is_reported_if_nobody_says_which(kept: Path) -> None:
+    result = roq("report", "--runs", kept)
+    assert result.exit_code == 0
+    assert "A test" in result.output
+    assert json.loads(roq("report", "a", "--runs", kept, "--json").stdout)["id"] == "a"
+    assert "<!doctype html>" in (kept / "a" / "report.html").read_text().lower()
+
+
+def test_runs_are_compared_on_a_page(kept: Path, tmp_path: Path) -> None:
+    page = tmp_path / "deep" / "page.html"
+    result = roq("compare", "a", "b", "c", "--runs", kept, "--output", page)
+    assert result.exit_code == 0, result.output
+    assert page.is_file()
+    result = roq("compare", "a", "b", "--runs", kept, "--baseline", "nobody", "--output", page)
+    assert result.exit_code != 0
