@@ -93,6 +93,8 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
     }  # fmt: skip
     found = {name: figures[name] for name in expected}
     assert found == pytest.approx(expected, rel=0.011)
+    docs = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    assert [name for name in figures if f"`{name}`" not in docs] == []
     assert remarks(figures) == [
         "1 traces are missing: they were published and never collected.",
         "2 traces stood in the queue twice; each was counted once.",

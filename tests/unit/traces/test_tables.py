@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
+from simulation.description.scenario import What
 from simulation.traces.summary import remarks
 from simulation.traces.tables import COLUMNS, reference
 
@@ -12,6 +14,11 @@ DOCS = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 
 def test_the_docs_have_every_column_with_its_type_and_meaning() -> None:
     assert reference() in DOCS, f"docs/simulation.md, Tables, has to be\n\n{reference()}"
+
+
+def test_the_docs_say_what_each_figure_means_that_can_be_expected() -> None:
+    figures = DOCS.partition("## Traces")[2].partition("### Figures")[2].partition("\n## ")[0]
+    assert [name for name in get_args(What) if f"`{name}`" not in figures] == []
 
 
 def test_no_column_stands_twice_in_a_table() -> None:
