@@ -37,7 +37,7 @@ LOADED = msgspec.structs.replace(run_of(RUN), seconds=20.0)
 
 def told(*, silent: tuple[float, float] = (99.0, 99.0)) -> Story:
     """Exchange 1 gets 1,200 bytes a second, more than its limit allows; from 10.25 s on it shares
-    them with exchange 2, which came at 8 s. Three times a second somebody speaks."""
+    them with exchange 2, which came at 8 s. Documents come at a quarter past each second."""
     story = Story()
     first = second = 0
     for number in range(-1, 21):
