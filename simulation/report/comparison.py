@@ -207,7 +207,7 @@ def _strips(
     """A line for each group: its runs, their mean and its interval, on one scale."""
     edges = [edge for found in means if found for edge in _edges(found)]
     edges += [span.least, span.most] if span else []
-    if not edges or min(edges) == max(edges):
+    if len({f"{edge:.4g}" for edge in edges}) < 2:
         return ""
     low, high = min(edges), max(edges)
     margin = 0.06 * (high - low)

@@ -179,13 +179,16 @@ def phases_of(run: Run, series: Series | None) -> list[PhaseTime]:
 
 
 def _in(phase: PhaseTime | None, found: Course) -> list[int]:
+    """The windows in a phase of which anything is known."""
     if phase is None:
         return []
     slack = 1e-6 * found.span
     return [
         row
         for row, (begin, end) in enumerate(zip(found.begins, found.ends, strict=True))
-        if begin >= phase.begins - slack and end <= phase.ends + slack
+        if begin >= phase.begins - slack
+        and end <= phase.ends + slack
+        and any(column[row] is not None for column in found.messages.values())
     ]
 
 

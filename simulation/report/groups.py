@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count as numbers_from
 from pathlib import Path
@@ -16,7 +16,11 @@ from simulation.report.course import Course, at_the_end, course
 from simulation.report.wording import clean, number
 
 _NAME_PARTS: Final = 3
+_PLAIN: Final = frozenset({"kind", "scenario", "time"})
+"""What says by itself what it is."""
 _PART_MAX: Final = 40
+_MEASURED: Final = frozenset({"took_seconds"})
+"""Settings that say how a run went, not how it was asked for."""
 
 
 @dataclass(slots=True)
@@ -97,10 +101,15 @@ def _course(folder: Path, run: Run) -> Course | None:
 def _key(run: Run) -> bytes:
     """All that a run depends on, but for chance."""
     return msgspec.json.encode(
-        [run.kind, run.scenario, run.time_scale, run.settings, run.versions, run.machine.cpu,
+        [run.kind, run.scenario, run.time_scale, _asked(run), run.versions, run.machine.cpu,
          run.machine.cores],
         order="sorted",
     )  # fmt: skip
+
+
+def _asked(run: Run) -> dict[str, str | int | float]:
+    """The settings, but for those that were measured."""
+    return {name: value for name, value in run.settings.items() if name not in _MEASURED}
 
 
 def _parts(run: Run) -> dict[str, str]:
@@ -113,7 +122,7 @@ def _parts(run: Run) -> dict[str, str]:
         "time": f"× {number(run.time_scale)}",
         **_shown(scenario.queue.rules, "rule {}"),
         **_shown(scenario.queue.limits, "limit {}"),
-        **_shown(run.settings, "{}"),
+        **_shown(_asked(run), "{}"),
         **_shown(run.versions, "version of {}"),
         "machine": f"{run.machine.cpu}, {run.machine.cores} cores",
     }
@@ -127,21 +136,29 @@ def _shown(found: Mapping[str, str | int | float], name: str) -> dict[str, str]:
 
 
 def _name(made: Sequence[Group]) -> None:
-    """Name groups by what tells them apart; where nothing does, by their first run."""
-    rows = differing(made)[:_NAME_PARTS]
-    named: dict[str, Callable[[str], str]] = {"kind": str, "scenario": str, "time": str}
+    """Name groups by the fewest things that tell them apart; where nothing does, by a run."""
+    telling = _telling(made)
     taken: set[str] = set()
     for at, group in enumerate(made):
         told = [
-            named[name](values[at]) if name in named else f"{name} {values[at] or 'not set'}"
-            for name, values in rows
+            values[at] if name in _PLAIN else f"{name} {values[at] or 'not set'}"
+            for name, values in telling
         ]
         wanted = ", ".join(clean(part, _PART_MAX) for part in told) or group.first.id
         if wanted in taken:
-            wanted = next(
-                other
-                for number in numbers_from(2)
-                if (other := f"{wanted} ({number})") not in taken
-            )
+            others = (f"{wanted} ({number})" for number in numbers_from(2))
+            wanted = next(other for other in others if other not in taken)
         taken.add(wanted)
         group.name = wanted
+
+
+def _telling(made: Sequence[Group]) -> list[tuple[str, list[str]]]:
+    """What is not the same for all, as far as it tells further groups apart."""
+    chosen: list[tuple[str, list[str]]] = []
+    apart = 1
+    for row in differing(made):
+        kinds = len(set(zip(*(values for _, values in [*chosen, row]), strict=True)))
+        if kinds > apart and len(chosen) < _NAME_PARTS:
+            chosen.append(row)
+            apart = kinds
+    return chosen

@@ -86,3 +86,8 @@ def test_phases_of_a_run_that_did_not_end_are_those_that_began() -> None:
     phases = [(each.name, each.begins, each.ends) for each in phases_of(run, series)]
     assert phases == [("one", 0.0, 4.0), ("two", 4.0, 10.0)]
     assert phases_of(run, None) == []
+
+
+def test_a_phase_of_which_nothing_is_known_has_no_figures() -> None:
+    windows = [Window(at=at + 1.0, exchanges=[], serving=0) for at in range(20)]
+    assert at_the_end(run_of("a"), course(Series(window_seconds=1.0, windows=windows))) == {}

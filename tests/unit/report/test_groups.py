@@ -57,3 +57,20 @@ def test_groups_that_nothing_names_have_different_names(tmp_path: Path) -> None:
         ]
     )
     assert len({group.name for group in made}) == 2
+
+
+def test_what_was_measured_does_not_tell_runs_apart(tmp_path: Path) -> None:
+    runs = [
+        msgspec.structs.replace(run_of(name), settings={"took_seconds": took})
+        for name, took in (("a", 0.1), ("b", 0.2))
+    ]
+    (group,) = groups([kept(tmp_path, run) for run in runs])
+    assert len(group.runs) == 2
+
+
+def test_a_group_is_named_by_the_fewest_things_that_tell_it_apart(tmp_path: Path) -> None:
+    model = msgspec.structs.replace(
+        run_of("b", RunKind.MODEL), time_scale=0.5, settings={"cells": 1}
+    )
+    made = groups([kept(tmp_path, run_of("a")), kept(tmp_path, model)])
+    assert [group.name for group in made] == ["live", "model"]
