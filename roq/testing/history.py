@@ -172,10 +172,13 @@ class History:
         self._wishes[subscriber] = _Wish(tuple(prefixes), from_first)
 
     def in_force(self, subscriber: str) -> None:
-        """From now on this one, which joined late, is to get everything that is sent."""
-        self._wishes[subscriber].in_force = {
-            stream: len(digests) for stream, digests in self._sent.items()
-        }
+        """From now on this one, which joined late, is to get everything that is sent.
+
+        What it has reported as missing of the time before, nobody had promised it.
+        """
+        wish = self._wishes[subscriber]
+        if wish.in_force is None:
+            wish.in_force = {stream: len(digests) for stream, digests in self._sent.items()}
 
     def gone(self, subscriber: str) -> None:
         """This one has died: what it would have received after its last message is not missing."""
@@ -297,11 +300,12 @@ class History:
         end = max(seen, default=first - 1) + 1 if wish.gone else len(sent)
         row.sent = end - first
         if len(seen) < row.sent:
-            self._account(row, name, set(range(first, end)) - seen)
+            promised = (wish.in_force or {}).get(stream, 0) if wish.from_first else 0
+            self._account(row, name, set(range(first, end)) - seen, promised)
         return row
 
-    def _account(self, row: StreamVerdict, name: str, missing: set[int]) -> None:
-        """What became of messages that were not received."""
+    def _account(self, row: StreamVerdict, name: str, missing: set[int], promised: int) -> None:
+        """What became of messages that were not received; from `promised` on it was to get all."""
         stream = (row.publisher, row.topic)
         reported = {
             sequence
@@ -315,7 +319,7 @@ class History:
             for each in self._excused.get(stream, ())
             for sequence in each
             if sequence in missing
-        }
+        } | {sequence for sequence in reported if sequence < promised}
         row.excused = len(excused)
         row.counted_lost = len(reported - excused)
         row.lost = len(missing - reported - excused)

@@ -97,6 +97,20 @@ def test_what_was_received_before_being_in_force_counts_as_well() -> None:
     assert history.check().ok
 
 
+def test_what_is_reported_as_missing_of_the_time_before_being_in_force_was_not_promised() -> None:
+    history = History()
+    history.subscribed("late", from_first=True)
+    history.sent(P, "t", b"a", b"b", b"c", b"d")
+    history.received_raw("late", P, "t", 0, b"a")
+    history.in_force("late")
+    history.sent(P, "t", b"e", b"f")
+    history.in_force("late")  # it was that already
+    history.received_raw("late", P, "t", 5, b"f")
+    history.gap("late", Gap(topic="t", text="", publisher=P, sequence=1, messages=4))
+    (row,) = history.check().rows
+    assert (row.excused, row.counted_lost, row.lost) == (3, 1, 0)
+
+
 def test_who_has_died_misses_nothing_after_its_last_message() -> None:
     history = History()
     history.sent(P, "t", b"a", b"b", b"c")
