@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 NAMED: Final = (
-    "#2f6690", "#d9a441", "#3d9a8b", "#b4536a", "#86b3d9", "#7a5c99", "#a8c690", "#8c6a45",
+    "#2f6690", "#dba63f", "#58b5a4", "#8e3b54", "#97c1e4", "#6a4c93", "#a3c285", "#a06c3c",
 )  # fmt: skip
 """Of few exchanges: neighbours differ in lightness, too."""
 NAMED_DARK: Final = (
-    "#5b9bd0", "#c99432", "#4fb3a2", "#d0728a", "#9cc4e6", "#a58cc6", "#91b074", "#b08d62",
+    "#4f8fc6", "#d8a53f", "#72cfbd", "#bd5a77", "#b5d6f0", "#8d73b8", "#c3dba6", "#b5834f",
 )  # fmt: skip
 _RAMP: Final = ("#1d3a63", "#2f6f8f", "#6fae9e", "#e3cf94")
 _RAMP_DARK: Final = ("#35588c", "#3f86a3", "#7fbfae", "#ead79c")
