@@ -258,7 +258,7 @@ class GcmMachine:
 
     def _elected(self, event: Elected, now: float) -> list[Effect]:
         # What ran under an earlier epoch must not write under this one.
-        effects = self.operations.abort(self._standing.not_leader("management"))
+        effects = self._abort(self._standing.not_leader("management"))
         effects += self._stop_providing(self._standing.not_leader("client"))
         self._standing.leads = True
         self._standing.caretaker = self._standing.doubtful = False
@@ -281,7 +281,7 @@ class GcmMachine:
         if not self.leads:
             return []
         self._standing.doubtful = True
-        effects = self.operations.abort(self._standing.not_leader("management"))
+        effects = self._abort(self._standing.not_leader("management"))
         return effects + self._stop_providing(self._standing.not_leader("client"))
 
     def _registry_lost(self, event: RegistryLost) -> list[Effect]:
@@ -292,12 +292,12 @@ class GcmMachine:
         if not ended or not self.leads:
             return []
         self._standing.caretaker = True
-        effects = self.operations.abort(RegistryAway("registry away"))
+        effects = self._abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
         self._standing.leads = self._standing.caretaker = self._standing.doubtful = False
-        effects = self.operations.abort(self._standing.not_leader("management"))
+        effects = self._abort(self._standing.not_leader("management"))
         effects += self._stop_providing(self._standing.not_leader("client"))
         effects += self.rules.clear()
         self.queues.clear()
@@ -344,6 +344,10 @@ class GcmMachine:
             except RequestError as error:
                 effects.append(Reply(demand.peer, refusal(error, demand.request.id)))
         return effects
+
+    def _abort(self, error: RequestError) -> list[Effect]:
+        self.recovery.aborted()
+        return self.operations.abort(error)
 
     def _stop_providing(self, error: RequestError) -> list[Effect]:
         return [

@@ -121,6 +121,10 @@ class Recovery:
         self._troubles.clear()
         self._moved.clear()
 
+    def aborted(self) -> None:
+        """All operations are ended, begun or not."""
+        self._active.clear()
+
     def nudge(self) -> None:
         """There is a host more: what could not be done may work now."""
         for trouble in self._troubles.values():

@@ -614,3 +614,24 @@ def test_a_monitor_on_a_host_whose_manager_alone_is_gone_is_waited_for(script: S
     assert (host.state, script.answers[peer]) == ("unmanaged", [])
     script.settle()
     assert script.answer(peer)["RESULT"] == 0
+
+
+def test_a_healing_that_waits_for_its_turn_is_ended_with_all_the_others(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    peer = script.send(2003, QName="q", Host="h2")  # refused
+    script.send(2004, QName="q", Host="h2", TransactionID="t")
+    script.pass_time(0.1)
+    script.vanish("h1")
+    for _ in range(4):
+        script.report(script.hosts["h2"])
+        script.pass_time(1.0)
+    script.expire_node("h1")
+    script.pass_time(1.0)
+    assert script.answers[peer]
+    assert script.machine.recovery._active == {"q"}
+    script.feed(events.RegistryLost(session_ended=True))  # and checks the machine
+    assert script.machine.recovery._active == set()
+    script.pending.clear()
+    script.elect()
+    script.live(6)
+    assert set(where(script).values()) <= {"h2", "h3"}
