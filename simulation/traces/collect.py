@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from roq.errors import RoQError
 from roq.spark import register
@@ -156,8 +157,12 @@ class Collector:
     def stop(self) -> None:
         """End it, in the middle of whatever it does; idempotent. What is not written stays away."""
         if self._query is not None:
-            _ = self.failure  # whoever asks later is told as well
-            self._query.stop()
+            try:
+                _ = self.failure  # whoever asks later is told as well
+                self._query.stop()
+            except (Py4JError, OSError) as error:
+                self._failure = self._failure or f"Spark has ended before the collector: {error}"
+            self._query = None
         if self._logs is not None:
             self._logs.close()
             self._logs = None

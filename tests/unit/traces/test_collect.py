@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install roq[spark]")
 
-from simulation.traces.collect import committed, reason
+from py4j.protocol import Py4JNetworkError
+
+from simulation.traces.collect import Collector, committed, reason
 from simulation.traces.files import TracesError
 
 IN_THE_DRIVER = """An exception was raised by the Python Proxy. Return Message: Traceback (last):
@@ -64,3 +68,15 @@ def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         (tmp_path / folder / "3").write_text("v1\n{}")
     with pytest.raises(TracesError, match=str(tmp_path)):
         committed(tmp_path)
+
+
+def test_it_can_be_stopped_when_spark_is_gone(tmp_path: Path) -> None:
+    def gone() -> None:
+        raise Py4JNetworkError("connection refused")
+
+    nothing: Any = None
+    collector = Collector(nothing, "127.0.0.1:1", "a-traces", tmp_path)
+    collector._query = SimpleNamespace(exception=gone, stop=gone)  # type: ignore[assignment]
+    collector.stop()
+    assert "connection refused" in collector.failure
+    collector.stop()
