@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Final, cast
 
 import zmq
@@ -35,6 +34,7 @@ from roq.exchange.locator import Locator
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_link import MonitorLink
 from roq.exchange.troubles import Troubles
+from roq.exchange.turns import Outcome, ReaderTurns
 from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
@@ -44,7 +44,7 @@ from roq.protocol.facts import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.manager import ManagerLink
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
 
 BURST: Final = 50
@@ -53,10 +53,6 @@ COPY_BELOW_BYTES: Final = 8 * 1024
 """Smaller batches are copied out of the buffer in which they arrived, or they would pin it."""
 ANNOUNCE_ABOVE_BYTES: Final = 256 * 1024
 """Larger batches are announced on the live socket and fetched by those who want them."""
-READERS_SECONDS: Final = 0.001
-"""What readers may take of one turn."""
-READERS_SHARE: Final = 0.25
-"""And of the time that a full burst took, when there are more: a fifth of the turn."""
 DATA_SNDHWM: Final = 256
 LIVE_BYTES_MAX: Final = 4 * 1024
 """Largest message that a subscriber may send: prefixes have 255 bytes at most."""
@@ -80,14 +76,6 @@ _NOBLOCK_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 log = logging.getLogger(__name__)
 
 
-class Outcome(Enum):
-    """What became of a message to one peer."""
-
-    SENT = "sent"
-    BLOCKED = "blocked"
-    GONE = "gone"
-
-
 def live_high_water_mark(limits: Limits) -> int:
     """Batches that may wait for one subscriber: about a ring full of the largest that are sent."""
     return max(64, min(1_000, limits.ring_bytes // ANNOUNCE_ABOVE_BYTES))
@@ -109,7 +97,6 @@ class ExchangeServer:
         self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
             spec.queue_id, spec.number, spec.epoch, spec.limits
         )
-        self._fetches = self.core.fetches
         self.reactor = Reactor()
         self._context = sockets.new_context()
         self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
@@ -125,12 +112,9 @@ class ExchangeServer:
         self._publish = super(zmq.Socket, self._live).send
         self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
-        self._burst_seconds = 0.0
-        self._serving = False
-        """Whether `_serve_readers` is about to be called."""
-        self._retry_timer = Timer(0.0, self._serve_readers)
-        self._credit = 0.0
-        """Seconds that readers may take now."""
+        self._readers = ReaderTurns(
+            self.reactor, self.core, self._send, self._perform, self._unreachable
+        )
         self._stopping_since = 0.0
         self._last_read = 0.0
         self._troubles = Troubles(self.core.counters)
@@ -292,9 +276,8 @@ class ExchangeServer:
         self._last_read = now
         self._settle()
         if self._last_burst == BURST:
-            self._burst_seconds = time.monotonic() - now
-        if not self._serving and (self.core.requests or self._fetches):
-            self._serve_soon()
+            self._readers.burst(time.monotonic() - now)
+        self._readers.look()
 
     def _read_burst(self, expected: int) -> int:
         """Read up to `BURST` messages; gives how many there were.
@@ -407,61 +390,10 @@ class ExchangeServer:
             else:
                 self.core.counters.bad_subscriptions += 1
 
-    # --- readers ----------------------------------------------------------------------------------
-
-    def _serve_soon(self) -> None:
-        self._serving = True
-        self.reactor.call_soon(self._serve_readers)
-
-    def _serve_readers(self) -> None:
-        """Answer readers for a moment; publishers who wait get four fifths of the time.
-
-        Whoever took longer than was there is paid for by the turns to come.
-        """
-        if self._burst_seconds:
-            self._credit = min(self._credit + self._burst_seconds * READERS_SHARE, READERS_SECONDS)
-            self._burst_seconds = 0.0
-        else:
-            self._credit = READERS_SECONDS
-        now = time.monotonic()
-        busy = True
-        while busy and self._credit > 0:
-            busy = self._serve_one(now)
-            started, now = now, time.monotonic()
-            self._credit -= now - started
-        self._serving = False
-        self._retry_timer.cancel()
-        if self.core.requests or self._fetches.runnable(now):
-            self._serve_soon()
-            return
-        retry_at = self._fetches.next_deadline()
-        if retry_at is not None:
-            self._retry_timer = self.reactor.call_at(retry_at, self._serve_readers)
-
-    def _serve_one(self, now: float) -> bool:
-        """One answer and one piece of a fetch; whether there was either."""
-        busy = False
-        if self.core.requests:
-            self._perform(self.core.answer_next(now))
-            busy = True
-        if self._fetches.runnable(now):
-            self._send_piece(now)
-            busy = True
-        return busy
-
-    def _send_piece(self, now: float) -> None:
-        fetches = self._fetches
-        piece = fetches.next_piece()
-        outcome = self._send(piece.route, piece.frames, piece.batch)
-        if outcome is Outcome.SENT:
-            fetches.sent(piece)
-            self.core.counters.bytes_out += piece.size
-        elif outcome is Outcome.GONE:
-            self._handle(Unreachable(piece.route))
-        elif not fetches.blocked(now):
-            self.core.counters.fetches_abandoned += 1
-
     # --- events and effects -----------------------------------------------------------------------
+
+    def _unreachable(self, route: bytes) -> None:
+        self._handle(Unreachable(route))
 
     def _handle(self, event: Event) -> None:
         self._perform(self.core.handle(event, self.reactor.now()))
