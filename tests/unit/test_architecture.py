@@ -9,7 +9,7 @@ LINES_MAX = 500
 
 
 def modules() -> list[Path]:
-    return sorted((ROOT / "roq").rglob("*.py"))
+    return sorted(path for top in ("roq", "simulation") for path in (ROOT / top).rglob("*.py"))
 
 
 def test_imports_point_one_way() -> None:
