@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Final
 
 LOOK_SECONDS: Final = 0.05
+WATCH_SECONDS: Final = 0.2
 
 
 class Interrupted(Exception):
@@ -19,24 +20,38 @@ class Interrupted(Exception):
 
 @contextmanager
 def interrupts(stop: threading.Event, told: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM set `stop` instead of raising; `told` is called each time.
+    """Ctrl-C and SIGTERM set `stop` instead of raising.
 
-    In other threads than the main one nothing is changed, for Python does not allow it.
+    In other threads than the main one signals are left alone, for Python does not allow it.
+
+    Args:
+        stop: see above; others may set it as well.
+        told: called once when it is set, in a thread of its own: a signal handler must not print.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def asked(_number: int, _frame: FrameType | None) -> None:
         stop.set()
-        told()
 
-    before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            if stop.wait(WATCH_SECONDS):
+                told()
+                return
+
+    watcher = threading.Thread(target=watch, name="interrupts", daemon=True)
+    watcher.start()
+    main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+    before = {each: signal.signal(each, asked) for each in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        over.set()
+        watcher.join()
 
 
 def check(stop: threading.Event) -> None:

@@ -131,6 +131,8 @@ class Session:
             "spark.task.maxFailures": "1",
             "spark.stage.maxConsecutiveAttempts": "1",
             "spark.speculation": "false",
+            # On a busy machine Python takes its time to be there.
+            "spark.python.authenticate.socketTimeout": "60s",
         }
         if _LOCAL.match(master):
             settings["spark.executorEnv.PYTHONPATH"] = str(ROOT)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import roq
 from roq.client.publisher import Publisher
-from roq.errors import RoQError
 from simulation.archive.document import Run, Series
 from simulation.live.clocks import Clock, monotonic_us
+from simulation.live.setting import Queues
 from simulation.traces.collect import Collector
 from simulation.traces.summary import remarks, summarise
 from simulation.traces.tap import Tap
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS: Final = 60.0
 COUNTED: Final = ("sent", "received")
+log = logging.getLogger(__name__)
 
 
 class Tracing:
@@ -26,8 +28,7 @@ class Tracing:
 
     Args:
         cluster: where the queues live.
-        queue: under load.
-        traces: queue of traces.
+        queues: of the run.
         folder: of the run.
         clock: of the driver.
 
@@ -35,18 +36,16 @@ class Tracing:
         publisher: for traces of the driver.
     """
 
-    def __init__(
-        self, cluster: roq.Cluster, queue: str, traces: str, folder: Path, clock: Clock
-    ) -> None:
-        self.publisher: Publisher = cluster.publisher(traces, block=False)
+    def __init__(self, cluster: roq.Cluster, queues: Queues, folder: Path, clock: Clock) -> None:
+        self.publisher: Publisher = cluster.publisher(queues.traces, block=False)
         self._cluster = cluster
-        self._traces = traces
+        self._traces = queues.traces
         self._folder = folder
         self._collector: Collector | None = None
         self._lacking = ""
         ahead_us = clock.now_us() - monotonic_us()
         self._tap = Tap(
-            cluster, queue, self.publisher, folder.name,
+            cluster, queues.load, self.publisher, folder.name,
             wall=lambda monotonic: round(monotonic * 1_000_000) + ahead_us,
         )  # fmt: skip
         self._tapping = False
@@ -73,8 +72,9 @@ class Tracing:
                 self._lacking = self._collector.failure or "they were not all there in time"
             self._end_collector()
             return summarise(spark, self._folder, run)
-        except RoQError as error:
-            self._lacking = str(error)
+        except Exception as error:
+            log.warning("the traces cannot be summarised", exc_info=True)
+            self._lacking = str(error) or repr(error)
             return {}, None
 
     def remarks(self, traced: dict[str, float], counted: dict[str, float]) -> list[str]:

@@ -1,0 +1,60 @@
+"""What all parts of one live run share."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from roq.errors import RoQError
+from simulation.live.clocks import Anchor, Clock
+from simulation.live.glance import Glance
+from simulation.live.plan import Plan
+from simulation.live.request import LiveRequest
+from simulation.live.show import Show
+
+
+class LiveFailed(RoQError):
+    """A run has not gone to its end; the text says why, and the folder has what there is."""
+
+
+class Queues(NamedTuple):
+    """Names of the queues of a run."""
+
+    load: str
+    words: str
+    """In which driver and tasks talk."""
+    traces: str
+    """Empty: none are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One run.
+
+    Attributes:
+        request: with the scenario as it is run and the master as it is used.
+        plan: who does what.
+        folder: for all that is kept.
+        anchor, clock: of the driver.
+        window: length of windows, seconds.
+        glance: what the driver sees of it.
+        show: shows how it goes on.
+        stop: somebody wants it to end.
+    """
+
+    request: LiveRequest
+    plan: Plan
+    folder: Path
+    anchor: Anchor
+    clock: Clock
+    window: float
+    glance: Glance
+    show: Show
+    stop: threading.Event
+
+    @property
+    def run(self) -> str:
+        """Its id."""
+        return self.folder.name
