@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import bson
+import psutil
 import pytest
 import zmq
 from gcm_process import Console, DaemonProcess
@@ -159,6 +160,29 @@ def test_a_host_manager_that_is_killed_and_comes_back_changes_nothing(cluster: C
     eventually(lambda: sorted(cluster.children(HOSTS[1])) == sorted(pids), "with its children")
     assert cluster.ask(2000, QName="goes-on") == before
     assert cluster.where("goes-on") == {HOSTS[1]}
+
+
+def test_what_is_removed_from_a_host_without_a_manager_ends_by_itself(cluster: Cluster) -> None:
+    assert cluster.ask(2003, QName="stays", Host=HOSTS[0])["RESULT"] == 0
+    assert cluster.ask(2004, QName="stays", Host=HOSTS[1])["Exchange"] == "x2"
+    assert cluster.ask(2003, QName="goes", Host=HOSTS[1])["RESULT"] == 0
+    eventually(lambda: cluster.where("stays") == set(HOSTS[:2]), "both run")
+    eventually(lambda: cluster.where("goes") == {HOSTS[1]}, "this one, too")
+    rows: list[RawDocument] = cluster.host(HOSTS[1])["Children"]  # type: ignore[assignment]
+    leftover = [psutil.Process(row["Pid"]) for row in rows if row["Queue"] in {"stays", "goes"}]  # type: ignore[arg-type]
+    assert len(leftover) == 3
+    cluster.kill_manager(HOSTS[1])
+    eventually(lambda: cluster.host(HOSTS[1])["State"] == "unmanaged", "its node is gone")
+    assert cluster.ask(2100, QName="stays", Exchange="x2")["RESULT"] == 0
+    assert cluster.ask(2001, QName="goes")["RESULT"] == 0
+    eventually(lambda: all(ended(process) for process in leftover), "all have ended")
+    assert cluster.where("stays") == {HOSTS[0]}
+    cluster.hosts[HOSTS[1]] = cluster.start_host(HOSTS[1])
+    eventually(lambda: cluster.host(HOSTS[1])["State"] == "live", "it is back")
+
+
+def ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_creation_whose_leader_is_killed_is_completed_by_the_next_one(cluster: Cluster) -> None:
