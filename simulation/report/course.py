@@ -17,6 +17,7 @@ from simulation.archive.document import (
     Series,
     Window,
 )
+from simulation.report.bounds import LATEST, bounded_phases
 
 WINDOWS_MAX: Final = 720
 """More windows than this are merged: a chart has no more room."""
@@ -109,7 +110,8 @@ def course(series: Series, seconds: float = 0.0) -> Course:
     return Course(
         begins=begins,
         ends=ends,
-        span=max([seconds, *ends, *(event.at for event in series.events)], default=0.0) or 1.0,
+        span=max([min(LATEST, seconds), *ends, *(event.at for event in series.events)], default=0.0)
+        or 1.0,
         merged=size,
         exchanges=numbers,
         messages=each(lambda one: max(0.0, one.messages_in)),
@@ -165,12 +167,12 @@ def at_the_end(run: Run, found: Course) -> dict[str, float]:
 def phases_of(run: Run, series: Series | None) -> list[PhaseTime]:
     """When each phase was played; of a run that did not end, as far as its events tell."""
     if run.phases or series is None:
-        return run.phases
+        return bounded_phases(run.phases)
     begun = [event for event in series.events if event.kind == "phase"]
     if not begun:
         return []
     ends = [event.at for event in begun[1:]] + [
-        max(run.seconds, *(w.at for w in series.windows), 0)
+        max(min(LATEST, run.seconds), *(w.at for w in series.windows), 0)
     ]
     return [
         PhaseTime(name=event.text, begins=event.at, ends=max(event.at, end))

@@ -12,6 +12,7 @@ import msgspec
 
 from simulation.archive.document import Run, RunState
 from simulation.archive.folder import RunError, read_run, read_series
+from simulation.report.bounds import MOST, bounded
 from simulation.report.course import Course, at_the_end, course
 from simulation.report.wording import clean, number
 
@@ -47,7 +48,8 @@ class Group:
 
     def values(self, figure: str) -> list[float]:
         """A figure, of each run that has it."""
-        return [found[figure] for found in self._figures if figure in found]
+        values = (found[figure] for found in self._figures if figure in found)
+        return [min(MOST, max(-MOST, value)) for value in values]
 
     def figures(self) -> set[str]:
         """The names of all figures."""
@@ -93,7 +95,7 @@ def differing(made: Sequence[Group]) -> list[tuple[str, list[str]]]:
 
 def _course(folder: Path, run: Run) -> Course | None:
     try:
-        return course(read_series(folder), run.seconds)
+        return course(bounded(read_series(folder)), run.seconds)
     except RunError:
         return None
 

@@ -9,6 +9,7 @@ from typing import Final
 from simulation.archive.document import Event, Run, RunKind, Series
 from simulation.archive.folder import RunError, read_run, read_series
 from simulation.report import story
+from simulation.report.bounds import bounded
 from simulation.report.charts import charts
 from simulation.report.course import Course, at_the_end, course, phases_of
 from simulation.report.figures import FIRST, about, ordered
@@ -71,6 +72,7 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
         series: how it went, if that is known.
         missing: why it is not known.
     """
+    series = None if series is None else bounded(series)
     columns = course(series, run.seconds) if series is not None else None
     phases = phases_of(run, series)
     plots = charts(run, series, columns, phases) if series and columns else []

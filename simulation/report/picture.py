@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from simulation.archive.document import Run, Series
 from simulation.archive.folder import RunError, read_run, read_series
 from simulation.report import drawing
+from simulation.report.bounds import bounded
 from simulation.report.course import Course, course, phases_of
 from simulation.report.figures import about
 from simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
@@ -71,7 +72,7 @@ def write(folder: Path, path: Path) -> None:
     """
     run = read_run(folder)
     try:
-        series = read_series(folder)
+        series = bounded(read_series(folder))
     except RunError:
         series = None
     try:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simulation.archive.document import Run, RunKind, Series
+from simulation.report.bounds import bounded
 from simulation.report.course import course
 from simulation.report.figures import about, ordered
 from simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
@@ -96,7 +97,7 @@ def _expectations(run: Run) -> Table:
 
 
 def _sparks(series: Series, seconds: float) -> Table:
-    columns = course(series, seconds)
+    columns = course(bounded(series), seconds)
     table = _table()
     rows: list[tuple[str, Sequence[float | None], str]] = [
         ("messages in", columns.total, "/s"),

@@ -9,6 +9,8 @@ _TIMES: Final = (
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800,
     3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
 )  # fmt: skip
+_LEAST: Final = 1e-9
+"""Nothing smaller is told from nought."""
 
 
 class Scale(NamedTuple):
@@ -34,7 +36,7 @@ def linear(high: float, count: int = 5, low: float = 0.0) -> Scale:
         count: so many ticks at most, about.
         low: where it begins; a tick only if it is round.
     """
-    if not isfinite(high) or not isfinite(low) or high <= low:
+    if not isfinite(high) or not isfinite(low) or high <= low + _LEAST:
         high = low + 1.0
     step = _round_step((high - low) / max(1, count - 1))
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
@@ -44,6 +46,8 @@ def linear(high: float, count: int = 5, low: float = 0.0) -> Scale:
 
 def logarithmic(low: float, high: float) -> Scale:
     """Powers of ten, with 2 and 5 between them where there are few."""
+    low = max(low, _LEAST)
+    high = max(high, low)
     bottom, top = floor(log10(low) + 1e-9), ceil(log10(high) - 1e-9)
     top = max(top, bottom + 1)
     between = (1, 2, 5) if top - bottom <= 2 else (1, 3) if top - bottom <= 3 else (1,)
