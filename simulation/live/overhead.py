@@ -1,0 +1,277 @@
+"""What generating load inside Spark costs: `python -m simulation.live.overhead`.
+
+The same publishers work in a Spark task and in a process of their own, one after the other, again
+and again: flat out, flat out with traces, and at a rate. `bare` is a loop around `publish_from` in
+a process of its own, which counts and stamps nothing: what RoQ itself can take of one process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+import roq
+from roq.local.part import guarded
+from roq.testing import cluster as own_cluster
+from simulation.description.draws import Topics
+from simulation.description.scenario import Phase, PublisherGroup, Scenario
+from simulation.live.clocks import Clock, anchor
+from simulation.live.driver import Driver
+from simulation.live.load import Job, perform
+from simulation.live.plan import plan
+from simulation.live.setting import LiveFailed
+from simulation.live.tasks import Session, Stage
+from simulation.live.verdict import TaskTally
+from simulation.scenario import results
+from simulation.scenario.results import Machine, Target, measured
+
+NAME: Final = "live-overhead"
+GOAL: Final = 0.70
+BARE_CHUNK: Final = 500
+WAIT_SECONDS: Final = 120.0
+PAUSE_SECONDS: Final = 0.002
+QUEUES: Final = ("load", "words", "traces")
+KINDS: Final = ("outside", "inside", "outside, traces", "inside, traces", "bare")
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What is kept of it.
+
+    Attributes:
+        per_second: messages that were published and acknowledged, of each turn, by kind.
+        late: at a rate: share of messages that were more than 10 ms late, by kind.
+        cpu_per_million: seconds of CPU of the generating process, by kind.
+    """
+
+    machine: Machine
+    publishers: int
+    size: int
+    seconds: float
+    rate: float
+    per_second: dict[str, list[float]]
+    late: dict[str, list[float]]
+    cpu_per_million: dict[str, float]
+    targets: list[Target]
+
+    @property
+    def reached(self) -> bool:
+        """Whether all targets were."""
+        return all(target.reached for target in self.targets)
+
+
+class Bench:
+    """One cluster and one Spark session, and jobs for them."""
+
+    def __init__(
+        self, address: str, cluster: roq.Cluster, spark: Session, *, publishers: int, size: int,
+        seconds: float,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._cluster = cluster
+        self._spark = spark
+        self._publishers = publishers
+        self._size = size
+        self._seconds = seconds
+        self._turn = 0
+
+    def play(self, kind: str, rate: float = 0.0) -> TaskTally:
+        """One turn.
+
+        Args:
+            kind: one of `KINDS`.
+            rate: messages a second of each publisher; 0: flat out.
+        """
+        self._turn += 1
+        group = PublisherGroup(
+            count=self._publishers, rate=rate or 1.0, size=self._size, topics=Topics()
+        )
+        made = plan(
+            Scenario(
+                name=NAME,
+                title=NAME,
+                phases=[Phase(name="load", seconds=self._seconds, publishers=[group])],
+            ),
+            tasks=1,
+        )
+        now = anchor()
+        job = Job(
+            run=f"{NAME}-{self._turn}", task=0, tag=1, addresses=[self._address], queue="load",
+            words="words", traces="traces" if "traces" in kind else "", share=made.shares[0],
+            marks=[], prefixes=[], seed=1, window_seconds=1.0, anchor=now, flat_out=not rate,
+        )  # fmt: skip
+        clock = Clock(now.wall_us - now.monotonic_us)
+        data = msgspec.msgpack.encode(job)
+        with Driver(self._cluster, "words", made, job.run, clock) as driver:
+            if kind.startswith("inside"):
+                stage = Stage(lambda: self._spark.work([data], barrier=True))
+            else:
+                stage = Stage(lambda: [_outside(data, bare=kind == "bare")])
+            _until(lambda: driver.ready == 1 or stage.done)
+            driver.begin()
+            _until(lambda: stage.done)
+        if stage.error is not None:
+            raise stage.error
+        (tally,) = (msgspec.msgpack.decode(each, type=TaskTally) for each in stage.results)
+        if tally.trouble:
+            raise LiveFailed(tally.trouble)
+        return tally
+
+
+def _outside(data: bytes, *, bare: bool) -> bytes:
+    """Do a job in a process of its own."""
+    argv = [sys.executable, "-P", "-m", "simulation.live.overhead"]
+    done = subprocess.run(
+        guarded([*argv, "--worker", "bare" if bare else "same"]),
+        input=data, stdout=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise LiveFailed(f"the process has ended with {done.returncode}")
+    return done.stdout
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline, pause = time.monotonic() + WAIT_SECONDS, threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LiveFailed(f"a turn has taken more than {WAIT_SECONDS:g} s")
+        pause.wait(PAUSE_SECONDS)
+
+
+def _bare(data: bytes) -> bytes:
+    """Only publish."""
+    from simulation.live.verdict import SentTally  # noqa: PLC0415 - of this one function
+    from simulation.live.voice import Voice  # noqa: PLC0415
+
+    job = msgspec.msgpack.decode(data, type=Job)
+    stays = job.share.publishers
+    size = stays[0].stretches[0].size
+    payloads: list[bytes | bytearray | memoryview] = [bytes(size if isinstance(size, int) else 100)]
+    payloads *= BARE_CHUNK
+    with roq.connect(job.addresses) as cluster:
+        voice = Voice(job, cluster, [], [], on_error=lambda _: None)
+        publishers = [cluster.publisher(job.queue, block=False) for _ in stays]
+        with voice:
+            voice.ready()
+            while not voice.begin_us:
+                voice.wait(PAUSE_SECONDS)
+            cpu, end_us = time.process_time(), voice.begin_us + int(stays[0].ends * 1e6)
+            while voice.clock.now_us() < end_us:
+                idle = True
+                for publisher in publishers:
+                    idle = not publisher.publish_from(payloads, 0, "t", []) and idle
+                if idle:
+                    voice.wait(PAUSE_SECONDS)
+            cpu = time.process_time() - cpu
+        for publisher in publishers:
+            publisher.flush(WAIT_SECONDS)
+        acknowledged = sum(publisher.stats().acked_messages for publisher in publishers)
+        for publisher in publishers:
+            publisher.close()
+    sent = [SentTally(source=0, messages=acknowledged)]
+    return msgspec.msgpack.encode(TaskTally(task=0, sent=sent, cpu_seconds=cpu))
+
+
+def measure(publishers: int, size: int, seconds: float, rate: float, turns: int) -> Outcome:
+    """All turns."""
+    per_second: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    late: dict[str, list[float]] = {kind: [] for kind in KINDS[:2]}
+    cpu: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    spark = Session()
+    with (
+        measured() as machine,
+        tempfile.TemporaryDirectory(prefix="roq-overhead-") as folder,
+        own_cluster(1) as running,
+        running.connect() as cluster,
+    ):
+        try:
+            spark.start("local[1]", Path(folder) / "spark.log", None)
+            for queue in QUEUES:
+                cluster.create_queue(queue, limits={"exchanges_max": 1})
+            bench = Bench(
+                running.address, cluster, spark, publishers=publishers, size=size, seconds=seconds
+            )
+            bench.play("inside")  # both have started Python and seen all code once
+            for _ in range(turns):
+                for kind in KINDS:
+                    tally = bench.play(kind)
+                    sent = sum(each.messages - each.failed for each in tally.sent)
+                    per_second[kind].append(sent / seconds)
+                    cpu[kind].append(1e6 * tally.cpu_seconds / max(1, sent))
+                for kind in KINDS[:2]:
+                    tally = bench.play(kind, rate / publishers)
+                    sent = sum(each.messages for each in tally.sent)
+                    late[kind].append(sum(each.late for each in tally.sent) / max(1, sent))
+        finally:
+            spark.stop()
+    median = {kind: statistics.median(found) for kind, found in per_second.items()}
+    targets = [
+        Target(text="inside Spark, of outside", measured=median["inside"] / median["outside"],
+               goal=GOAL, at_least=True),
+        Target(text="with traces, of without (inside)",
+               measured=median["inside, traces"] / median["inside"], goal=GOAL, at_least=True),
+    ]  # fmt: skip
+    return Outcome(
+        machine=machine, publishers=publishers, size=size, seconds=seconds, rate=rate,
+        per_second=per_second, late=late, targets=targets,
+        cpu_per_million={kind: statistics.median(found) for kind, found in cpu.items()},
+    )  # fmt: skip
+
+
+@click.command()
+@click.option("--publishers", type=click.IntRange(1, 100), default=8, show_default=True,
+              help="In one task.")  # fmt: skip
+@click.option("--size", type=click.IntRange(24), default=100, show_default=True,
+              help="Payload bytes.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(1, 600), default=5.0, show_default=True,
+              help="Of one turn.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(1), default=6_000.0, show_default=True,
+              help="Messages a second of all publishers, where not flat out.")  # fmt: skip
+@click.option("--turns", type=click.IntRange(1, 100), default=5, show_default=True,
+              help="Of each kind.")  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), show_default=True,
+              default=results.RESULTS, help="Directory for the JSON.")  # fmt: skip
+@click.option("--worker", type=click.Choice(["same", "bare"]), hidden=True)
+@results.scenario
+def main(
+    publishers: int, size: int, seconds: float, rate: float, turns: int, output: Path,
+    worker: str | None,
+) -> bool:  # fmt: skip
+    """Measure what generating load inside Spark costs. Takes two minutes."""
+    if worker is not None:
+        data = sys.stdin.buffer.read()
+        sys.stdout.buffer.write(_bare(data) if worker == "bare" else perform(data))
+        return True
+    outcome = measure(publishers, size, seconds, rate, turns)
+    out = results.console(as_json=False)
+    rows = [
+        (
+            kind,
+            f"{statistics.median(found):,.0f}",
+            f"{min(found):,.0f} … {max(found):,.0f}",
+            f"{outcome.cpu_per_million[kind]:.2f}",
+            f"{statistics.median(outcome.late[kind]):.2%}" if kind in outcome.late else "",
+        )
+        for kind, found in outcome.per_second.items()
+    ]
+    columns = ("where", "messages/s#", "least … most#", "CPU s per million#",
+               f"late at {rate:,.0f}/s#")  # fmt: skip
+    out.print(results.table(f"{publishers} publishers, {size} B", columns, rows))
+    out.print(results.targets_table(outcome.targets))
+    out.print(results.machine_text(outcome.machine))
+    written = results.write(outcome, NAME, output)
+    out.print(f"written: {written}", style="dim")
+    return outcome.reached
+
+
+if __name__ == "__main__":
+    main()
