@@ -86,6 +86,8 @@ def facts_of(run: Run, series: Series) -> Facts:
     """
     if run.kind is not RunKind.LIVE or run.state is not RunState.COMPLETE:
         raise ConfigError(f"{run.id} is no complete live run, but {run.kind} and {run.state}")
+    if not any(window.serving for window in series.windows):
+        raise ConfigError(f"{run.id} does not say how many exchanges served: it has no traces")
     ends = [window.at for window in series.windows]
     moved = [0] * len(ends)
     for event in series.events:

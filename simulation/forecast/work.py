@@ -144,10 +144,10 @@ class Spark:
 
 @contextmanager
 def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
-    """Workers of a Spark session that ends with the block.
+    """Workers of a Spark session that ends with the block, unless there was one before.
 
     Args:
-        master: of the Spark cluster.
+        master: of the Spark cluster; that of the session that is there counts more.
         ship: send RoQ's own code to the executors.
 
     Raises:
@@ -158,7 +158,8 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     except ImportError:
         raise ConfigError("this needs PySpark: pip install 'roq[sim]'") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
+    there = SparkSession.getActiveSession()
+    session = there or (
         SparkSession.builder.master(master)
         .appName("roq forecast")
         .config("spark.ui.showConsoleProgress", "false")
@@ -166,11 +167,13 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     )
     with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
         try:
-            # What is wrong with a task is told by the exception; locally nothing else can be wrong.
-            session.sparkContext.setLogLevel("OFF" if master.startswith("local") else "ERROR")
+            if there is None:
+                # What is wrong with a task is told by its exception; locally that is all there is.
+                session.sparkContext.setLogLevel("OFF" if master.startswith("local") else "ERROR")
             yield Spark(session.sparkContext, ship=Path(folder) if ship else None)
         finally:
-            session.stop()
+            if there is None:
+                session.stop()
 
 
 def tasks_of(cases: Sequence[Case]) -> list[bytes]:

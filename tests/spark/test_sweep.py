@@ -7,8 +7,9 @@ import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
+from simulation.forecast.order import SweepOrder
 from simulation.forecast.outcome import METRICS
-from simulation.forecast.sweep import Sweep, run
+from simulation.forecast.sweep import Sweep, conduct, run
 from simulation.forecast.table import table, write
 from simulation.forecast.work import Here, Spark
 
@@ -41,6 +42,25 @@ def test_a_sweep_on_spark_gives_what_this_process_gives(spark, tmp_path) -> None
     assert any(path.suffix == ".png" and path.stat().st_size > 1_000 for path in written)
     still = [row for row in table(rows, METRICS) if row["policy"] == "static"]
     assert all(row["moves"] == 0 for row in still)
+
+
+def test_a_sweep_that_is_ordered_uses_the_session_that_is_there(spark, tmp_path) -> None:
+    order = SweepOrder(
+        scenarios=["ramp"], scale=0.3, seeds=2, vary={"cooldown_seconds": [2, 10]}, out=tmp_path
+    )
+    found = conduct(order)
+    assert (found.runs, len(found.table)) == (4, 2)
+    assert spark.range(3).count() == 3, "the session goes on"
+
+
+def test_who_interrupts_a_sweep_on_spark_gets_what_is_complete(spark) -> None:
+    def interrupt(done: int, _total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    rows = run(sweep(), Spark(spark.sparkContext), interrupt)
+    assert len(rows) == 2
+    assert spark.range(3).count() == 3
 
 
 def test_a_run_that_cannot_be_played_ends_the_sweep_with_its_reason(spark) -> None:

@@ -45,6 +45,8 @@ def test_facts_are_taken_from_a_live_run_and_from_no_other() -> None:
     assert (facts.scale_outs, facts.scale_ins) == (1, 0)
     with pytest.raises(ConfigError, match="no complete live run"):
         facts_of(run_of("a", RunKind.MODEL), series_of(10))
+    with pytest.raises(ConfigError, match="no traces"):
+        facts_of(run_of("a"), series_of(0))
 
 
 def overloaded(seed: int) -> float:
