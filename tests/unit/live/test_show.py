@@ -1,0 +1,109 @@
+"""What people see, and what they are told of errors."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+
+from roq.errors import ConfigError, Unavailable
+from simulation.live import words
+from simulation.live.interrupts import Aside, interrupts
+from simulation.live.show import Picture, Silent, show, sparkline
+from simulation.live.tasks import _understood, master_for
+from simulation.live.words import BadWord
+
+PICTURE = Picture(
+    phase="rush", elapsed=12.0, seconds=30.0, sent=9_000, due=10_000.0, received=18_000, failed=3,
+    late=900, messages_in=750.0, bytes_in=75_000.0, messages_out=1_500.0, exchanges=2, moves=3,
+    moving=1, p99=0.0123,
+)  # fmt: skip
+
+
+def shown(*, terminal: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=100)
+    with show(console, "A test") as display:
+        display.step("Spark starts")
+        display.picture(PICTURE)
+        display.happened(3.0, "kill exchange 0")
+        display.picture(PICTURE)
+        display.step("everything ends")
+    return out.getvalue()
+
+
+def test_a_terminal_gets_a_picture_that_says_what_is_wrong() -> None:
+    text = shown(terminal=True)
+    for part in ("A test", "rush", "12 of 30 s", "9,000", "1,000 behind", "3 failed", "10.0% late",
+                 "p99 12.3 ms", "■ ■", "1 being moved", "kill exchange 0"):  # fmt: skip
+        assert part in text, part
+
+
+def test_a_pipe_gets_lines() -> None:
+    lines = shown(terminal=False).splitlines()
+    assert len(lines) == 4
+    assert "rush: sent 9,000" in lines[1]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_rates_are_drawn_as_heights() -> None:
+    assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
+    assert sparkline([]) == sparkline([0.0]) == ""
+
+
+def test_local_masters_get_the_slots_that_are_needed() -> None:
+    assert master_for("local[*]", 4) == master_for("local", 4) == "local[4]"
+    assert master_for("local[6]", 4) == "local[6]"
+    assert master_for("spark://there:7077", 4) == "spark://there:7077"
+    with pytest.raises(ConfigError, match=r"use local\[4\]"):
+        master_for("local[3]", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "part"),
+    [
+        ("…\nModuleNotFoundError: No module named 'simulation'\n…", ConfigError, "'simulation'"),
+        ("[SPARK-24942]: Barrier execution mode does not …", ConfigError, "--plain"),
+        ("Job aborted\n\tat org.x\nValueError: that\n\tat org.y", Unavailable, "ValueError: that"),
+    ],
+)
+def test_errors_of_spark_are_told_in_a_sentence(text: str, kind: type, part: str) -> None:
+    found = _understood(RuntimeError(text))
+    assert isinstance(found, kind)
+    assert part in str(found)
+    assert "\tat" not in str(found)
+
+
+def test_words_come_out_as_they_went_in() -> None:
+    told = words.Progress(run="r", task=1, sent=3, latency={"7": 2})
+    assert words.from_task(words.encode(told)) == told
+    begin = words.Begin(run="r", at_us=5, clock_error=0.0)
+    assert words.from_driver(words.encode(begin)) == begin
+    for damaged in (b"", b"{}", b'{"word":"begin"}', words.encode(told)):
+        with pytest.raises(BadWord):
+            words.from_driver(damaged)
+
+
+def test_who_wants_the_end_is_told_once_that_it_was_heard() -> None:
+    stop, told = threading.Event(), threading.Semaphore(0)
+    with interrupts(stop, told.release):
+        stop.set()
+        assert told.acquire(timeout=10)
+    assert not told.acquire(blocking=False)
+
+
+def test_work_aside_raises_where_it_is_waited_for() -> None:
+    def work() -> None:
+        raise Unavailable("nobody")
+
+    with pytest.raises(Unavailable):
+        Aside(work, "work").wait()
+
+
+def test_silence_is_a_show_as_well() -> None:
+    silent = Silent()
+    silent.step("a")
+    silent.picture(PICTURE)
+    silent.happened(0.0, "b")
