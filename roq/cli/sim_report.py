@@ -80,11 +80,11 @@ def compare(
       roq sim compare simulation/runs/step-live-* --open
     """
     find = wanted("simulation.archive.folder").find
-    comparison = wanted("simulation.report.comparison")
     folders = [find(each, runs) for each in run]
     base = find(baseline, runs).name if baseline else None
-    page: str = comparison.page(folders, baseline=base)
-    _written(output, page)
+    _written(output, wanted("simulation.report.comparison").page(folders, baseline=base))
+    groups = wanted("simulation.report.differences").compared(folders, base)
+    wanted("simulation.report.terminal").compare(groups, console())
     note(f"written: {output}")
     if open_page:
         opened(output)

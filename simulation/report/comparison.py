@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from simulation.archive.folder import RunError
-from simulation.report import palette
+from simulation.report.differences import METHOD, change, compared, spoken
 from simulation.report.figures import about, ordered
-from simulation.report.groups import Group, differing, groups
+from simulation.report.groups import Group, differing
 from simulation.report.markup import Markup, document, joined, tag
 from simulation.report.outcome import wanted
 from simulation.report.overlay import overlay
 from simulation.report.parts import asset, colours, folded, footer, gallery, table, when
 from simulation.report.plot import percent
 from simulation.report.published import Published, Span, published
-from simulation.report.statistics import CONFIDENCE, Mean, difference, mean
-from simulation.report.wording import NOTHING, count, multiple, number, quantity
-
-GROUPS_MAX: Final = len(palette.NAMED)
-"""More groups than this cannot be told apart on one page."""
-RUNS_MAX: Final = 500
-_METHOD: Final = (
-    f"± is half of the {CONFIDENCE:.0%} confidence interval of the mean (Student t, n runs). A "
-    "difference is marked only where the interval of the difference of both means (Welch) does not "
-    "hold zero; one in twenty figures that are the same in truth is marked by chance. A group of "
-    "one run has no interval, and no difference from it is marked."
-)
+from simulation.report.statistics import Mean, mean
+from simulation.report.wording import NOTHING, count
 
 _LINES: Final = (
     "Lines are means of the runs of a group, window by window; bands reach from the lowest run to "
@@ -49,17 +38,7 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         RunError: there are none, or too many groups; a `run.json` is missing or damaged; the
             baseline is none of them.
     """
-    if not folders:
-        raise RunError("there is nothing to compare: name two runs or more")
-    if len(folders) > RUNS_MAX:
-        raise RunError(f"{len(folders):,} runs are too many to compare: at most {RUNS_MAX}")
-    made = groups(folders)
-    if len(made) > GROUPS_MAX:
-        raise RunError(
-            f"these runs are {len(made)} different things, and at most {GROUPS_MAX} can be compared"
-        )
-    base = _baseline(made, baseline)
-    made = [base, *(group for group in made if group is not base)]
+    made = compared(folders, baseline)
     known = _published(made)
     plots, told = overlay(made)
     body = tag(
@@ -80,16 +59,6 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         script=asset("hover.js"),
         data=told,
     )
-
-
-def _baseline(made: Sequence[Group], baseline: str | None) -> Group:
-    if baseline is None:
-        return next((group for group in made if group.runs), made[0])
-    name = Path(baseline).name
-    for group in made:
-        if any(name in {run.id, group.name} for run in [*group.runs, *group.left_out]):
-            return group
-    raise RunError(f"the baseline {baseline!r} is none of the runs that are compared")
 
 
 def _published(made: Sequence[Group]) -> Published | None:
@@ -150,7 +119,7 @@ def _figures(made: Sequence[Group], known: Published | None) -> Markup:
     alike = table([heads[0], *heads[2:]], [[row[0], *row[2:]] for row in same])
     return joined(
         table(heads, differ) if differ else None,
-        tag("p", _METHOD, class_="note"),
+        tag("p", METHOD, class_="note"),
         tag("p", known.source, class_="note") if known else None,
         folded("The same in all of them", count(len(same), "figure"), alike) if same else None,
     )
@@ -168,37 +137,12 @@ def _mean(found: Mean | None, name: str, made: Sequence[Group], group: Group) ->
     return joined(tag("span", spoken(found, about(name).unit), class_="mean-of"), verdict)
 
 
-def spoken(found: Mean, unit: str) -> str:
-    """A mean and how sure it is, in the same multiple: `12.5 ± 0.8 ms`."""
-    if not found.half:
-        return quantity(found.value, unit)
-    scale, prefix = multiple(found.value) if unit in {"B", "B/s"} else (1.0, "")
-    factor = 100 if unit == "share" else 1 / scale
-    written = {"share": " %", "": "", "/s": "/s"}.get(unit, f" {prefix}{unit}")
-    return f"{number(found.value * factor)} ± {number(found.half * factor, 2)}{written}"
-
-
 def _verdict(base: Group, group: Group, name: str) -> Markup | None:
-    """By how much a group differs from the baseline, if it clearly does."""
-    one, other = group.values(name), base.values(name)
-    if not one or not other:
+    found = change(base, group, name)
+    if found is None:
         return None
-    found = difference(one, other)
-    if not found.clear:
-        return None
-    figure = about(name)
-    usual = sum(other) / len(other)
-    amount = (
-        f"{number(100 * abs(found.value / usual), 2)} %"
-        if usual
-        else quantity(abs(found.value), figure.unit)
-    )
-    direction = "more" if found.value > 0 else "less"
-    judged = figure.better * found.value
-    word = f", {'better' if judged > 0 else 'worse'}" if judged else ""
-    style = "other" if not judged else "more" if judged > 0 else "less"
-    arrow = "▲" if found.value > 0 else "▼"
-    return tag("small", tag("span", f"{arrow} {amount} {direction}{word}", class_=style))
+    style = {None: "other", True: "more", False: "less"}[found.better]
+    return tag("small", tag("span", found.text, class_=style))
 
 
 def _strips(

@@ -55,6 +55,7 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Mean:
         values: one for each run; at least one.
         confidence: that the interval holds the mean of all runs there could be.
     """
+    values = _rounded(values)
     count = len(values)
     half = None
     if count > 1:
@@ -72,6 +73,7 @@ def difference(
         other: of the other.
         confidence: of the interval.
     """
+    one, other = _rounded(one), _rounded(other)
     value = fmean(one) - fmean(other)
     if len(one) < 2 or len(other) < 2:
         return Difference(value, None)
@@ -80,6 +82,11 @@ def difference(
         return Difference(value, 0.0)
     freedom = (a + b) ** 2 / (a * a / (len(one) - 1) + b * b / (len(other) - 1))
     return Difference(value, t_quantile(freedom, confidence) * sqrt(a + b))
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    """To twelve digits: sums in another order differ in the last ones, which is no spread."""
+    return [float(f"{value:.12g}") for value in values]
 
 
 @lru_cache(maxsize=1024)

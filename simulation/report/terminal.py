@@ -12,9 +12,12 @@ from rich.text import Text
 from simulation.archive.document import Run, RunKind, Series
 from simulation.report.bounds import bounded
 from simulation.report.course import course
+from simulation.report.differences import METHOD, change, spoken
 from simulation.report.figures import about, ordered
+from simulation.report.groups import Group
 from simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
-from simulation.report.wording import clean, count, duration, number, quantity
+from simulation.report.statistics import mean
+from simulation.report.wording import NOTHING, clean, count, duration, number, quantity
 
 FIGURES: Final = (
     "sent", "received", "messages_per_second", "load_reached", "lost", "doubled", "reordered",
@@ -58,6 +61,38 @@ def show(run: Run, series: Series | None, console: Console, *, everything: bool 
     more = len(run.remarks) - _REMARKS_MAX
     if more > 0:
         console.print(Text(f"· {count(more, 'more remark')} in the page", style="dim"))
+
+
+def compare(made: Sequence[Group], console: Console) -> None:
+    """Print groups of runs side by side: their means, and what clearly differs from the first.
+
+    Args:
+        made: the groups, the baseline first.
+        console: to print on.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table.add_column("")
+    for at, group in enumerate(made):
+        role = ", baseline" if not at and len(made) > 1 else ""
+        table.add_column(f"{clean(group.name, 40)} (n {len(group.runs)}{role})", overflow="fold")
+    for name in ordered({name for group in made for name in group.figures()}):
+        if name in FIGURES:
+            cells = [_compared(made[0], group, name) for group in made]
+            table.add_row(Text(clean(about(name).label, 80), style="dim"), *cells)
+    console.print(table)
+    console.print(Text(METHOD, style="dim"))
+
+
+def _compared(base: Group, group: Group, name: str) -> Text:
+    values = group.values(name)
+    if not values:
+        return Text(NOTHING)
+    text = Text(spoken(mean(values), about(name).unit))
+    found = change(base, group, name) if group is not base else None
+    if found is not None:
+        style = {None: "", True: "green", False: "red"}[found.better]
+        text.append(f"\n{found.text}", style=style)
+    return text
 
 
 def spark(values: Sequence[float | None], width: int = _SPARK_WIDTH) -> str:

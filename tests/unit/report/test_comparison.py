@@ -12,7 +12,8 @@ from runs import run_of, series_of
 
 from simulation.archive.document import Run, RunKind
 from simulation.archive.folder import RunError, write_run, write_series
-from simulation.report.comparison import GROUPS_MAX, page, spoken
+from simulation.report.comparison import page
+from simulation.report.differences import GROUPS_MAX, spoken
 from simulation.report.statistics import mean
 
 

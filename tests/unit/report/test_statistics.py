@@ -56,3 +56,9 @@ def test_one_run_differs_from_nothing() -> None:
 def test_figures_that_never_vary_differ_if_they_are_not_the_same() -> None:
     assert difference([4.0, 4.0], [3.0, 3.0]).clear
     assert not difference([4.0, 4.0], [4.0, 4.0]).clear
+
+
+def test_what_differs_by_rounding_alone_is_the_same() -> None:
+    one, other = [0.1 + 0.2, 0.3, 0.3], [0.3, 0.1 + 0.2, 0.3]
+    assert mean(one).half == 0
+    assert not difference(one, other).clear

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from runs import run_of, series_of
 
 from simulation.archive.document import Run, RunState, Series
-from simulation.report.terminal import show, spark
+from simulation.archive.folder import make, write_run
+from simulation.report.differences import compared
+from simulation.report.terminal import compare, show, spark
 
 
 def shown(run: Run, series: Series | None, *, everything: bool = False) -> str:
@@ -52,3 +55,19 @@ def test_a_line_of_blocks_shows_the_highest_of_what_is_merged() -> None:
     assert spark([]) == ""
     assert spark([0.0, 0.0]) == "  "
     assert len(spark([1.0] * 1_000, 48)) <= 48
+
+
+def test_groups_stand_side_by_side_with_what_clearly_differs(tmp_path: Path) -> None:
+    folders = []
+    for number, (tasks, moves) in enumerate([(2, 4.0), (2, 5.0), (4, 40.0), (4, 41.0)]):
+        folders.append(make(tmp_path, f"r{number}"))
+        run = run_of(f"r{number}", moves=moves)
+        settings = {**run.settings, "tasks": tasks}
+        write_run(folders[-1], msgspec.structs.replace(run, seed=number, settings=settings))
+    console = Console(file=StringIO(), width=110, color_system=None)
+    compare(compared(folders), console)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    for part in ("(n 2, baseline)", "4.5 ± 6.4", "40.5 ± 6.4", "▲ 800 % more", "Student t"):
+        assert part in text
+    assert "Exchanges, most at a time" in text
