@@ -26,6 +26,8 @@ COMMAND_SECONDS: Final = 16.0
 RETRY_SECONDS: Final = 16.0
 """Pauses between attempts double from one second on; in the time that troubles last they come to
 this at most."""
+ARRIVAL_SECONDS: Final = 30.0
+"""A leader whose process has never seen a host waits so long for it: all may just be starting."""
 DISMISS_SECONDS: Final = 24.0
 """An exchange that nobody wants, on a host without a manager, is emptied and ends."""
 
@@ -82,6 +84,8 @@ def heal_seconds(happened: Collection[str], session: float) -> float:
     if len(kinds) > 1 and kinds & TAKES_HOSTS:
         # An attempt may have been made with somebody who was just going.
         seconds += RETRY_SECONDS
+    if "kill-gcm" in kinds and kinds & TAKES_HOSTS:
+        seconds += ARRIVAL_SECONDS
     if "kill-hcm" in kinds and any(OWED[kind] is _CHANGE for kind in kinds):
         seconds += DISMISS_SECONDS
     return seconds

@@ -31,3 +31,10 @@ def test_a_follower_names_the_leader_at_each_interface() -> None:
     assert script.ask(2101)["COMMENT"] == OTHER.management
     assert script.ask(2000, port=5000, QName="q")["COMMENT"] == OTHER.client
     assert script.machine.health().state == "following"
+
+
+def test_whoever_knows_no_leader_says_whether_zookeeper_can_be_reached() -> None:
+    standing = Standing(ME, registry_away=True)
+    assert "ZooKeeper cannot be reached" in str(standing.not_leader("management"))
+    standing.registry_away = False
+    assert "ZooKeeper" not in str(standing.not_leader("management"))
