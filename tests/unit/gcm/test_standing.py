@@ -5,6 +5,7 @@ import pytest
 from gcm_script import ME, OTHER, Script
 
 from roq.gcm import events
+from roq.gcm.standing import Standing
 
 
 @pytest.mark.parametrize("field", ["client", "management"])
