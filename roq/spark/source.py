@@ -55,7 +55,7 @@ class DataLoss(RoQError):
     """Messages have left a log before this query has read them."""
 
 
-class RoqDataSource(DataSource):
+class RoqDataSource(Shipped, DataSource):
     """The format `roq`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

@@ -107,8 +107,8 @@ def _played(
         Traffic(roq_cluster.address, rate) as traffic,
     ):
         job = Job(
-            master=spark.master, cluster=roq_cluster.address, source=SOURCE, target=TARGET,
-            folder=str(folder),
+            master=spark.master, home=str(spark.home), cluster=roq_cluster.address,
+            source=SOURCE, target=TARGET, folder=str(folder),
         )  # fmt: skip
         say(f"Spark {spark.master}, RoQ {roq_cluster.address}, {rate:g} messages a second")
         course = Course(folder, spark, traffic, job, say)

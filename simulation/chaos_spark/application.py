@@ -34,6 +34,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the Spark cluster."""
     cluster: str
     """Client address of the RoQ cluster."""
+    home: str
+    """Where Spark is."""
     source: str
     target: str
     """Queues."""
@@ -68,6 +70,8 @@ def session(job: Job) -> SparkSession:
         .config("spark.executor.memory", "512m")
         .config("spark.executor.cores", "1")
         .config("spark.ui.enabled", "false")
+        # Compiled code is worth it where a query lives longer.
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
@@ -104,10 +108,17 @@ def start(spark: SparkSession, job: Job) -> list[StreamingQuery]:
     ]
 
 
+def _reason(query: StreamingQuery) -> str:
+    """The last line of its error, without what Spark says of the query itself."""
+    text = str(query.exception()).partition("=== Streaming Query ===")[0]
+    return text.strip().splitlines()[-1]
+
+
 def main(path: str) -> int:
     """Run until SIGTERM, or until a query fails."""
     job = msgspec.json.decode(Path(path).read_bytes(), type=Job)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = job.home
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     spark = session(job)
@@ -115,7 +126,7 @@ def main(path: str) -> int:
     while not stop.wait(LOOK_SECONDS):
         for query in queries:
             if not query.isActive:
-                sys.stderr.write(f"a query has ended: {query.exception()}\n")
+                sys.stderr.write(f"a query has ended: {_reason(query)}\n")
                 return FAILED
     for query in queries:
         query.stop()

@@ -29,7 +29,7 @@ KINDS: Final = {
     EXECUTOR: "an executor",
     WORKER: "the Python process of a task",
 }
-_ROUND: Final = (DRIVER, EXECUTOR, DRIVER, EXECUTOR, WORKER)
+_ROUND: Final = (DRIVER, EXECUTOR, EXECUTOR, EXECUTOR, WORKER)
 """So many of each, in an order that the seed says."""
 BATCHES_MAX: Final = 2
 DELAY_MAX_SECONDS: Final = 0.8

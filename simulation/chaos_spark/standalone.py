@@ -39,6 +39,7 @@ class Standalone:
 
     Attributes:
         master: its address, `spark://…`; empty before the start.
+        home: for `SPARK_HOME` of whoever uses it.
 
     Raises:
         ScenarioError: pyspark is not installed.
@@ -49,7 +50,7 @@ class Standalone:
         self._folder = folder
         self._cores = cores
         self._memory = memory
-        self._home = home()
+        self.home = home(folder)
         self._stack = ExitStack()
         self._worker: Child | None = None
 
@@ -93,12 +94,12 @@ class Standalone:
     def _start(self, name: str, *arguments: str, says: re.Pattern[str]) -> tuple[Child, str]:
         """Start a daemon and wait until it has said that it is ready; gives what it said."""
         log = self._folder / f"{name.partition('.')[0]}.log"
-        argv = [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+        argv = [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
         # A killed executor is no reason to give a query up, however often that happens.
         options = "-Dspark.deploy.maxExecutorRetries=-1 -Dspark.master.rest.enabled=false"
         env = {
             **os.environ,
-            "SPARK_HOME": str(self._home),
+            "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
@@ -126,17 +127,28 @@ class Standalone:
         return child, said[0]
 
 
-def home() -> Path:
-    """Where Spark is: the folder of the pyspark package.
+def home(folder: Path) -> Path:
+    """Where Spark is: the jars and programs of the pyspark package.
+
+    Without its archive of Python code: workers then import the installed package, which is compiled
+    already, and start three times as fast.
+
+    Args:
+        folder: gets the home; a second call finds it.
 
     Raises:
-        ScenarioError: it is not installed.
+        ScenarioError: pyspark is not installed.
     """
     try:
         import pyspark  # noqa: PLC0415 - an extra
     except ImportError:
         raise ScenarioError("this needs PySpark: pip install 'roq[spark]'") from None
-    return Path(pyspark.__file__).parent
+    made = folder / "spark"
+    made.mkdir(exist_ok=True)
+    for name in ("jars", "bin"):
+        if not (made / name).exists():
+            (made / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return made
 
 
 def _below(child: Child | None) -> list[psutil.Process]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import roq
@@ -67,6 +67,7 @@ def test_a_batch_query_publishes_all_rows_once(
         )  # fmt: skip
         assert take(subscriber, ROWS // 2) == [str(number) for number in range(0, ROWS, 2)]
         assert subscriber.receive(timeout=0.3) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_micro_batch_that_is_repeated_comes_once(
@@ -155,12 +156,28 @@ def test_a_driver_that_was_thought_dead_does_no_harm(
         assert subscriber.receive(timeout=0.3) is None
 
 
-def test_a_queue_that_does_not_exist_fails_the_query(
-    spark: SparkSession, roq_cluster: RunningCluster, tmp_path: Path
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"queue": "none"}, "does not exist"),
+        ({"cluster": "127.0.0.1:9", "timeoutSeconds": "1"}, "Is the cluster up"),
+        ({"stagingLocation": "/proc/none"}, "stagingLocation"),
+        ({"colour": "red"}, "unknown option"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_any_task_has_worked(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    queue: str,
+    tmp_path: Path,
+    options: dict[str, str],
+    text: str,
 ) -> None:
-    with pytest.raises(PySparkException, match="does not exist"):
-        (
-            numbers(spark, 5).write.format("roq").mode("append")
-            .options(cluster=roq_cluster.address, queue="none", stagingLocation=str(tmp_path))
-            .save()
-        )  # fmt: skip
+    given = {
+        "cluster": roq_cluster.address,
+        "queue": queue,
+        "stagingLocation": str(tmp_path),
+        **options,
+    }
+    with pytest.raises(AnalysisException, match=text):
+        numbers(spark, 5).write.format("roq").mode("append").options(**given).save()

@@ -117,6 +117,47 @@ def test_a_stream_reads_each_message_once_over_a_restart_and_a_new_exchange(
     assert Counter(bytes(row.payload) for row in spark.read.parquet(sink).collect()) == sent
 
 
+def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_queue(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    sink = str(tmp_path / "sink")
+
+    def catch_up() -> int:
+        """How many micro-batches it took."""
+        query = (
+            spark.readStream.format("roq")
+            .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
+            .option("maxBatchesPerTrigger", "4")
+            .load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(sink)
+        )
+        assert query.awaitTermination(60)
+        return len([each for each in query.recentProgress if each.numInputRows])
+
+    publish(cluster, queue, "t", numbered(1_000))  # ten batches of the log, or more
+    assert catch_up() >= 3
+    assert spark.read.parquet(sink).count() == 1_000
+    assert catch_up() == 0
+    cluster.remove_queue(queue)
+    cluster.create_queue(queue, limits={"exchanges_max": 1})
+    with pytest.raises(PySparkException, match="belongs to another queue"):
+        catch_up()
+
+
+def test_an_empty_queue_is_an_empty_table(
+    spark: SparkSession, roq_cluster: RunningCluster, queue: str
+) -> None:
+    assert source(spark, roq_cluster, queue).count() == 0
+    assert source(spark, roq_cluster, queue, topic="eu").filter("topic = 'us'").count() == 0
+
+
 def test_what_has_left_the_ring_fails_the_query_or_is_reported(
     spark: SparkSession, roq_cluster: RunningCluster, cluster: roq.Cluster
 ) -> None:

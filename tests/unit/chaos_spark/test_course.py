@@ -18,4 +18,4 @@ def test_three_kills_are_one_of_each() -> None:
 
 
 def test_most_of_fifty_kills_are_of_drivers_and_executors() -> None:
-    assert Counter(plan(1, 50)) == {DRIVER: 20, EXECUTOR: 20, WORKER: 10}
+    assert Counter(plan(1, 50)) == {DRIVER: 10, EXECUTOR: 30, WORKER: 10}

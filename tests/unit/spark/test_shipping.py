@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from roq.spark.options import read_options, write_options
 from roq.spark.sink import StreamWriter
-from roq.spark.source import BatchReader, StreamReader
+from roq.spark.source import BatchReader, RoqDataSource, StreamReader
 
 GIVEN = {"cluster": "a:1", "queue": "q"}
 ELSEWHERE = """
@@ -29,13 +29,14 @@ cloudpickle.loads(sys.stdin.buffer.read())
 def shipped() -> list[object]:
     columns = StructType().add("payload", "binary")
     return [
+        RoqDataSource(dict(GIVEN)),
         BatchReader(read_options(GIVEN, streaming=False)),
         StreamReader(read_options(GIVEN, streaming=True)),
         StreamWriter(write_options({**GIVEN, "stagingLocation": "/s"}, streaming=True), columns),
     ]
 
 
-@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("index", range(4))
 def test_it_arrives_as_it_was(index: int) -> None:
     sent = shipped()[index]
     got = cloudpickle.loads(cloudpickle.dumps(sent))
@@ -43,10 +44,11 @@ def test_it_arrives_as_it_was(index: int) -> None:
     assert got.__dict__ == sent.__dict__
 
 
-def test_where_the_package_is_missing_the_last_line_says_so() -> None:
+@pytest.mark.parametrize("index", range(4))
+def test_where_the_package_is_missing_the_last_line_says_so(index: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE],
-        input=cloudpickle.dumps(shipped()[0]),
+        input=cloudpickle.dumps(shipped()[index]),
         capture_output=True,
         check=False,
     )

@@ -1,0 +1,250 @@
+"""`python -m benchmarks.spark`: how fast Spark reads a queue, beside the same rows in memory.
+
+Three ways to the same rows, in turn, each through Spark's whole path into a sink that throws them
+away (`noop`), so every column of every row is made:
+
+    roq       the log of one exchange, by the format `roq`
+    python    Arrow batches in memory that Python tasks hand to Spark: what any Python source can do
+    jvm       Arrow batches that lie in Spark's own memory: no Python at all
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+import pyarrow as pa
+from pyarrow import ipc
+
+import roq
+from benchmarks.arrow_source import ArrowSource
+from roq.cli.output import print_json
+from roq.client.log_reader import LogReader
+from roq.spark import register
+from roq.spark.logs import Logs
+from roq.spark.options import read_options
+from roq.spark.rows import SCHEMA, record_batches
+from roq.testing import cluster
+from simulation.scenario import results
+from simulation.scenario.results import Machine, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "spark"
+QUEUE: Final = "rows"
+CHUNK: Final = 10_000
+SHARED: Final = Path("/dev/shm")  # noqa: S108 - memory that has a path
+GOAL: Final = 1_000_000.0
+GOAL_RATIO: Final = 0.7
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that each way took."""
+
+    way: str
+    seconds: float
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """A whole measurement."""
+
+    machine: Machine
+    spark: str
+    rows: int
+    message_bytes: int
+    tasks: int
+    rounds: list[Round]
+    rows_per_second: dict[str, float]
+    """Medians."""
+    targets: list[Target]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the lower one of the two goals is reached."""
+        return any(target.reached for target in self.targets)
+
+
+def fill(address: str, count: int, size: int) -> None:
+    """Put so many messages into a queue with one exchange."""
+    with roq.connect(address) as connection:
+        ring = 2 * count * size + 256 * 1024 * 1024
+        connection.create_queue(QUEUE, limits={"exchanges_max": 1, "ring_bytes": ring})
+        with connection.publisher(QUEUE) as publisher:
+            for first in range(0, count, CHUNK):
+                payloads = [
+                    b"%010d" % number + bytes(size - 10)
+                    for number in range(first, min(count, first + CHUNK))
+                ]
+                publisher.publish_many(payloads, topic="rows")
+            publisher.flush(timeout=120)
+
+
+def save(address: str, path: Path) -> int:
+    """Write the rows as Arrow batches, just as the format `roq` makes them; gives how many."""
+    rows = 0
+    options = read_options({"cluster": address, "queue": QUEUE}, streaming=False)
+    with Logs(options) as logs, ipc.new_file(path, SCHEMA) as out:
+        ((log, span),) = logs.spans().items()
+        with LogReader(
+            logs.address(log), bytes.fromhex(logs.queue_id), number=log.number, epoch=log.epoch
+        ) as reader:
+            entries = reader.read(span.floor, span.end)
+            for batch in record_batches(entries, log.number, log.epoch):
+                out.write_batch(batch)
+                rows += batch.num_rows
+    return rows
+
+
+def measure(ways: dict[str, Callable[[], DataFrame]], rounds: int) -> list[Round]:
+    """Read everything in each way, in turn; one round more than told is not counted."""
+    found = []
+    for number in range(rounds + 1):
+        names = list(ways)
+        for name in names if number % 2 else names[::-1]:
+            began = time.perf_counter()
+            ways[name]().write.format("noop").mode("overwrite").save()
+            took = time.perf_counter() - began
+            if number:
+                found.append(Round(way=name, seconds=round(took, 4)))
+    return found
+
+
+def run(count: int, size: int, rounds: int, tasks: int, say: Callable[[str], None]) -> Result:
+    """Measure it on two cores."""
+    with (
+        results.measured() as machine,
+        cluster() as running,
+        tempfile.TemporaryDirectory(prefix="roq-bench-", dir=_memory()) as folder,
+    ):
+        fill(running.address, count, size)
+        say(f"{count:,} messages of {size} B in one exchange")
+        spark = _session(Path(folder))
+        try:
+            path = Path(folder) / "rows.arrow"
+            rows = save(running.address, path)
+            ways = _ways(spark, running.address, path, tasks)
+            found = measure(ways, rounds)
+            version = spark.version
+        finally:
+            spark.stop()
+    medians = {
+        way: rows / statistics.median(each.seconds for each in found if each.way == way)
+        for way in ways
+    }
+    return Result(
+        machine=machine, spark=version, rows=rows, message_bytes=size, tasks=tasks, rounds=found,
+        rows_per_second={way: round(value) for way, value in medians.items()},
+        targets=_targets(medians),
+    )  # fmt: skip
+
+
+def _ways(
+    spark: SparkSession, address: str, path: Path, tasks: int
+) -> dict[str, Callable[[], DataFrame]]:
+    with pa.memory_map(str(path)) as source:
+        table = ipc.open_file(source).read_all()
+        in_jvm = spark.createDataFrame(table)
+    return {
+        "roq": lambda: (
+            spark.read.format("roq")
+            .options(cluster=address, queue=QUEUE, partitionsPerExchange=str(tasks))
+            .load()
+        ),
+        "python": lambda: (
+            spark.read.format("arrow_in_memory")
+            .options(file=str(path), partitions=str(tasks))
+            .load()
+        ),
+        "jvm": lambda: in_jvm,
+    }
+
+
+def _targets(medians: dict[str, float]) -> list[Target]:
+    return [
+        Target(
+            text="rows a second from one exchange", measured=medians["roq"], goal=GOAL,
+            at_least=True,
+        ),
+        *(
+            Target(
+                text=f"compared with Arrow in memory ({way})",
+                measured=medians["roq"] / medians[way], goal=GOAL_RATIO, at_least=True,
+            )
+            for way in ("python", "jvm")
+        ),
+    ]  # fmt: skip
+
+
+def _session(folder: Path) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("roq benchmark")
+        .config("spark.driver.memory", "4g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    spark.dataSource.register(ArrowSource)
+    return spark
+
+
+def _memory() -> str | None:
+    return str(SHARED) if os.access(SHARED, os.W_OK) else None
+
+
+@click.command(short_help="Spark reads a queue, and the same rows from memory.")
+@click.option("--rows", type=click.IntRange(1_000), default=3_000_000, show_default=True)
+@click.option("--size", type=click.IntRange(10), default=100, show_default=True, help="Bytes.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+@click.option(
+    "--tasks",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="That read at the same time; with one, rows of a topic are in order.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("benchmarks/results"),
+    show_default=True,
+    help="Directory for the JSON.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
+@results.scenario
+def main(rows: int, size: int, rounds: int, tasks: int, output: Path, as_json: bool) -> bool:
+    """Measure how fast Spark reads a queue, beside the same rows as Arrow batches in memory."""
+    out = results.console(as_json=as_json)
+    result = run(rows, size, rounds, tasks, out.print)
+    if as_json:
+        print_json(result)
+    else:
+        lines = [
+            (way, f"{value:,.0f}", f"{value * size / 1e6:,.0f}")
+            for way, value in result.rows_per_second.items()
+        ]
+        out.print(results.table("Medians", ("way", "rows/s#", "payload MB/s#"), lines))
+        out.print(results.targets_table(result.targets))
+        out.print(results.machine_text(result.machine))
+    out.print(f"written: {results.write(result, NAME, output)}", style="dim")
+    return result.ok
+
+
+if __name__ == "__main__":
+    main()
