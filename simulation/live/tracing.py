@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DRAIN_SECONDS: Final = 60.0
+ATTEMPTS: Final = 3
 COUNTED: Final = ("sent", "received")
 log = logging.getLogger(__name__)
 
@@ -56,22 +57,17 @@ class Tracing:
         Raises:
             RoQError: it cannot.
         """
-        self._collector = Collector(
-            spark, ",".join(self._cluster.addresses), self._traces, self._folder,
-            run=self._folder.name,
-        )  # fmt: skip
-        self._collector.start()
+        self._collect(spark)
         self._tap.__enter__()
         self._tapping = True
 
     def summarise(self, spark: SparkSession, run: Run) -> tuple[dict[str, float], Series | None]:
-        """What all traces say, when the load is over; nothing if they cannot be read."""
+        """What all traces say, when the load is over; nothing if they are not whole."""
         self._end_tap()
         try:
-            if self._collector is not None and not self._collector.drain(DRAIN_SECONDS):
-                self._lacking = self._collector.failure or "they were not all there in time"
+            self._lacking = self._drained(spark)
             self._end_collector()
-            return summarise(spark, self._folder, run)
+            return ({}, None) if self._lacking else summarise(spark, self._folder, run)
         except Exception as error:
             log.warning("the traces cannot be summarised", exc_info=True)
             self._lacking = str(error) or repr(error)
@@ -86,7 +82,10 @@ class Tracing:
         """
         found = remarks(traced)
         if self._lacking:
-            found.append(f"The traces are not whole: {self._lacking}.")
+            found.append(
+                "The traces are not whole, so figures and series are those that the driver has "
+                f"seen: {self._lacking.rstrip('.')}."
+            )
         for name in COUNTED:
             there, wanted = traced.get(name), counted.get(name)
             if there is not None and wanted is not None and there != wanted:
@@ -101,6 +100,30 @@ class Tracing:
         self._end_tap()
         self._end_collector()
         self.publisher.abort("the run is over")
+
+    def _collect(self, spark: SparkSession) -> None:
+        """Begin to collect, or go on where it was ended."""
+        self._collector = Collector(
+            spark, ",".join(self._cluster.addresses), self._traces, self._folder,
+            run=self._folder.name,
+        )  # fmt: skip
+        self._collector.start()
+
+    def _drained(self, spark: SparkSession) -> str:
+        """Wait until all traces are kept; gives why they are not, empty if they are."""
+        why = "nobody has collected them"
+        for _ in range(ATTEMPTS):
+            if self._collector is None:
+                break
+            if self._collector.drain(DRAIN_SECONDS):
+                return ""
+            why = self._collector.failure
+            if not why:
+                return f"they were not all kept within {DRAIN_SECONDS:g} s"
+            # A busy machine may have been too slow for Spark; the queue still holds the rest.
+            self._end_collector()
+            self._collect(spark)
+        return why
 
     def _end_tap(self) -> None:
         if self._tapping:
