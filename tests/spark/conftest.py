@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install roq
 from pyspark.sql import SparkSession
 
 from roq.spark import register
+from simulation.chaos_spark.standalone import home
 
 __all__ = ["roq_cluster"]
 
@@ -26,6 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Workers would use `python3` of the PATH, which may be another Python.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder: Path = tmp_path_factory.mktemp("spark")
+    os.environ["SPARK_HOME"] = str(home(folder))  # where workers start faster
     session = (
         SparkSession.builder.master("local[2]")
         .appName("roq tests")

@@ -19,7 +19,7 @@ from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 100.0
 
 
 @pytest.fixture
