@@ -73,14 +73,22 @@ class Aside:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def wait(self) -> None:
+    def wait(self, stop: threading.Event | None = None, hurry: Callable[[], object] = int) -> None:
         """Until it is done.
+
+        Args:
+            stop: as soon as it is set, `hurry` is called, once.
+            hurry: has the work end soon.
 
         Raises:
             BaseException: what the work has raised.
         """
+        hurried = stop is None
         while self._thread.is_alive():
             self._thread.join(LOOK_SECONDS)
+            if not hurried and stop is not None and stop.is_set():
+                hurried = True
+                hurry()
         if self._error is not None:
             raise self._error
 

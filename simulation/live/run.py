@@ -248,6 +248,8 @@ class LiveRun:
             self._remarks += tracing.remarks(traced, exact)
         self._remarks += _remarks(counts)
         write_series(self._setting.folder, self._series or self._glance.series(seconds))
+        if self._setting.stop.is_set():
+            document = msgspec.structs.replace(document, state=RunState.INTERRUPTED)
         all_figures = found | exact
         return msgspec.structs.replace(
             document,
@@ -260,7 +262,13 @@ class LiveRun:
         self, tracing: Tracing, document: Run
     ) -> tuple[dict[str, float], Series | None]:
         found: list[tuple[dict[str, float], Series | None]] = []
-        Aside(lambda: found.append(tracing.summarise(self._spark.spark, document)), "sum").wait()
+
+        def hurry() -> None:
+            tracing.hurry()
+            self._spark.cancel()
+
+        work = Aside(lambda: found.append(tracing.summarise(self._spark.spark, document)), "sum")
+        work.wait(self._setting.stop, hurry)
         return found[0]
 
     def _elapsed(self) -> float:

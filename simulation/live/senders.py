@@ -194,7 +194,7 @@ class Sender:
             draws = self._draws = _Draws(self._timetable.stretch(), self._random)
         size, topic, numbers = draws.size, draws.topic, self._numbers
         begin_us, mine, waiting = self._begin_us, self._identity, self._waiting
-        mark = self._marks[len(self._noted)]
+        mark, last_us = self._marks[len(self._noted)], int(self.stay.ends * MICROSECONDS) - 1
         for moment in moments:
             while moment >= mark:
                 self._noted.append(dict(numbers))
@@ -202,7 +202,8 @@ class Sender:
             name = topic()
             number = numbers.get(name, 0)
             numbers[name] = number + 1
-            due_us = begin_us + int(moment * MICROSECONDS)
+            # What is due at the very end belongs to the last window of the load, not to one after it.
+            due_us = begin_us + min(int(moment * MICROSECONDS), last_us)
             payload = STAMP.pack(due_us, mine, number) + _filler(size() - STAMP_BYTES)
             waiting.append(_Message(due_us, name, payload))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DRAIN_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 1.0
 ATTEMPTS: Final = 3
 COUNTED: Final = ("sent", "received")
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class Tracing:
         self._folder = folder
         self._collector: Collector | None = None
         self._lacking = ""
+        self._hurried = False
         ahead_us = clock.now_us() - monotonic_us()
         self._tap = Tap(
             cluster, queues.load, self.publisher, folder.name,
@@ -72,6 +75,10 @@ class Tracing:
             log.warning("the traces cannot be summarised", exc_info=True)
             self._lacking = str(error) or repr(error)
             return {}, None
+
+    def hurry(self) -> None:
+        """Nobody waits for figures any more; any thread. What is kept by now stays."""
+        self._hurried = True
 
     def remarks(self, traced: dict[str, float], counted: dict[str, float]) -> list[str]:
         """What a reader has to know, in sentences.
@@ -115,8 +122,14 @@ class Tracing:
         for _ in range(ATTEMPTS):
             if self._collector is None:
                 break
-            if self._collector.drain(DRAIN_SECONDS):
-                return ""
+            deadline = time.monotonic() + DRAIN_SECONDS
+            while not self._hurried and not self._collector.failure:
+                if self._collector.drain(LOOK_SECONDS):
+                    return ""
+                if time.monotonic() > deadline:
+                    break
+            if self._hurried:
+                return "the run was ended before they were all kept"
             why = self._collector.failure
             if not why:
                 return f"they were not all kept within {DRAIN_SECONDS:g} s"
