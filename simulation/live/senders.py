@@ -202,7 +202,7 @@ class Sender:
             name = topic()
             number = numbers.get(name, 0)
             numbers[name] = number + 1
-            # What is due at the very end belongs to the last window of the load, not to one after it.
+            # What is due at the very end belongs to the last window, not to one after the load.
             due_us = begin_us + min(int(moment * MICROSECONDS), last_us)
             payload = STAMP.pack(due_us, mine, number) + _filler(size() - STAMP_BYTES)
             waiting.append(_Message(due_us, name, payload))
