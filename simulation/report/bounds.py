@@ -49,6 +49,7 @@ def _window(window: Window) -> Window:
         latency=None if window.latency is None else _latency(window.latency),
         imbalance=None if window.imbalance is None else _within(window.imbalance),
         offered=_within(window.offered),
+        covered=_within(window.covered, 1.0),
     )
 
 

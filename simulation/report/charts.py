@@ -9,7 +9,7 @@ from typing import Final
 
 from roq.model import exchange_name
 from simulation.archive.document import EventKind, PhaseTime, Run, Series
-from simulation.report.course import LATENCIES, OTHERS, Column, Course, has, sums
+from simulation.report.course import LATENCIES, OTHERS, Column, Course, has, known
 from simulation.report.marks import Lane, Mark, marks, room
 from simulation.report.markup import Markup, tag
 from simulation.report.plot import End, Plot, Row, percent
@@ -45,7 +45,9 @@ def charts(run: Run, series: Series, found: Course, phases: Sequence[PhaseTime])
     trouble = [
         mark.middle for mark in marks(series.events, found.span)[Lane.TROUBLE]
     ][:_UPRIGHT_MAX]  # fmt: skip
-    for plot in plots:
+    for at, plot in enumerate(plots):
+        if plot.name != "latency":  # clients measure that
+            plot.hole(found.quiet, "" if at else "not heard")
         plot.upright(borders[:_UPRIGHT_MAX], "border")
         plot.upright(trouble, "fault")
     return plots
@@ -74,7 +76,7 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
     if not found.ends:
         return None
     total = found.total
-    top = max([*total, *found.offered], default=0.0)
+    top = max([*known(total), *found.offered], default=0.0)
     stacked = len(found.exchanges) > 1
     plot = Plot(
         name="throughput",
@@ -100,12 +102,18 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
     return plot
 
 
-def _throughput_summary(found: Course, total: Sequence[float]) -> str:
-    highest = max(range(len(total)), key=lambda at: total[at])
+def _throughput_summary(found: Course, total: Column) -> str:
+    there = [
+        (value, end) for value, end in zip(total, found.ends, strict=True) if value is not None
+    ]
+    if not there:
+        return "Nobody heard the statistics."
+    values = [value for value, _ in there]
+    highest, when = max(there, key=lambda each: each[0])
     said = (
-        f"Between {quantity(min(total), '/s')} and {quantity(total[highest], '/s')} messages, "
-        f"most at {moment(found.ends[highest])}; over {duration(found.span)}, "
-        f"{quantity(fmean(total), '/s')} on average, by {count(len(found.exchanges), 'exchange')}."
+        f"Between {quantity(min(values), '/s')} and {quantity(highest, '/s')} messages, "
+        f"most at {moment(when)}; over {duration(found.span)}, "
+        f"{quantity(fmean(values), '/s')} on average, by {count(len(found.exchanges), 'exchange')}."
     )
     if found.offered:
         said += f" The scenario wants up to {quantity(max(found.offered), '/s')}."
@@ -114,11 +122,13 @@ def _throughput_summary(found: Course, total: Sequence[float]) -> str:
 
 def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
     """Bands upon each other: each is drawn down to the axis and covered by those below it."""
-    below = [0.0] * len(found.ends)
-    edges: list[tuple[int, list[float]]] = []
+    ground: Column = [0.0 if heard else None for heard in found.heard]
+    below = ground
+    edges: list[tuple[int, Column]] = []
     for exchange in found.exchanges:
         below = [
-            base + (value or 0.0) for base, value in zip(below, columns[exchange], strict=True)
+            None if base is None else base + (value or 0.0)
+            for base, value in zip(below, columns[exchange], strict=True)
         ]
         edges.append((exchange, below))
     for exchange, edge in reversed(edges):
@@ -128,26 +138,26 @@ def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
         plot.rows.append(Row(name_of(exchange), style, columns[exchange]))
     if len(edges) < 2:
         return
-    under = [0.0] * len(found.ends)
+    under = ground
     for exchange, edge in edges:
         _name_band(plot, found, exchange, under, edge)
         under = edge
 
 
-def _name_band(
-    plot: Plot, found: Course, exchange: int, under: Sequence[float], edge: Sequence[float]
-) -> None:
+def _name_band(plot: Plot, found: Course, exchange: int, under: Column, edge: Column) -> None:
     """Beside a band that lasts until the end, else inside of it where it is thickest."""
     style, name = exchange_style(found, exchange), name_of(exchange)
-    thick = [plot.scale.place(b) - plot.scale.place(a) for a, b in zip(under, edge, strict=True)]
-    if thick[-1] > _TOO_FLAT:
-        middle = (plot.scale.place(under[-1]) + plot.scale.place(edge[-1])) / 2
-        plot.ends.append(End(middle, name, style))
+    low = [plot.scale.place(value or 0.0) for value in under]
+    high = [plot.scale.place(value or 0.0) for value in edge]
+    thick = [b - a for a, b in zip(low, high, strict=True)]
+    last = max((at for at, heard in enumerate(found.heard) if heard), default=0)
+    if thick[last] > _TOO_FLAT:
+        plot.ends.append(End((low[last] + high[last]) / 2, name, style))
         return
     at = max(range(len(thick)), key=lambda row: thick[row])
     lasts = sum(1 for each in thick if each * plot.height > _LINE) / len(thick)
-    if thick[-1] <= 0 and thick[at] * plot.height > _LINE and lasts > _TOO_SHORT:
-        middle = (plot.scale.place(under[at]) + plot.scale.place(edge[at])) / 2
+    if thick[last] <= 0 and thick[at] * plot.height > _LINE and lasts > _TOO_SHORT:
+        middle = (low[at] + high[at]) / 2
         place = (found.begins[at] + found.ends[at]) / 2 / found.span
         plot.above.append(
             tag("span", name, class_="inside", aria_hidden="true",
@@ -221,10 +231,10 @@ def _latency(found: Course) -> Plot | None:
         height=200,
         summary=_latency_summary(found),
     )
-    plot.band(found.middles, found.latency["p50"], found.latency["p99"], "q1")
+    plot.band(found.begins, found.ends, found.latency["p50"], found.latency["p99"], "q1")
     for name, style in (("p50", "q1"), ("p90", "q2"), ("p99", "q3"), ("p999", "q4")):
         column = found.latency[name]
-        plot.line(found.middles, column, style)
+        plot.line(found.begins, found.ends, column, style)
         last = next((value for value in reversed(column) if value is not None), None)
         if last is not None:
             plot.ends.append(End(scale.place(last), LATENCIES[name], style))
@@ -291,7 +301,7 @@ def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float 
         style = exchange_style(found, exchange)
         plot.rows.append(Row(name_of(exchange), style, told[exchange]))
         if len(found.exchanges) <= FEW:
-            plot.line(found.middles, columns[exchange], style)
+            plot.line(found.begins, found.ends, columns[exchange], style)
             last = columns[exchange][-1]
             if last is not None and len(found.exchanges) > 1:
                 plot.ends.append(End(plot.scale.place(last), name_of(exchange), style))
@@ -305,9 +315,9 @@ def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
     least, middle, most = (
         [choose(values) if values else None for values in there] for choose in (min, median, max)
     )
-    plot.band(found.middles, least, most, "many")
+    plot.band(found.begins, found.ends, least, most, "many")
     for name, column in (("most", most), ("median", middle), ("least", least)):
-        plot.line(found.middles, column, f"many {name}")
+        plot.line(found.begins, found.ends, column, f"many {name}")
         if column and (last := column[-1]) is not None:
             plot.ends.append(End(plot.scale.place(last), name, "many"))
 
@@ -325,7 +335,7 @@ def _imbalance(found: Course) -> Plot | None:
         summary=f"From {number(min(values))} to {number(max(values))}, "
         f"at last {number(values[-1])}.",
     )
-    plot.line(found.middles, found.imbalance, "single")
+    plot.line(found.begins, found.ends, found.imbalance, "single")
     plot.ends.append(End(plot.scale.place(values[-1]), number(values[-1]), "single"))
     plot.rows.append(Row("busiest over mean", "single", found.imbalance))
     return plot
@@ -349,27 +359,28 @@ def _cpu(found: Course) -> Plot | None:
 
 
 def _serving(run: Run, found: Course) -> Plot | None:
-    if not found.ends:
+    there = known(found.serving)
+    if not there:
         return None
     most = 0 if _together(found) else run.scenario.queue.rules.get("exchanges_max", 0)
-    top = max(found.serving)
+    top = max(there)
     plot = Plot(
         name="exchanges",
         title="Exchanges",
         note="that serve",
         span=found.span,
         scale=whole(max(top, 1)),
-        summary=f"{count(found.serving[0], 'exchange')} at first, {top:,} at most, "
-        f"{found.serving[-1]:,} in the end.",
+        summary=f"{count(there[0], 'exchange')} at first, {top:,} at most, "
+        f"{there[-1]:,} in the end.",
     )
-    serving = [float(many) for many in found.serving]
+    serving: Column = [None if many is None else float(many) for many in found.serving]
     plot.area(found.begins, found.ends, serving, "single soft")
     plot.steps(found.begins, found.ends, serving, "single")
     plot.rows.append(Row("exchanges", "single", serving))
-    plot.ends.append(End(plot.scale.place(serving[-1]), f"{found.serving[-1]:,}", "single"))
+    plot.ends.append(End(plot.scale.place(there[-1]), f"{there[-1]:,}", "single"))
     if isinstance(most, int) and 0 < most <= plot.scale.high:
         plot.level(most, "limit")
-        if most != serving[-1]:
+        if most != there[-1]:
             plot.ends.append(End(plot.scale.place(most), "limit", "limit"))
     return plot
 
@@ -377,14 +388,15 @@ def _serving(run: Run, found: Course) -> Plot | None:
 def _publishers(found: Course) -> Plot | None:
     if not has(found.publishers):
         return None
-    total = sums(found.publishers, len(found.ends))
+    total = found.together(found.publishers)
+    there = known(total)
     plot = Plot(
         name="publishers",
         title="Publishers",
         note="attached" + (", stacked by exchange" if len(found.exchanges) > 1 else ""),
         span=found.span,
-        scale=whole(max(total)),
-        summary=f"Up to {max(total):,.0f} publishers, {total[-1]:,.0f} in the end.",
+        scale=whole(max(there)),
+        summary=f"Up to {max(there):,.0f} publishers, {there[-1]:,.0f} in the end.",
     )
     _stack(plot, found, found.publishers)
     if len(found.exchanges) > 1:

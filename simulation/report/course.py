@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from simulation.archive.document import (
     ExchangeWindow,
@@ -18,14 +20,22 @@ from simulation.archive.document import (
     Window,
 )
 from simulation.report.bounds import LATEST, bounded_phases
+from simulation.report.wording import duration, listed, moment
 
+T = TypeVar("T")
 WINDOWS_MAX: Final = 720
 """More windows than this are merged: a chart has no more room."""
 EXCHANGES_MAX: Final = 60
 """Of more exchanges than this the quietest are taken together."""
 OTHERS: Final = -1
 """Number of the exchanges that are taken together."""
+HEARD_FROM: Final = 0.5
+"""Share of a window that statistics have to tell of; of less it is unknown what exchanges did."""
+_SILENT_FROM: Final = 1e-3
+_STRETCHES_MAX: Final = 4
 Column: TypeAlias = "list[float | None]"
+Stretch: TypeAlias = tuple[float, float]
+"""From when to when, in seconds since the load began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,10 @@ class Course:
         begins, ends: of the windows, in seconds since the load began.
         span: seconds that axes show.
         merged: so many windows were taken together to one.
+        heard: whether the statistics tell what exchanges did; where they do not, it is None.
+        silent: seconds that they do not tell of.
         exchanges: the numbers of those that served, and `OTHERS`.
-        messages, bytes, cpu, publishers: by exchange; None where it did not serve.
+        messages, bytes, cpu, publishers: by exchange; None where it did not serve, too.
         out: messages out per second, of all exchanges.
         offered: messages a second that the scenario wants; empty if it says nothing.
         serving: how many exchanges served.
@@ -50,27 +62,46 @@ class Course:
     ends: list[float]
     span: float
     merged: int
+    heard: list[bool]
+    silent: float
     exchanges: list[int]
     messages: dict[int, Column]
     bytes: dict[int, Column]
     cpu: dict[int, Column]
     publishers: dict[int, Column]
-    out: list[float]
+    out: Column
     offered: list[float]
-    serving: list[int]
+    serving: list[int | None]
     imbalance: Column
     latency: dict[str, Column]
     samples: list[int]
 
     @property
-    def total(self) -> list[float]:
+    def total(self) -> Column:
         """Messages in per second, of all exchanges."""
-        return sums(self.messages, len(self.ends))
+        return self.together(self.messages)
 
     @property
-    def middles(self) -> list[float]:
-        """The middle of each window."""
-        return [(a + b) / 2 for a, b in zip(self.begins, self.ends, strict=True)]
+    def quiet(self) -> list[Stretch]:
+        """When nobody heard what exchanges did, as few stretches."""
+        found: list[Stretch] = []
+        for begin, end, heard in zip(self.begins, self.ends, self.heard, strict=True):
+            if not heard:
+                joins = found and begin <= found[-1][1]
+                found.append((found.pop()[0] if joins else begin, end))
+        return found
+
+    def together(self, columns: dict[int, Column]) -> Column:
+        """The sum over all exchanges, window by window."""
+        return [
+            sum(column[at] or 0.0 for column in columns.values()) if heard else None
+            for at, heard in enumerate(self.heard)
+        ]
+
+
+def known(column: Sequence[T | None]) -> list[T]:
+    """What was measured of a column."""
+    return [value for value in column if value is not None]
 
 
 LATENCIES: Final = {
@@ -86,10 +117,11 @@ def course(series: Series, seconds: float = 0.0) -> Course:
         series: how it went.
         seconds: how long the load lasted, if that is known.
     """
-    windows = sorted(series.windows, key=lambda window: window.at)
+    windows = sorted(map(_plain, series.windows), key=lambda window: window.at)
+    silent = sum((1 - window.covered) * series.window_seconds for window in windows)
     size = -(-len(windows) // WINDOWS_MAX) if windows else 1
     if size > 1:
-        windows = [_merged(windows[at : at + size]) for at in range(0, len(windows), size)]
+        windows = [_plain(_merged(windows[at : at + size])) for at in range(0, len(windows), size)]
     length = series.window_seconds * size
     ends = [window.at for window in windows]
     begins = [
@@ -106,6 +138,7 @@ def course(series: Series, seconds: float = 0.0) -> Course:
             for number in numbers
         }
 
+    heard = [window.covered >= HEARD_FROM for window in windows]
     offered = [window.offered for window in windows]
     return Course(
         begins=begins,
@@ -113,14 +146,21 @@ def course(series: Series, seconds: float = 0.0) -> Course:
         span=max([min(LATEST, seconds), *ends, *(event.at for event in series.events)], default=0.0)
         or 1.0,
         merged=size,
+        heard=heard,
+        silent=silent,
         exchanges=numbers,
         messages=each(lambda one: max(0.0, one.messages_in)),
         bytes=each(lambda one: max(0.0, one.bytes_in)),
         cpu=each(lambda one: one.cpu_percent),
         publishers=each(lambda one: float(one.publishers)),
-        out=[sum(one.messages_out for one in window.exchanges) for window in windows],
+        out=[
+            sum(one.messages_out for one in window.exchanges) if there else None
+            for window, there in zip(windows, heard, strict=True)
+        ],
         offered=offered if any(offered) else [],
-        serving=[window.serving for window in windows],
+        serving=[
+            window.serving if there else None for window, there in zip(windows, heard, strict=True)
+        ],
         imbalance=[window.imbalance for window in windows],
         latency={
             name: [getattr(window.latency, name, None) for window in windows] for name in LATENCIES
@@ -129,9 +169,19 @@ def course(series: Series, seconds: float = 0.0) -> Course:
     )
 
 
-def sums(columns: dict[int, Column], length: int) -> list[float]:
-    """The sum over all exchanges, window by window."""
-    return [sum(column[at] or 0.0 for column in columns.values()) for at in range(length)]
+def silence(found: Course) -> str:
+    """How long nobody heard the statistics, in a sentence; nothing if they were heard all along."""
+    if found.silent < _SILENT_FROM * found.span and not found.quiet:
+        return ""
+    said = f"The statistics were silent for {duration(found.silent)} of {duration(found.span)}"
+    if not found.quiet:
+        return f"{said}, never for most of a window: rates are those of the rest."
+    told = [f"{moment(begin)} to {moment(end)}" for begin, end in found.quiet]
+    if len(told) > _STRETCHES_MAX:
+        told = [*told[: _STRETCHES_MAX - 1], f"{len(told) - _STRETCHES_MAX + 1:,} times more"]
+    where = f"{said} ({listed(told)}): what exchanges did then is not known."
+    latencies = " Latency is measured by clients and goes on." if any(found.samples) else ""
+    return where + latencies
 
 
 def has(columns: dict[int, Column]) -> bool:
@@ -147,20 +197,20 @@ def at_the_end(run: Run, found: Course) -> dict[str, float]:
     figures: dict[str, float] = {}
     if rows := _in(run.phases[-1] if run.phases else None, found):
         total = found.total
-        figures["last_phase_in_per_second"] = fmean(total[row] for row in rows)
+        figures["last_phase_in_per_second"] = fmean(known([total[row] for row in rows]))
         if any(found.out):
-            figures["last_phase_out_per_second"] = fmean(found.out[row] for row in rows)
-        last = [column[rows[-1]] for column in found.publishers.values()]
-        attached = [value for value in last if value is not None]
+            figures["last_phase_out_per_second"] = fmean(known([found.out[row] for row in rows]))
+        attached = known([column[rows[-1]] for column in found.publishers.values()])
         if len(attached) > 1 and any(attached):
             figures["last_phase_publishers_most"] = max(attached)
             figures["last_phase_publishers_least"] = min(attached)
-    publishers = sums(found.publishers, len(found.ends))
+    publishers = found.together(found.publishers)
     if any(publishers) and found.serving[0] == 1:
         for wanted in (2, 3, 4):
-            row = next((at for at, many in enumerate(found.serving) if many >= wanted), None)
-            if row is not None:
-                figures[f"publishers_at_exchange_{wanted}"] = publishers[row]
+            row = next((at for at, many in enumerate(found.serving) if (many or 0) >= wanted), None)
+            attached_then = publishers[row] if row and found.heard[row - 1] else None
+            if attached_then is not None:
+                figures[f"publishers_at_exchange_{wanted}"] = attached_then
     return figures
 
 
@@ -181,17 +231,24 @@ def phases_of(run: Run, series: Series | None) -> list[PhaseTime]:
 
 
 def _in(phase: PhaseTime | None, found: Course) -> list[int]:
-    """The windows in a phase of which anything is known."""
+    """The windows in a phase of which anything is known; none if no exchange served in any."""
     if phase is None:
         return []
     slack = 1e-6 * found.span
-    return [
+    rows = [
         row
         for row, (begin, end) in enumerate(zip(found.begins, found.ends, strict=True))
-        if begin >= phase.begins - slack
-        and end <= phase.ends + slack
-        and any(column[row] is not None for column in found.messages.values())
+        if begin >= phase.begins - slack and end <= phase.ends + slack and found.heard[row]
     ]
+    served = any(column[row] is not None for column in found.messages.values() for row in rows)
+    return rows if served else []
+
+
+def _plain(window: Window) -> Window:
+    """Of a window that was hardly heard nothing that the statistics say; merged ones know it."""
+    if window.covered >= HEARD_FROM:
+        return window
+    return replace(window, exchanges=[], serving=0, imbalance=None)
 
 
 def _loudest(windows: Sequence[Window]) -> list[int]:
@@ -229,19 +286,22 @@ def _together(number: int, group: list[ExchangeWindow]) -> ExchangeWindow:
 
 
 def _merged(windows: Sequence[Window]) -> Window:
-    """Several windows as one: rates are means; latency and imbalance the worst of them."""
+    """Several windows as one: rates are means; latency and imbalance the worst of them.
+
+    Rates are those of the windows that were heard.
+    """
+    heard = sum(window.covered >= HEARD_FROM for window in windows)
     rows = sorted((one for window in windows for one in window.exchanges), key=_number)
     latencies = [window.latency for window in windows if window.latency is not None]
     imbalances = [window.imbalance for window in windows if window.imbalance is not None]
     return Window(
         at=windows[-1].at,
-        exchanges=[
-            _mean(number, list(group), len(windows)) for number, group in groupby(rows, _number)
-        ],
+        exchanges=[_mean(number, list(group), heard) for number, group in groupby(rows, _number)],
         serving=max(window.serving for window in windows),
         latency=_worst(latencies) if latencies else None,
         imbalance=max(imbalances) if imbalances else None,
         offered=fmean(window.offered for window in windows),
+        covered=fmean(window.covered for window in windows),
     )
 
 

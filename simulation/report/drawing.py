@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from math import nan
 from typing import TYPE_CHECKING, Final
 
 from simulation.archive.document import EventKind, PhaseTime, Run, Series
 from simulation.report import palette
 from simulation.report.charts import FEW, limit_of, name_of, whole
-from simulation.report.course import LATENCIES, Column, Course, has
+from simulation.report.course import LATENCIES, Column, Course, has, known
 from simulation.report.marks import Lane, Mark, marks, room
 from simulation.report.plot import spread, time_label
 from simulation.report.ticks import Scale, linear, logarithmic, times
@@ -26,6 +27,7 @@ LINE: Final = "#e4e8ec"
 TINT: Final = "#f1f4f6"
 SINGLE: Final = "#2f6690"
 BAD: Final = "#b3401d"
+HATCH: Final = "#cfd6dd"
 LATENCY: Final = {"p50": "#8fb2cf", "p90": "#5a8cb5", "p99": "#24547f", "p999": "#93637a"}
 STYLE: Final[dict[RcKeyType, object]] = {
     "font.size": 9.0,
@@ -48,6 +50,7 @@ STYLE: Final[dict[RcKeyType, object]] = {
     "ytick.color": FAINT,
     "ytick.labelcolor": SOFT,
     "ytick.left": False,
+    "hatch.linewidth": 0.7,
     "svg.hashsalt": "roq",
 }
 _LOG_FROM: Final = 30.0
@@ -55,6 +58,8 @@ _POINTS: Final = 72
 _PIXELS: Final = 12
 _LABEL_SHARE: Final = 0.055
 _TOO_FLAT: Final = 0.03
+_NAME_SHARES: Final = (0.018, 0.08)
+"""From this width on the name of a hole fits upright, and lying."""
 
 
 def strips(axes: Axes, series: Series, found: Course, phases: Sequence[PhaseTime]) -> None:
@@ -86,8 +91,9 @@ def strips(axes: Axes, series: Series, found: Course, phases: Sequence[PhaseTime
 def throughput(axes: Axes, found: Course) -> None:
     """Messages in per second, stacked by exchange, beside what the scenario wants."""
     colours = palette.exchanges(found.exchanges)
-    below = [0.0] * len(found.ends)
-    scale = linear(max([*found.total, *found.offered], default=0.0))
+    below = [0.0 if heard else nan for heard in found.heard]
+    last = max((at for at, heard in enumerate(found.heard) if heard), default=0)
+    scale = linear(max([*known(found.total), *found.offered], default=0.0))
     ends = []
     for exchange, colour in zip(found.exchanges, colours, strict=True):
         column = found.messages[exchange]
@@ -95,15 +101,18 @@ def throughput(axes: Axes, found: Course) -> None:
         axes.stairs(above, _edges(found), baseline=below, fill=True, color=colour, linewidth=0)
         if len(found.exchanges) <= 2 * FEW:
             axes.stairs(above, _edges(found), baseline=None, color="white", linewidth=0.6)
-        if scale.place(above[-1]) - scale.place(below[-1]) > _TOO_FLAT:
-            ends.append(((above[-1] + below[-1]) / 2, name_of(exchange), colour))
+        if scale.place(above[last]) - scale.place(below[last]) > _TOO_FLAT:
+            ends.append(((above[last] + below[last]) / 2, name_of(exchange), colour))
         below = above
     if found.offered:
         axes.stairs(found.offered, _edges(found), baseline=None, color=INK, linewidth=1.1,
                     linestyle=(0, (4, 3)))  # fmt: skip
     wanted = "; dashed: wanted by the scenario" if found.offered else ""
-    _finish(axes, found, scale, f"Messages in per second, by exchange{wanted}")
+    narrow = found.quiet and _widest(found)[2] < _NAME_SHARES[0]
+    hatched = "; hatched: not heard" if narrow else ""
+    _finish(axes, found, scale, f"Messages in per second, by exchange{wanted}{hatched}")
     _name_ends(axes, ends if len(found.exchanges) > 1 else [], scale)
+    _holes(axes, found, "not heard")
 
 
 def latency(axes: Axes, found: Course) -> None:
@@ -117,8 +126,9 @@ def latency(axes: Axes, found: Course) -> None:
     scale = logarithmic(low, high) if high / low >= _LOG_FROM else linear(high)
     if scale.log:
         axes.set_yscale("log")
-    axes.fill_between(found.middles, _holed(shown["p50"]), _holed(shown["p99"]),
-                      color=LATENCY["p50"], alpha=0.22, linewidth=0)  # fmt: skip
+    lows, highs = (_stretches(found, shown[name]) for name in ("p50", "p99"))
+    for (moments, below), (_, above) in zip(lows, highs, strict=True):
+        axes.fill_between(moments, below, above, color=LATENCY["p50"], alpha=0.22, linewidth=0)
     ends = []
     for name, column in shown.items():
         _line(axes, found, column, LATENCY[name], 1.9 if name == "p99" else 1.2)
@@ -131,9 +141,16 @@ def latency(axes: Axes, found: Course) -> None:
 def serving(axes: Axes, run: Run, found: Course) -> None:
     """How many exchanges serve."""
     del run
-    axes.stairs(found.serving, _edges(found), fill=True, color=SINGLE, alpha=0.16)
-    axes.stairs(found.serving, _edges(found), baseline=None, color=SINGLE, linewidth=1.4)
-    _finish(axes, found, whole(max(found.serving)), "Exchanges that serve")
+    title = "Exchanges that serve"
+    there = known(found.serving)
+    if not there:
+        _nothing(axes, title)
+        return
+    many = _holed(found.serving)
+    axes.stairs(many, _edges(found), fill=True, color=SINGLE, alpha=0.16)
+    axes.stairs(many, _edges(found), baseline=None, color=SINGLE, linewidth=1.4)
+    _finish(axes, found, whole(max(there)), title)
+    _holes(axes, found)
 
 
 def imbalance(axes: Axes, run: Run, found: Course) -> None:
@@ -146,6 +163,7 @@ def imbalance(axes: Axes, run: Run, found: Course) -> None:
         return
     _line(axes, found, found.imbalance, SINGLE, 1.4)
     _finish(axes, found, linear(max(1.5, *values), count=4, low=1.0), title)
+    _holes(axes, found)
 
 
 def load(axes: Axes, run: Run, found: Course) -> None:
@@ -166,6 +184,7 @@ def load(axes: Axes, run: Run, found: Course) -> None:
         axes.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (6, 2, 1, 2)))
         top = max(top, limit)
     _finish(axes, found, linear(top, count=4), title)
+    _holes(axes, found)
 
 
 SMALL: Final[tuple[Callable[[Axes, Run, Course], None], ...]] = (serving, imbalance, load)
@@ -211,12 +230,48 @@ def _nothing(axes: Axes, title: str) -> None:
     axes.text(0.0, 0.8, "not measured", transform=axes.transAxes, color=FAINT)
 
 
+def _holes(axes: Axes, found: Course, name: str = "") -> None:
+    """Hatch what nobody heard; `name` stands in the widest stretch if that has room."""
+    for begin, end in found.quiet:
+        axes.axvspan(
+            begin, end, facecolor=TINT, edgecolor=HATCH, hatch="////", linewidth=0, zorder=0.5
+        )
+    begin, end, share = _widest(found)
+    upright, lying = _NAME_SHARES
+    if name and share >= upright:
+        axes.text((begin + end) / 2, 0.5, name, transform=axes.get_xaxis_transform(), ha="center",
+                  va="center", fontsize=8.5, color=SOFT, rotation=0 if share > lying else 90,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})  # fmt: skip
+
+
+def _widest(found: Course) -> tuple[float, float, float]:
+    """The widest hole, and its share of the axis."""
+    begin, end = max(found.quiet, key=lambda each: each[1] - each[0], default=(0.0, 0.0))
+    return begin, end, (end - begin) / found.span
+
+
 def _line(axes: Axes, found: Course, column: Column, colour: str, width: float) -> None:
-    alone = "." if sum(value is not None for value in column) < 2 else ""
-    axes.plot(found.middles, _holed(column), alone or "-", color=colour, linewidth=width)
+    """A line, open where nothing was measured; it begins and ends with its windows."""
+    for moments, values in _stretches(found, column):
+        axes.plot(moments, values, "-", color=colour, linewidth=width)
 
 
-def _holed(column: Column) -> list[float]:
+def _stretches(found: Course, column: Column) -> list[tuple[list[float], list[float]]]:
+    """Moments and values of each stretch that was measured: middles of windows, and its edges."""
+    rows = [(at, value) for at, value in enumerate(column) if value is not None]
+    stretches = []
+    for _, group in groupby(enumerate(rows), key=lambda each: each[1][0] - each[0]):
+        piece = [row for _, row in group]
+        (first, begin), (last, end) = piece[0], piece[-1]
+        middles = [(found.begins[at] + found.ends[at]) / 2 for at, _ in piece]
+        stretches.append((
+            [found.begins[first], *middles, found.ends[last]],
+            [begin, *(value for _, value in piece), end],
+        ))  # fmt: skip
+    return stretches
+
+
+def _holed(column: Sequence[float | None]) -> list[float]:
     return [nan if value is None else value for value in column]
 
 

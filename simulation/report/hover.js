@@ -19,9 +19,8 @@
     parent.append(node);
     return node;
   };
-  let at = -1;
+  let at = -1;  // the window that is told, or was last
   const hide = () => {
-    at = -1;
     tip.hidden = true;
     document.body.classList.remove("looking");
   };
@@ -32,8 +31,9 @@
     const kept = rows.filter(r => !r.c.startsWith("x") || r.v[at] >= least).slice(0, 13);
     return [kept, rows.length - kept.length];
   };
-  const show = (chart, x, y) => {
+  const show = (chart, x, y, above) => {
     const begin = data.begins[at], end = data.ends[at];
+    tip.hidden = false;
     document.body.style.setProperty("--at", 100 * (begin + end) / 2 / data.span + "%");
     document.body.classList.add("looking");
     tip.replaceChildren();
@@ -46,16 +46,18 @@
       part("td", row.n, line);
       part("td", value(row.v[at]) + (chart.unit && (chart.unit[0] === "/" ? "" : " ") + chart.unit), line, "figure");
     }
-    if (!rows.length) part("p", "nothing measured", tip);
+    const middle = (begin + end) / 2;
+    if ((chart.quiet || []).some(q => q[0] <= middle && middle < q[1])) part("p", "statistics not heard", tip);
+    else if (!rows.length) part("p", "nothing measured", tip);
     if (more) part("p", "and " + more + " more with less", tip);
     const events = (data.events || []).filter(e => e[0] >= begin && e[0] < end || e[0] === end && at === data.ends.length - 1);
     for (const e of events.slice(0, 5)) part("p", e[1], tip, "event");
     if (events.length > 5) part("p", "and more of this kind: see the table below", tip, "event");
-    tip.hidden = false;
     const box = tip.getBoundingClientRect(), edge = document.documentElement.clientWidth;
     const left = x + 18 + box.width < edge ? x + 18 : x - 18 - box.width;
-    tip.style.left = Math.max(6, left) + scrollX + "px";
-    tip.style.top = Math.max(6, Math.min(y - 20, innerHeight - box.height - 6)) + scrollY + "px";
+    const top = above ? y - 28 - box.height : y - 20;  // a finger hides what is under it
+    tip.style.left = Math.max(6, Math.min(left, edge - box.width - 6)) + scrollX + "px";
+    tip.style.top = Math.max(6, Math.min(top, innerHeight - box.height - 6)) + scrollY + "px";
   };
   const choose = seconds => {
     let low = 0, high = data.ends.length - 1;
@@ -73,20 +75,32 @@
       const share = (e.clientX - box.left) / box.width;
       if (share < -0.02 || share > 1.02) return hide();
       choose(Math.min(1, Math.max(0, share)) * data.span);
-      show(chart, e.clientX, e.clientY);
+      show(chart, e.clientX, e.clientY, e.pointerType === "touch");
     };
-    chart.node.addEventListener("pointermove", look);
-    chart.node.addEventListener("pointerdown", look);
-    chart.node.addEventListener("pointerleave", hide);
-    chart.node.addEventListener("blur", hide);
-    chart.node.addEventListener("keydown", e => {
-      const step = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9}[e.key];
-      if (e.key === "Escape") return hide();
-      if (!step) return;
-      e.preventDefault();
-      at = Math.min(data.ends.length - 1, Math.max(0, at + step));
+    const here = () => {
       const box = field.getBoundingClientRect();
       show(chart, box.left + box.width * (data.begins[at] + data.ends[at]) / 2 / data.span, box.top + 30);
+    };
+    const last = data.ends.length - 1;
+    chart.node.addEventListener("pointermove", look);
+    chart.node.addEventListener("pointerdown", look);
+    // What a finger has shown stays when it is lifted, until another place is touched or the page is moved.
+    chart.node.addEventListener("pointerleave", e => e.pointerType === "touch" || hide());
+    chart.node.addEventListener("pointercancel", hide);
+    chart.node.addEventListener("focus", () => {
+      if (!chart.node.matches(":focus-visible")) return;
+      if (at < 0) at = last;
+      here();
+    });
+    chart.node.addEventListener("blur", hide);
+    chart.node.addEventListener("keydown", e => {
+      if (e.key === "Escape") return hide();
+      const step = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9}[e.key];
+      if (!step || e.ctrlKey || e.altKey || e.metaKey) return;
+      e.preventDefault();
+      at = Math.min(last, Math.max(0, at + step * (e.shiftKey ? 10 : 1)));
+      here();
     });
   }
+  document.addEventListener("pointerdown", e => e.target.closest && e.target.closest(".chart") || hide());
 })();

@@ -55,7 +55,7 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
             name=name, title=title, note=note, span=span, scale=_scale(name, values), unit=unit,
             height=height, clock=clock,
         )  # fmt: skip
-        _draw(plot, lines, middles)
+        _draw(plot, lines, begins, ends)
         plots.append(plot)
     told = {
         "charts": [plot.told() for plot in plots],
@@ -66,12 +66,12 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
 
 _CHARTS: Final[tuple[tuple[str, str, str, str, int, Callable[[Course], Column]], ...]] = (
     ("throughput", "Throughput", "messages per second into the queue", "/s", 240,
-     lambda found: list(found.total)),
+     lambda found: found.total),
     ("latency", "Latency, 99th percentile", "milliseconds", "ms", 170,
      lambda found: found.latency["p99"]),
     ("median", "Latency, median", "milliseconds", "ms", 170, lambda found: found.latency["p50"]),
     ("exchanges", "Exchanges", "that serve", "", 150,
-     lambda found: [float(many) for many in found.serving]),
+     lambda found: [None if many is None else float(many) for many in found.serving]),
     ("imbalance", "Imbalance", "load of the busiest exchange over the mean; 1 is even", "", 150,
      lambda found: found.imbalance),
 )  # fmt: skip
@@ -86,7 +86,12 @@ def _scale(name: str, values: Sequence[float]) -> Scale:
     return linear(top, count=4)
 
 
-def _draw(plot: Plot, lines: Sequence[tuple[Group, list[Column]]], middles: list[float]) -> None:
+def _draw(
+    plot: Plot,
+    lines: Sequence[tuple[Group, list[Column]]],
+    begins: Sequence[float],
+    ends: Sequence[float],
+) -> None:
     """The mean of each group as a line, and what its runs span around it."""
     said = []
     for at, (group, runs) in enumerate(lines):
@@ -97,8 +102,8 @@ def _draw(plot: Plot, lines: Sequence[tuple[Group, list[Column]]], middles: list
             [choose(row) if row else None for row in rows] for choose in (fmean, min, max)
         )
         if len(runs) > 1:
-            plot.band(middles, least, most, f"x{at}")
-        plot.line(middles, means, f"x{at}")
+            plot.band(begins, ends, least, most, f"x{at}")
+        plot.line(begins, ends, means, f"x{at}")
         plot.rows.append(Row(group.name, f"x{at}", means))
         there = [value for value in means if value is not None]
         if there:

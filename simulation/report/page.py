@@ -11,7 +11,7 @@ from simulation.archive.folder import RunError, read_run, read_series
 from simulation.report import story
 from simulation.report.bounds import bounded
 from simulation.report.charts import charts
-from simulation.report.course import Course, at_the_end, course, phases_of
+from simulation.report.course import Course, at_the_end, course, phases_of, silence
 from simulation.report.figures import FIRST, about, ordered
 from simulation.report.marks import said as event_said
 from simulation.report.markup import Markup, document, joined, tag
@@ -87,6 +87,7 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
         gallery(plots, sum(plot.name in WIDE for plot in plots))
         if plots
         else tag("p", _nothing(series, missing), class_="note"),
+        _silence(columns) if plots else None,
         _asked(run),
         tag("h2", "All of it"),
         _figures(run, columns, published(run.scenario.name)),
@@ -128,8 +129,12 @@ def _heading(run: Run) -> Markup:
         tag("p", run.scenario.about.strip(), class_="about")
         if run.scenario.about.strip()
         else None,
-        tag("p", " · ".join(filter(None, facts)), class_="facts"),
+        tag("p", " · ".join(filter(None, map(_unbroken, facts))), class_="facts"),
     )
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
 
 
 def _tiles(run: Run) -> Markup | None:
@@ -147,7 +152,8 @@ def _tiles(run: Run) -> Markup | None:
                 tag("dd", quantity(value, figure.unit), class_=alarm),
             )
         )
-    return tag("dl", *tiles, class_="tiles")
+    even = "tiles thirds" if len(tiles) in {3, 5, 6} else "tiles"
+    return tag("dl", *tiles, class_=even)
 
 
 def _verdicts(run: Run) -> Markup | None:
@@ -186,6 +192,14 @@ def _nothing(series: Series | None, missing: str) -> str:
     if series is None:
         return f"There are no charts: {missing or 'nothing is known of how it went.'}"
     return "There are no charts: nothing was measured."
+
+
+def _silence(columns: Course | None) -> Markup | None:
+    said = silence(columns) if columns is not None else ""
+    if not said:
+        return None
+    sign = tag("i", class_="quiet-key", aria_hidden="true")
+    return tag("p", sign if columns and columns.quiet else None, said, class_="note silence")
 
 
 def _asked(run: Run) -> Markup:
@@ -268,7 +282,7 @@ def _windows(columns: Course | None) -> Markup | None:
         rows.append([
             moment(columns.ends[at]), number(total[at]), number(columns.out[at]),
             number(columns.offered[at]) if columns.offered else quantity(None, ""),
-            f"{columns.serving[at]:,}", number(latency["p50"][at]), number(latency["p99"][at]),
+            number(columns.serving[at]), number(latency["p50"][at]), number(latency["p99"][at]),
             number(columns.imbalance[at]), number(max(cpu) if cpu else None),
         ])  # fmt: skip
     heads = (

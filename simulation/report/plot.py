@@ -54,7 +54,8 @@ class Plot:
         unit: behind values that are told.
         height: pixels.
         layers: SVG, the lowest first.
-        above: HTML over the drawing.
+        above, below: HTML over the drawing, and under it.
+        quiet: stretches of which nothing is known.
         strips: HTML between title and drawing: a label, what stands beside it, and a sum.
         ends: labels at the right.
         rows: what is told under the pointer.
@@ -72,6 +73,8 @@ class Plot:
     height: int = 150
     layers: list[Markup] = field(default_factory=list)
     above: list[Markup] = field(default_factory=list)
+    below: list[Markup] = field(default_factory=list)
+    quiet: list[tuple[float, float]] = field(default_factory=list)
     strips: list[tuple[str, Markup, str]] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -110,21 +113,46 @@ class Plot:
         if path:
             self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
 
-    def line(self, moments: Sequence[float], values: Values, style: str) -> None:
-        """A line from point to point, open where nothing was measured; a point alone is a dot."""
-        path = "".join(f"M{self._points(moments, values, piece)}" for piece in _pieces(values))
+    def line(
+        self, begins: Sequence[float], ends: Sequence[float], values: Values, style: str
+    ) -> None:
+        """From the middle of a window to that of the next, open where nothing was measured.
+
+        Each stretch begins with its first window and ends with its last one.
+        """
+        path = "".join(
+            f"M{'L'.join(self._points(begins, ends, values, piece))}" for piece in _pieces(values)
+        )
         if path:
             self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
 
-    def band(self, moments: Sequence[float], low: Values, high: Values, style: str) -> None:
+    def band(
+        self,
+        begins: Sequence[float],
+        ends: Sequence[float],
+        low: Values,
+        high: Values,
+        style: str,
+    ) -> None:
         """What lies between two lines."""
         for piece in _pieces([None if a is None else b for a, b in zip(low, high, strict=True)]):
-            if piece.stop - piece.start > 1:
-                there = self._points(moments, high, piece)
-                back = self._points(moments, low, piece[::-1])
-                self.layers.append(
-                    tag("path", d=Markup(f"M{there}L{back}Z"), class_=f"band {style}")
-                )
+            there = self._points(begins, ends, high, piece)
+            back = self._points(begins, ends, low, piece)[::-1]
+            path = Markup(f"M{'L'.join(there + back)}Z")
+            self.layers.append(tag("path", d=path, class_=f"band {style}"))
+
+    def hole(self, stretches: Sequence[tuple[float, float]], name: str = "") -> None:
+        """Hatch stretches of which nothing is known; `name` stands in the widest of them."""
+        self.quiet = list(stretches)
+        places = [
+            Markup(f"left:{percent(begin / self.span)};width:{percent((end - begin) / self.span)}")
+            for begin, end in stretches
+        ]
+        self.below += [tag("i", class_="quiet", style=place) for place in places]
+        if name and stretches:
+            widest = max(range(len(places)), key=lambda at: stretches[at][1] - stretches[at][0])
+            label = tag("span", tag("b", name), class_="quiet-name", style=places[widest])
+            self.above.append(label)
 
     def level(self, value: float, style: str = "level") -> None:
         """A line at one value, from end to end."""
@@ -163,7 +191,7 @@ class Plot:
             "div",
             *strips,
             tag("div", *self._y_labels(), class_="y", aria_hidden="true"),
-            tag("div", picture, *self.above, tag("i", class_="cross"), class_="field"),
+            tag("div", *self.below, picture, *self.above, tag("i", class_="cross"), class_="field"),
             tag("div", *self._end_labels(), class_="ends", aria_hidden="true"),
             tag("span"),
             tag(
@@ -176,7 +204,7 @@ class Plot:
         head = tag("figcaption", tag("h3", self.title, id=title), tag("p", self.note))
         return tag(
             "figure", head, frame, class_="chart wide" if wide else "chart",
-            id=self.name, tabindex="0",
+            id=self.name, tabindex="0", aria_labelledby=title,
         )  # fmt: skip
 
     def told(self) -> dict[str, object]:
@@ -184,6 +212,7 @@ class Plot:
         return {
             "id": self.name,
             "unit": self.unit,
+            "quiet": self.quiet,
             "rows": [
                 {"n": row.name, "c": row.style, "v": [_short(value) for value in row.values]}
                 for row in self.rows
@@ -200,9 +229,15 @@ class Plot:
             if after is None or f"{self.y(after):.0f}" != level:
                 yield f"H{self.x(ends[at]):.0f}"
 
-    def _points(self, moments: Sequence[float], values: Values, piece: range) -> str:
-        points = [f"{self.x(moments[at]):.0f},{self.y(values[at] or 0.0):.0f}" for at in piece]
-        return "L".join(points) if len(points) > 1 else f"{points[0]}h0"
+    def _points(
+        self, begins: Sequence[float], ends: Sequence[float], values: Values, piece: range
+    ) -> list[str]:
+        """The middles of windows, and the edges of the first and the last one."""
+        first, last = piece[0], piece[-1]
+        points = [(begins[first], values[first])]
+        points += [((begins[at] + ends[at]) / 2, values[at]) for at in piece]
+        points.append((ends[last], values[last]))
+        return [f"{self.x(moment):.0f},{self.y(value or 0.0):.0f}" for moment, value in points]
 
     def _grid(self) -> Markup:
         path = "".join(f"M0,{self.y(value):.0f}H{WIDTH}" for value in self.scale.ticks[1:])

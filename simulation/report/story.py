@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from simulation.description.draws import Choice, LogNormal, Size, Topics, Uniform
+from simulation.description.offered import Offered, offered_by_phase
 from simulation.description.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, highest
 from simulation.description.scenario import (
     Fault,
@@ -34,21 +35,22 @@ def phases(scenario: Scenario) -> list[PhaseStory]:
     """All phases; subscribers of the phase before stay where nothing is said."""
     rows = []
     subscribers = "none"
-    for phase in scenario.phases:
+    for phase, wanted in zip(scenario.phases, offered_by_phase(scenario), strict=True):
         subscribers = _subscribers(phase.subscribers) if phase.subscribers else subscribers
-        rows.append(_phase(phase, subscribers))
+        rows.append(_phase(phase, wanted, subscribers))
     return rows
 
 
-def _phase(phase: Phase, subscribers: str) -> PhaseStory:
-    messages, total = phase.offered()
+def _phase(phase: Phase, wanted: Offered, subscribers: str) -> PhaseStory:
     consumers = [f"{each.count:,} in group {each.group}" for each in phase.consumers]
     return PhaseStory(
         name=phase.name,
         lasts=duration(phase.seconds),
         publishers="; ".join(_short([publishers(each) for each in phase.publishers])) or "none",
         subscribers="; ".join([subscribers, *_short(consumers)]),
-        messages=f"{number(messages)} ({quantity(total, 'B')})" if messages else "none",
+        messages=f"{number(wanted.messages)} ({quantity(wanted.bytes, 'B')})"
+        if wanted.messages
+        else "none",
         peak=quantity(phase.peak(), "/s"),
     )
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from simulation.archive.document import Run, RunKind, Series
 from simulation.report.bounds import bounded
-from simulation.report.course import course
+from simulation.report.course import Course, course, silence
 from simulation.report.differences import METHOD, change, spoken
 from simulation.report.figures import about, ordered
 from simulation.report.groups import Group
@@ -53,7 +53,10 @@ def show(run: Run, series: Series | None, console: Console, *, everything: bool 
         console.print(_expectations(run))
     if series is not None and series.windows:
         console.print()
-        console.print(_sparks(series, run.seconds))
+        columns = course(bounded(series), run.seconds)
+        console.print(_sparks(columns))
+        if silent := silence(columns):
+            console.print(Text(silent, style="dim"))
     console.print()
     console.print(_figures(run, everything))
     for remark in run.remarks[:_REMARKS_MAX]:
@@ -131,13 +134,12 @@ def _expectations(run: Run) -> Table:
     return table
 
 
-def _sparks(series: Series, seconds: float) -> Table:
-    columns = course(bounded(series), seconds)
+def _sparks(columns: Course) -> Table:
     table = _table()
     rows: list[tuple[str, Sequence[float | None], str]] = [
         ("messages in", columns.total, "/s"),
         ("latency p99", columns.latency["p99"], "ms"),
-        ("exchanges", [float(many) for many in columns.serving], ""),
+        ("exchanges", [None if many is None else float(many) for many in columns.serving], ""),
     ]
     for name, values, unit in rows:
         there = [value for value in values if value is not None]

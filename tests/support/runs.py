@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from simulation.archive.document import (
     Event,
     EventKind,
@@ -72,6 +74,19 @@ def run_of(run_id: str, kind: RunKind = RunKind.LIVE, **figures: float) -> Run:
         figures=found,
         verdicts=judge(expected, found),
         phases=[PhaseTime(name="load", begins=0.0, ends=20.0)],
+    )
+
+
+def partly_heard(series: Series, *silent: int) -> Series:
+    """The same, but nobody heard the statistics in these windows."""
+    return msgspec.structs.replace(
+        series,
+        windows=[
+            msgspec.structs.replace(window, exchanges=[], serving=0, imbalance=None, covered=0.0)
+            if number in silent
+            else window
+            for number, window in enumerate(series.windows)
+        ],
     )
 
 

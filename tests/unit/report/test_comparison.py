@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from html_pages import read
-from runs import run_of, series_of
+from runs import partly_heard, run_of, series_of
 
 from simulation.archive.document import Run, RunKind
 from simulation.archive.folder import RunError, write_run, write_series
@@ -114,3 +115,15 @@ def test_a_mean_and_its_interval_have_the_same_unit(
     values: list[float], unit: str, text: str
 ) -> None:
     assert spoken(mean(values), unit) == text
+
+
+def test_what_was_not_heard_of_a_run_does_not_count_as_no_load(tmp_path: Path) -> None:
+    folders = [kept(tmp_path, run_of(name)) for name in ("a", "b")]
+    write_series(folders[0], partly_heard(series_of(20), 3))
+    text = page(folders)
+    told = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    assert told is not None
+    throughput = msgspec.json.decode(told[1])["charts"][0]["rows"][0]["v"]
+    assert throughput == [200] * 10 + [400] * 10
+    write_series(folders[1], partly_heard(series_of(20), *range(20)))
+    read(page(folders))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from runs import run_of, series_of
+from runs import partly_heard, run_of, series_of
 
 from simulation.archive.document import (
     Event,
@@ -21,6 +21,7 @@ from simulation.report.course import (
     at_the_end,
     course,
     phases_of,
+    silence,
 )
 
 
@@ -91,3 +92,47 @@ def test_phases_of_a_run_that_did_not_end_are_those_that_began() -> None:
 def test_a_phase_of_which_nothing_is_known_has_no_figures() -> None:
     windows = [Window(at=at + 1.0, exchanges=[], serving=0) for at in range(20)]
     assert at_the_end(run_of("a"), course(Series(window_seconds=1.0, windows=windows))) == {}
+
+
+def test_a_window_that_was_not_heard_is_unknown_and_not_nought() -> None:
+    found = course(partly_heard(series_of(6), 1, 2), 6.0)
+    assert found.heard == [True, False, False, True, True, True]
+    assert found.total == [200.0, None, None, 400.0, 400.0, 400.0]
+    assert found.out == [400.0, None, None, 800.0, 800.0, 800.0]
+    assert found.serving == [1, None, None, 2, 2, 2]
+    assert found.messages[1][:4] == [200.0, None, None, 200.0]
+    assert found.latency["p99"] == [4.0] * 6
+    assert found.offered == [400.0] * 6
+    assert found.quiet == [(1.0, 3.0)]
+    assert silence(found) == (
+        "The statistics were silent for 2 s of 6 s (1 s to 3 s): what exchanges did then is not "
+        "known. Latency is measured by clients and goes on."
+    )
+
+
+def test_of_a_window_that_was_hardly_heard_nothing_is_shown() -> None:
+    series = series_of(4)
+    series.windows[0] = msgspec.structs.replace(series.windows[0], covered=0.4)
+    series.windows[3] = msgspec.structs.replace(series.windows[3], covered=0.6)
+    found = course(series)
+    assert found.total == [None, 200.0, 400.0, 400.0]
+    assert found.silent == pytest.approx(1.0)
+    series.windows[0] = msgspec.structs.replace(series.windows[0], covered=0.5)
+    assert "silent for 0.9 s of 4 s, never for most of a window" in silence(course(series))
+    assert silence(course(series_of(4))) == ""
+
+
+def test_merged_windows_know_what_was_heard_of_them() -> None:
+    series = partly_heard(series_of(3 * WINDOWS_MAX), 0, 3, 4)
+    found = course(series)
+    assert found.total[:3] == [200.0, None, 200.0]
+    assert found.serving[:3] == [1, None, 1]
+    assert found.silent == pytest.approx(3.0)
+
+
+def test_figures_are_worked_out_of_what_was_heard() -> None:
+    figures = at_the_end(run_of("a"), course(partly_heard(series_of(20), 0, 19)))
+    assert figures["last_phase_in_per_second"] == pytest.approx(300)
+    assert "publishers_at_exchange_2" not in figures
+    grown = at_the_end(run_of("a"), course(partly_heard(series_of(20), 9)))
+    assert "publishers_at_exchange_2" not in grown

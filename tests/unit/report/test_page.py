@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from html_pages import named, read
-from runs import run_of, series_of
+from runs import partly_heard, run_of, series_of
 
 from simulation.archive.document import (
     Event,
@@ -153,3 +153,19 @@ def test_published_figures_are_a_column_of_their_own() -> None:
 def test_the_same_run_gives_the_same_page() -> None:
     run: Run = run_of("a")
     assert written(run, series_of(20)) == written(run, series_of(20))
+
+
+def test_what_nobody_heard_is_hatched_in_all_charts_but_latency_and_said_below() -> None:
+    text = written(run_of("a"), partly_heard(series_of(20), 5, 6))
+    found = read(text)
+    assert text.count('class="quiet"') == 6
+    assert found.text.count("not heard") == 1
+    assert "silent for 2 s of 20 s (5 s to 7 s)" in found.text
+    assert "silent" not in read(written(run_of("a"), series_of(20))).text
+
+
+def test_a_run_of_which_nobody_heard_anything_has_a_page() -> None:
+    text = written(run_of("a"), partly_heard(series_of(20), *range(20)))
+    found = read(text)
+    assert "silent for 20 s of 20 s" in found.text
+    assert [each["id"] for each in named(found, "figure")] == ["throughput", "latency"]

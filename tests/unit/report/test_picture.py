@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from runs import run_of, series_of
+from runs import partly_heard, run_of, series_of
 
 from simulation.archive.document import RunKind
 from simulation.archive.folder import RunError, write_run, write_series
@@ -48,3 +48,11 @@ def test_a_picture_that_cannot_be_written_says_why(tmp_path: Path) -> None:
         write(tmp_path, tmp_path / "away" / "a.png")
     with pytest.raises(RunError, match="cannot be drawn"):
         write(tmp_path, tmp_path / "a.strange")
+
+
+@pytest.mark.parametrize("silent", [range(4, 9), range(30)])
+def test_a_run_that_was_not_heard_all_along_is_drawn(tmp_path: Path, silent: range) -> None:
+    write_run(tmp_path, run_of("a"))
+    write_series(tmp_path, partly_heard(series_of(30), *silent))
+    write(tmp_path, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(PNG)

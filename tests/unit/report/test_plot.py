@@ -16,10 +16,24 @@ def plot() -> Plot:
     return Plot(name="p", title="T", note="n", span=4.0, scale=linear(10))
 
 
-def test_a_line_is_open_where_nothing_was_measured_and_a_point_alone_is_a_dot() -> None:
+def test_a_line_is_open_where_nothing_was_measured_and_ends_with_its_windows() -> None:
     made = plot()
-    made.line([0.5, 1.5, 2.5, 3.5], [0.0, 10.0, None, 5.0], "s")
-    assert re.findall(r'd="([^"]*)"', made.layers[0]) == ["M250,1000L750,0M1750,500h0"]
+    made.line([0, 1, 2, 3], [1, 2, 3, 4], [0.0, 10.0, None, 5.0], "s")
+    assert re.findall(r'd="([^"]*)"', made.layers[0]) == [
+        "M0,1000L250,1000L750,0L1000,0M1500,500L1750,500L2000,500"
+    ]
+
+
+def test_what_nobody_heard_is_hatched_and_named_once() -> None:
+    made = plot()
+    made.hole([(0.0, 1.0), (2.0, 4.0)], "not heard")
+    text = made.markup()
+    assert re.findall(r'class="quiet" style="([^"]*)"', text) == [
+        "left:0.00%;width:25.00%", "left:50.00%;width:50.00%"
+    ]  # fmt: skip
+    assert text.count("not heard") == 1
+    assert 'class="quiet-name" style="left:50.00%;width:50.00%"' in text
+    assert made.told()["quiet"] == [(0.0, 1.0), (2.0, 4.0)]
 
 
 def test_steps_go_from_window_to_window_and_equal_ones_are_one() -> None:
@@ -31,9 +45,10 @@ def test_steps_go_from_window_to_window_and_equal_ones_are_one() -> None:
 
 def test_nothing_to_draw_is_no_path() -> None:
     made = plot()
-    made.line([], [], "s")
+    made.line([], [], [], "s")
+    made.hole([], "not heard")
     made.steps([0.0], [1.0], [None], "s")
-    made.band([0.5], [None], [None], "s")
+    made.band([0.0], [1.0], [None], [None], "s")
     made.upright([], "s")
     assert made.layers == []
     assert "<svg" in made.markup()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from runs import run_of, series_of
+from runs import partly_heard, run_of, series_of
 
 from simulation.archive.document import Run, RunState, Series
 from simulation.archive.folder import make, write_run
@@ -71,3 +71,10 @@ def test_groups_stand_side_by_side_with_what_clearly_differs(tmp_path: Path) -> 
     for part in ("(n 2, baseline)", "4.5 ± 6.4", "40.5 ± 6.4", "▲ 800 % more", "Student t"):
         assert part in text
     assert "Exchanges, most at a time" in text
+
+
+def test_what_nobody_heard_is_a_dot_and_said() -> None:
+    text = shown(run_of("a"), partly_heard(series_of(10), 2, 3))
+    assert "▄▄··▄█████" in text
+    assert "200 to 400/s" in text
+    assert "silent for 2 s of 20 s (2 s to 4 s)" in text
