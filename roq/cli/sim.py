@@ -113,10 +113,10 @@ def show(scenario: str, as_json: bool) -> None:
 def _phases(found: Scenario) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
     subscribers = 0
-    for phase in found.phases:
+    offered = wanted("simulation.description.offered").offered_by_phase(found)
+    for phase, (messages, total) in zip(found.phases, offered, strict=True):
         if phase.subscribers:
             subscribers = sum(group.count for group in phase.subscribers)
-        messages, total = phase.offered()
         publishers = sum(group.count for group in phase.publishers)
         rows.append((
             phase.name, _minutes(phase.seconds), publishers, subscribers, round(messages),

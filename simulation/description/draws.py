@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from math import exp, log
 from random import Random
+from statistics import NormalDist
 from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import Meta
 from simulation.description.rates import Kind
 
 Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)]
-Weight: TypeAlias = Annotated[float, Meta(gt=0)]
+Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)]
 T = TypeVar("T")
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -33,7 +34,7 @@ class Uniform(Kind, frozen=True, tag="uniform", rename={"least": "min", "most": 
 class LogNormal(Kind, frozen=True, tag="lognormal", rename={"most": "max"}):
     """Many small ones and few that are large, as payloads of programs are."""
 
-    median: Annotated[int, Meta(ge=1)]
+    median: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
     sigma: Annotated[float, Meta(gt=0, le=5)] = 1.0
     """Spread: at 1, one in six is more than 2.7 times the median."""
     most: Bytes = 1024 * 1024
@@ -69,6 +70,10 @@ class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check_weights(len(self.names), self.weights)
+        if self.count and self.weights:
+            raise ValueError("`weights` are those of `names`; `count` goes with `zipf`")
+        if self.zipf and not self.count:
+            raise ValueError("`zipf` needs `count`")
 
     @property
     def all(self) -> list[str]:
@@ -105,17 +110,27 @@ def topics(given: Topics, random: Random) -> Callable[[], str]:
 
 
 def mean_size(size: Size) -> float:
-    """The mean of what `sizes` draws, in bytes (of LogNormal: without its `max`)."""
+    """The mean of what `sizes` draws, in bytes."""
     match size:
         case Uniform(least, most):
             return (least + most) / 2
-        case LogNormal(median, sigma, _):
-            return median * exp(sigma * sigma / 2)
+        case LogNormal(median, sigma, most):
+            return _mean_at_most(median, sigma, most)
         case Choice(values, weights):
             each = weights or [1.0] * len(values)
             return sum(a * b for a, b in zip(values, each, strict=True)) / sum(each)
         case _:
             return float(size)
+
+
+def _mean_at_most(median: int, sigma: float, most: int) -> float:
+    """Of a log-normal distribution of which what is above `most` counts as `most`."""
+    if not most:
+        return 0.0
+    reach = (log(most) - log(median)) / sigma
+    share = NormalDist().cdf
+    whole = median * exp(sigma * sigma / 2)
+    return whole * share(reach - sigma) + most * share(-reach)
 
 
 def _among(values: list[T], weights: list[float], random: Random) -> Callable[[], T]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from roq.errors import ConfigError
+from simulation.description.draws import Bytes, Count
+from simulation.description.rates import PerSecond
 from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 
 MINUTE_SECONDS: Final = 60.0
@@ -28,47 +28,49 @@ class LegacyLoad(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         throughput: messages a second that all subscribers are to receive together.
     """
 
-    delay: Annotated[float, Meta(ge=0)] = 5.0
-    duration: Annotated[float, Meta(gt=0)] = 1.0
-    maxPub: Annotated[int, Meta(ge=1)] = 1  # noqa: N815 - the old tool's names
-    maxSub: Annotated[int, Meta(ge=1)] = 1  # noqa: N815
-    payload: Annotated[int, Meta(ge=0)] = 1
-    rate: Annotated[float, Meta(ge=0)] = 0.0
-    spawnRate: Annotated[float, Meta(gt=0)] = 1.0  # noqa: N815
-    throughput: Annotated[float, Meta(ge=0)] = 0.0
+    delay: Annotated[float, Meta(ge=0, le=31_536_000)] = 5.0
+    duration: Annotated[float, Meta(gt=0, le=525_600)] = 1.0
+    maxPub: Count = 1  # noqa: N815 - the old tool's names
+    maxSub: Count = 1  # noqa: N815
+    payload: Bytes = 1
+    rate: PerSecond = 0.0
+    spawnRate: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0  # noqa: N815
+    throughput: PerSecond = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.each:
+            raise ValueError("`rate` and `throughput` are both 0: there would be no load")
+
+    @property
+    def each(self) -> float:
+        """Messages a second of each publisher."""
+        return self.rate or self.throughput / (self.maxPub * self.maxSub)
 
 
 LEGACY_KEYS: Final = frozenset(LegacyLoad.__struct_fields__)
 
 
-def from_legacy(data: dict[str, object], path: Path) -> Scenario:
+def from_legacy(data: dict[object, object], name: str) -> Scenario:
     """The scenario that an old description means.
 
+    Args:
+        data: as it was read.
+        name: of the scenario.
+
     Raises:
-        ConfigError: it does not fit; the text names file and key.
+        msgspec.ValidationError: it does not fit; the text tells the key.
     """
-    try:
-        load = msgspec.convert(data, LegacyLoad, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    rate = load.rate or load.throughput / (load.maxPub * load.maxSub)
-    if not rate:
-        raise ConfigError(f"{path}: `rate` and `throughput` are both 0: there would be no load")
+    load = msgspec.convert(data, LegacyLoad, strict=False)
     subscribers = [SubscriberGroup(count=load.maxSub)]
     group = PublisherGroup(
-        count=load.maxPub, rate=rate, size=load.payload, spawn_rate=load.spawnRate
+        count=load.maxPub, rate=load.each, size=load.payload, spawn_rate=load.spawnRate
     )
     wait = Phase(name="delay", seconds=max(load.delay, 0.001), subscribers=subscribers)
     work = Phase(name="load", seconds=load.duration * MINUTE_SECONDS, publishers=[group])
     return Scenario(
-        name=_name(path),
-        title=f"{load.maxPub} publishers, {load.maxSub} subscribers, {rate:g} messages/s each",
+        name=name,
+        title=f"{load.maxPub} publishers, {load.maxSub} subscribers, {load.each:g} messages/s each",
         phases=[wait, work] if load.delay else [
             msgspec.structs.replace(work, subscribers=subscribers)
         ],
     )  # fmt: skip
-
-
-def _name(path: Path) -> str:
-    name = "".join(each if each.isalnum() else "-" for each in path.stem.lower()).strip("-")
-    return name[:64] or "load"

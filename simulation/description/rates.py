@@ -18,6 +18,7 @@ from msgspec import Meta
 PerSecond: TypeAlias = Annotated[float, Meta(ge=0, le=10_000_000)]
 """Messages a second of one publisher."""
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
+Moment: TypeAlias = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 
 class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -66,14 +67,16 @@ class Trace(Kind, frozen=True, tag="trace"):
     A file (`points_file`) holds two columns, seconds and messages a second.
     """
 
-    points: Annotated[list[tuple[float, PerSecond]], Meta(max_length=1_000_000)] = []
+    points: Annotated[list[tuple[Moment, PerSecond]], Meta(max_length=1_000_000)] = []
     points_file: str = ""
 
     def __post_init__(self) -> None:
         times = [time for time, _ in self.points]
         if times and (times[0] != 0 or any(b <= a for a, b in pairwise(times))):
             raise ValueError("`points` of a trace begin at 0 seconds and go on in time")
-        if self.points and len(self.points) < 2:
+        if not self.points and not self.points_file:
+            raise ValueError("a trace needs `points` or `points_file`")
+        if len(self.points) == 1:
             raise ValueError("a trace has at least two `points`")
 
 

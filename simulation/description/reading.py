@@ -15,11 +15,13 @@ import yaml
 from roq.errors import ConfigError
 from simulation.description.legacy import LEGACY_KEYS, from_legacy
 from simulation.description.rates import Trace
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
+from simulation.description.scenario import PublisherGroup, Scenario
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 """The scenarios that come with RoQ."""
-BYTES_MAX: Final = 4 * 1024 * 1024
+BYTES_MAX: Final = 1024 * 1024
+POINTS_BYTES_MAX: Final = 64 * 1024 * 1024
+NODES_MAX: Final = 1_000_000
 _AT: Final = re.compile(r"(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
@@ -74,40 +76,83 @@ def parse(text: str, path: Path) -> Scenario:
     Raises:
         ScenarioError: as `read`.
     """
+    node, data = _understood(text, path)
+    if not isinstance(data, dict):
+        raise ScenarioError(f"{path}: a scenario is a mapping with `name`, `title` and `phases`")
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader that refuses doubles
+        if data.keys() & LEGACY_KEYS and "phases" not in data:
+            return from_legacy(data, _name(path))
+        data.setdefault("name", _name(path))
+        scenario = msgspec.convert(data, Scenario, strict=False)
+    except msgspec.ValidationError as error:
+        raise ScenarioError(_located(str(error), node, path)) from None
+    return _with_traces(scenario, node, path)
+
+
+def _understood(text: str, path: Path) -> tuple[yaml.Node | None, object]:
+    """A text as nodes, which know their lines, and as plain objects."""
+    try:
+        loader = _Strict(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None, None
+        if _whole(node, {}) > NODES_MAX:
+            raise ScenarioError(f"{path}: its aliases (`*`) stand for too much")
+        return node, loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark is not None else ""
         raise ScenarioError(f"{path}{line}: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ScenarioError(f"{path}: {error}") from None
-    if not isinstance(data, dict):
-        raise ScenarioError(f"{path}: a scenario is a mapping with `name`, `title` and `phases`")
-    if data.keys() & LEGACY_KEYS and "phases" not in data:
-        return from_legacy(data, path)
-    data.setdefault("name", path.stem)
-    try:
-        scenario = msgspec.convert(data, Scenario, strict=False)
-    except msgspec.ValidationError as error:
-        raise ScenarioError(_located(str(error), node, path)) from None
-    return _with_traces(scenario, path)
+    except RecursionError:
+        raise ScenarioError(f"{path}: is nested too deeply") from None
+
+
+def _whole(node: yaml.Node, found: dict[int, int]) -> int:
+    """How many nodes one is, with all that its aliases stand for."""
+    if id(node) not in found:
+        found[id(node)] = NODES_MAX + 1  # for whoever holds itself
+        inside = node.value if isinstance(node, yaml.CollectionNode) else []
+        pairs = isinstance(node, yaml.MappingNode)
+        parts = (part for each in inside for part in (each if pairs else (each,)))
+        found[id(node)] = 1 + sum(_whole(part, found) for part in parts)
+    return found[id(node)]
+
+
+def _name(path: Path) -> str:
+    """What a scenario is called that has no name: as its file."""
+    return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:64] or "scenario"
 
 
 class _Strict(yaml.SafeLoader):
-    """Keys that stand twice in a mapping are an error: YAML would take the last one."""
+    """Refuses what YAML would take and nobody means.
+
+    Keys are words, and none stands twice in a mapping: YAML would take the last one. `<<` is not
+    understood, as a short text could become any number of keys by it.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"key `{key}` stands here twice", problem_mark=key_node.start_mark
-                )
-            seen.add(key)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refused("a key is a word", key)
+            if key.value == "<<":
+                raise _refused("`<<` is not understood here", key)
+            if key.value in seen:
+                raise _refused(f"key `{key.value}` stands here twice", key)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # a number or a date that is none
+            raise _refused(str(error), node) from None
+
+
+def _refused(why: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(problem=why, problem_mark=node.start_mark)
 
 
 def _located(message: str, node: yaml.Node | None, path: Path) -> str:
@@ -140,34 +185,50 @@ def _inside(node: yaml.Node | None, name: str, index: str) -> yaml.Node | None:
     return None
 
 
-def _with_traces(scenario: Scenario, path: Path) -> Scenario:
+def _with_traces(scenario: Scenario, node: yaml.Node | None, path: Path) -> Scenario:
     """Points that stand in files of their own are read in."""
-    return msgspec.structs.replace(
-        scenario, phases=[_phase_with_traces(phase, path) for phase in scenario.phases]
-    )
 
-
-def _phase_with_traces(phase: Phase, path: Path) -> Phase:
-    def read_in(group: PublisherGroup) -> PublisherGroup:
+    def read_in(group: PublisherGroup, where: str) -> PublisherGroup:
         rate = group.rate
-        if isinstance(rate, Trace) and not rate.points:
-            rate = Trace(points=_points(path.parent / rate.points_file, rate.points_file, path))
+        if not isinstance(rate, Trace) or rate.points:
+            return group
+        try:
+            rate = _trace(path.parent / rate.points_file)
+        except OSError as error:
+            why = f"{rate.points_file!r}: {error.strerror or error}"
+            text = f"{why} - at `{where}.rate.points_file`"
+            raise ScenarioError(_located(text, node, path)) from None
         return msgspec.structs.replace(group, rate=rate)
 
-    return msgspec.structs.replace(phase, publishers=[read_in(each) for each in phase.publishers])
+    phases = [
+        msgspec.structs.replace(
+            phase,
+            publishers=[
+                read_in(group, f"$.phases[{number}].publishers[{place}]")
+                for place, group in enumerate(phase.publishers)
+            ],
+        )
+        for number, phase in enumerate(scenario.phases)
+    ]
+    return msgspec.structs.replace(scenario, phases=phases)
 
 
-def _points(file: Path, given: str, path: Path) -> list[tuple[float, float]]:
-    if not given:
-        raise ScenarioError(f"{path}: a trace needs `points` or `points_file`")
+def _trace(file: Path) -> Trace:
+    """The trace in a file of two columns."""
+    if file.exists() and not file.is_file():
+        raise OSError("is not a file")
+    if file.stat().st_size > POINTS_BYTES_MAX:
+        raise ScenarioError(f"{file}: no trace has more than {POINTS_BYTES_MAX} bytes")
     try:
-        with file.open(newline="") as lines:
+        with file.open(newline="", encoding="utf-8") as lines:
             points = list(_numbers(csv.reader(lines), file))
-        return msgspec.convert(Trace(points=points).points, list[tuple[float, float]])
-    except OSError as error:
-        raise ScenarioError(f"{path}: points_file {given!r}: {error.strerror}") from None
-    except ValueError as error:
+        if not points:
+            raise ScenarioError(f"{file}: has no points")
+        return msgspec.convert({"kind": "trace", "points": points}, Trace)
+    except msgspec.ValidationError as error:
         raise ScenarioError(f"{file}: {error}") from None
+    except (ValueError, csv.Error) as error:
+        raise ScenarioError(f"{file}: is no text of two columns: {error}") from None
 
 
 def _numbers(rows: Iterable[list[str]], file: Path) -> Iterable[tuple[float, float]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from simulation.description.draws import Count, Size, Topics, mean_size
-from simulation.description.rates import Rate, Seconds, highest, sent_by, stretched
+from simulation.description.draws import Count, Size, Topics
+from simulation.description.rates import Rate, Seconds, highest, stretched
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,63}\Z")]
 FaultKind: TypeAlias = Literal["kill", "pause", "cut", "loss", "delay"]
@@ -57,14 +57,15 @@ class PublisherGroup(Part, frozen=True, kw_only=True):
         rate: messages a second of each; or one of the kinds of `rates`.
         size: payload bytes; or one of the kinds of `draws`.
         topics: what they publish under.
-        spawn_rate: so many of them begin each second; 0: all at once.
+        spawn_rate: so many of them begin each second; 0: all at once. Who was there in the phase
+            before goes on.
     """
 
     count: Count = 1
     rate: Rate = 1.0
     size: Size = 100
     topics: Topics = Topics()
-    spawn_rate: Annotated[float, Meta(ge=0)] = 0.0
+    spawn_rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
 
     def begins(self, index: int) -> float:
         """Seconds after the beginning of the phase at which one of them begins.
@@ -105,21 +106,6 @@ class Phase(Part, frozen=True, kw_only=True):
     """Those of the phase before stay, if nothing is said."""
     consumers: list[ConsumerGroup] = []
 
-    def offered(self) -> tuple[float, float]:
-        """What its publishers are to send in all: messages and payload bytes."""
-        messages = total = 0.0
-        for group in self.publishers:
-            whole = sent_by(group.rate, self.seconds, self.seconds)
-            sent = group.count * whole
-            if group.spawn_rate:
-                sent -= sum(
-                    sent_by(group.rate, group.begins(index), self.seconds)
-                    for index in range(group.count)
-                )
-            messages += sent
-            total += sent * mean_size(group.size)
-        return messages, total
-
     def peak(self) -> float:
         """The highest rate of all its publishers together, messages a second."""
         return sum(group.count * highest(group.rate) for group in self.publishers)
@@ -150,7 +136,7 @@ class Expectation(Part, frozen=True, kw_only=True):
 
     what: What
     op: Operator
-    value: float
+    value: Annotated[float, Meta(ge=-1e15, le=1e15)]
 
     def holds(self, found: float) -> bool:
         """Whether it came out so."""
@@ -185,6 +171,13 @@ class Scenario(Part, frozen=True, kw_only=True):
         """How long all phases take together."""
         return sum(phase.seconds for phase in self.phases)
 
+    def timed(self) -> Iterator[tuple[float, Phase]]:
+        """When each phase begins, seconds since the first one did, and it."""
+        begins = 0.0
+        for phase in self.phases:
+            yield begins, phase
+            begins += phase.seconds
+
     def scaled(self, factor: float) -> Scenario:
         """The same in `factor` times the time: rates stay, durations change.
 
@@ -193,15 +186,16 @@ class Scenario(Part, frozen=True, kw_only=True):
         Args:
             factor: above 0; 0.1 makes ten minutes one.
         """
-        return msgspec.structs.replace(
-            self,
-            phases=[
-                msgspec.structs.replace(
-                    phase,
-                    seconds=phase.seconds * factor,
-                    publishers=[group.stretched(factor) for group in phase.publishers],
-                )
-                for phase in self.phases
-            ],
-            faults=[msgspec.structs.replace(fault, at=fault.at * factor) for fault in self.faults],
-        )
+        phases = [
+            msgspec.structs.replace(
+                phase,
+                seconds=phase.seconds * factor,
+                publishers=[group.stretched(factor) for group in phase.publishers],
+            )
+            for phase in self.phases
+        ]
+        end = sum(phase.seconds for phase in phases)
+        faults = [
+            msgspec.structs.replace(fault, at=min(fault.at * factor, end)) for fault in self.faults
+        ]
+        return msgspec.structs.replace(self, phases=phases, faults=faults)

@@ -72,7 +72,7 @@ def _edges(rate: Rate, phase: float, step: float) -> list[float]:
             return [0.0]
         case Step(rates):
             return [index * phase / len(rates) for index in range(len(rates))]
-        case Burst(_, _, every, width):
+        case Burst(_, _, every, width) if phase / every <= STEPS_MAX:
             found = [index * every for index in range(int(phase / every) + 1)]
             found += [each + width for each in found]
             return _apart(sorted(each for each in found if each < phase), phase)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from simulation.description.draws import mean_size
+from simulation.description.offered import crowds
 from simulation.description.scenario import Phase, PublisherGroup, Scenario
 from simulation.forecast.course import Course, steps
 from simulation.forecast.parameters import Parameters
@@ -53,6 +54,7 @@ class Load:
 
     def __init__(self, scenario: Scenario, parameters: Parameters) -> None:
         self._scenario = scenario
+        self._crowds = list(crowds(scenario))
         self.seconds = scenario.seconds
         count = max(len(phase.publishers) for phase in scenario.phases)
         self.groups = [self._group(place, parameters) for place in range(count)]
@@ -91,26 +93,23 @@ class Load:
 
     def _comings(self, place: int, queue: int, queues: int) -> Iterator[Coming]:
         there = 0
-        for begin, phase, _ in self._phases():
-            group = _at(phase, place)
-            count = group.count if group is not None else 0
-            for index in range(_first(count, queue, queues), there, queues):
+        for (begin, _), groups in zip(self._scenario.timed(), self._crowds, strict=True):
+            crowd = groups[place] if place < len(groups) else None
+            stay = min(there, crowd.group.count) if crowd is not None else 0
+            for index in range(_first(stay, queue, queues), there, queues):
                 yield Coming(begin, index, place, False)
-            for index in range(_first(there, queue, queues), count, queues):
-                assert group is not None  # noqa: S101 - else there would be none
-                offset = group.begins(index)
-                if offset < phase.seconds:
-                    yield Coming(begin + offset, index, place, True)
-            there = count
+            if crowd is not None:
+                for index in range(_first(stay, queue, queues), crowd.at_last, queues):
+                    yield Coming(begin + crowd.group.begins(index), index, place, True)
+            there = crowd.at_last if crowd is not None else 0
 
     def _phases(self) -> Iterator[tuple[float, Phase, int]]:
         """When each begins, it, and who gets everything in it."""
-        begin, readers = 0.0, 0
-        for phase in self._scenario.phases:
+        readers = 0
+        for begin, phase in self._scenario.timed():
             if phase.subscribers:
                 readers = sum(each.count for each in phase.subscribers if not each.topic)
             yield begin, phase, readers
-            begin += phase.seconds
 
 
 def _at(phase: Phase, place: int) -> PublisherGroup | None:

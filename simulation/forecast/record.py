@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from bisect import bisect_right
 from math import ceil
 from typing import Final
 
@@ -15,8 +14,8 @@ from roq.model import exchange_name
 from simulation.archive import document as archive
 from simulation.archive.document import EventKind, Run, RunKind, RunState
 from simulation.archive.verdicts import judge
-from simulation.description.rates import sent_by
-from simulation.description.scenario import Phase, Scenario
+from simulation.description.offered import offered
+from simulation.description.scenario import Scenario
 from simulation.forecast.case import Case
 from simulation.forecast.cell import MODELLED
 from simulation.forecast.order import RunOrder
@@ -137,7 +136,7 @@ def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -
         verdicts=judge(case.scenario.expect, figures),
         phases=[
             archive.PhaseTime(name=phase.name, begins=begin, ends=begin + phase.seconds)
-            for begin, phase in _phases(case.scenario)
+            for begin, phase in case.scenario.timed()
         ],
         remarks=remarks_of(case, found),
     )
@@ -148,11 +147,11 @@ def figures_of(case: Case, found: Outcome) -> dict[str, float]:
     every = found.figures()
     figures = {name: every[name] for name in LIKE_OUTCOME}
     received = sum(work.messages_out for window in found.windows for work in window.work.values())
-    offered = _offered(case.scenario, 0.0, found.seconds)
+    wanted = offered(case.scenario, 0.0, found.seconds).messages
     figures |= {
         "sent": found.messages,
         "received": received,
-        "load_reached": found.messages / offered if offered else 1.0,
+        "load_reached": found.messages / wanted if wanted else 1.0,
         "messages_per_second": found.messages / found.seconds,
         "bytes_per_second": found.bytes / found.seconds,
         "model_cpu_seconds": found.cpu_seconds,
@@ -223,9 +222,9 @@ def _window(case: Case, window: Window, seconds: float) -> archive.Window:
         )
     even = window.imbalance_seconds / window.balanced_over if window.balanced_over else None
     if case.parameters.stagger_seconds:
-        offered = messages / seconds  # each queue is at another moment of the load
+        wanted = messages / seconds  # each queue is at another moment of the load
     else:
-        offered = _offered(case.scenario, window.at - seconds, window.at) / seconds
+        wanted = offered(case.scenario, window.at - seconds, window.at).messages / seconds
     return archive.Window(
         at=window.at,
         exchanges=[
@@ -234,7 +233,7 @@ def _window(case: Case, window: Window, seconds: float) -> archive.Window:
         serving=window.serving,
         latency=latency,
         imbalance=even,
-        offered=offered,
+        offered=wanted,
     )
 
 
@@ -254,7 +253,7 @@ def _events(case: Case, found: Outcome) -> list[archive.Event]:
     apart = case.queues == 1
     events = [
         archive.Event(at=begin, kind=EventKind.PHASE, text=phase.name)
-        for begin, phase in _phases(case.scenario)
+        for begin, phase in case.scenario.timed()
     ]
     events += [
         archive.Event(at=each.at, kind=EventKind.FAULT, text=f"{each.kind} {each.target}")
@@ -273,42 +272,8 @@ def _events(case: Case, found: Outcome) -> list[archive.Event]:
     return sorted(events, key=lambda each: each.at)
 
 
-def _offered(scenario: Scenario, begin: float, end: float) -> float:
-    """Messages that the scenario wants to be sent between two moments."""
-    return sum(
-        _offered_in(phase, begin - start, end - start)
-        for start, phase in _phases(scenario)
-        if start < end and begin < start + phase.seconds
-    )
-
-
-def _offered_in(phase: Phase, begin: float, end: float) -> float:
-    """The same, in seconds since the phase began."""
-    offered = 0.0
-    for group in phase.publishers:
-        sent = sent_by(group.rate, end, phase.seconds)
-        there = group.count
-        if group.spawn_rate:
-            there = bisect_right(range(group.count), begin, key=group.begins)
-        offered += there * (sent - sent_by(group.rate, begin, phase.seconds))
-        for index in range(there, group.count):
-            if group.begins(index) >= min(end, phase.seconds):
-                break
-            offered += sent - sent_by(group.rate, group.begins(index), phase.seconds)
-    return offered
-
-
 def _most_publishers(scenario: Scenario) -> int:
     return max(sum(group.count for group in phase.publishers) for phase in scenario.phases)
-
-
-def _phases(scenario: Scenario) -> list[tuple[float, Phase]]:
-    """When each phase begins, and it."""
-    found, begin = [], 0.0
-    for phase in scenario.phases:
-        found.append((begin, phase))
-        begin += phase.seconds
-    return found
 
 
 def _and(names: list[str]) -> str:

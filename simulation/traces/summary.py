@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from simulation.archive.document import Run, Series, Window
+from simulation.description.offered import offered
 from simulation.traces import happenings
 from simulation.traces.aggregate import Traces
 from simulation.traces.grid import MICROSECONDS, Grid, grid
-from simulation.traces.offered import offered
 from simulation.traces.windows import MS, Latencies, Rows, silences, windows
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _clients(rows: Rows, run: Run) -> dict[str, float]:
     found: dict[str, float] = {}
     if publishers:
         sent = summed(publishers, "messages")
-        wanted = offered(run.scenario, 0.0, run.seconds)
+        wanted = offered(run.scenario, 0.0, run.seconds).messages
         found |= {
             "sent": sent,
             "failed": summed(publishers, "failed"),

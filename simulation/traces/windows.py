@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from roq.demo.latency import Histogram
 from simulation.archive.document import ExchangeWindow, LatencyWindow, Window
+from simulation.description.offered import offered
 from simulation.description.scenario import Scenario
 from simulation.traces.grid import MICROSECONDS, Grid
-from simulation.traces.offered import offered
 
 Rows = Sequence[dict[str, Any]]
 Span = tuple[int, int]
@@ -110,7 +110,7 @@ def _window(
         serving=len(known),
         latency=latencies.window(number),
         imbalance=imbalance([each.bytes_in for each in known]),
-        offered=offered(scenario, at - length, at) / length,
+        offered=offered(scenario, at - length, at).messages / length,
         covered=round(covered, 3),
     )
 

@@ -24,6 +24,7 @@ DRAWS = 20_000
 
 @pytest.mark.parametrize(
     "size", [100, Uniform(least=10, most=30), LogNormal(median=200, sigma=0.5, most=1_000_000),
+             LogNormal(median=200, sigma=2, most=500),
              Choice(values=[10, 1_000], weights=[9, 1])], ids=repr,
 )  # fmt: skip
 def test_the_mean_is_what_is_said(size: Size) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from roq.errors import ConfigError
+from simulation.description.offered import offered_by_phase
 from simulation.description.rates import Trace
 from simulation.description.reading import ScenarioError, dump, find, known, parse, read
 from simulation.description.scenario import Scenario
@@ -26,13 +27,8 @@ def test_each_scenario_that_comes_with_roq_can_be_read(path: Path) -> None:
 
 def test_the_published_experiment_offers_what_was_published() -> None:
     steady = read(find("eqs-2011")).phases[1]
-    messages, _ = steady.offered()
+    messages, _ = offered_by_phase(read(find("eqs-2011")))[1]
     assert messages / steady.seconds * 60 == pytest.approx(54_400, rel=1e-4)
-
-
-def test_who_begins_later_sends_less() -> None:
-    text = HEAD + "    publishers: [{count: 5, rate: 10, spawn_rate: 1}]\n"
-    assert parse(text, HERE).phases[0].offered()[0] == 10 * (5 + 4 + 3 + 2 + 1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,36 @@ def test_who_begins_later_sends_less() -> None:
         (HEAD + "  - {name: a, seconds: 1}", "same name"),
         (
             HEAD + "    publishers: [{rate: {kind: trace, points_file: none.csv}}]",
-            r"points_file 'none.csv'",
+            r":5: phases\[0\].publishers\[0\].rate.points_file: 'none.csv': No such file",
+        ),
+        (
+            HEAD + "    publishers:\n      - rate:\n          kind: trace",
+            r":7: phases\[0\].publishers\[0\].rate: a trace needs `points` or `points_file`",
+        ),
+        (
+            HEAD + "    publishers: [{rate: {kind: trace, points: [[0, 1], [.nan, 2]]}}]",
+            r"points\[1\]\[0\]: Expected `float` >= 0",
+        ),
+        (HEAD + "    publishers: [{spawn_rate: .inf}]", r"spawn_rate: Expected `float` <="),
+        (
+            HEAD + "    publishers: [{size: {kind: choice, values: [1], weights: [.inf]}}]",
+            "weights",
+        ),
+        (HEAD + "    publishers: [{topics: {names: [a], zipf: 1}}]", "`zipf` needs `count`"),
+        (HEAD + "    publishers: [{topics: {names: [a], weights: [1], count: 5}}]", "`weights`"),
+        (HEAD + "expect: [{what: lost, op: '==', value: .nan}]", r"expect\[0\].value"),
+        (HEAD + "    publishers: [{size: 1" + "0" * 5_000 + "}]", r":5: Exceeds the limit"),
+        (HEAD + "about: 2020-99-99", r":5: month must be"),
+        (HEAD + "[a]: b", r":5: a key is a word"),
+        (HEAD + "<<: {about: x}", r":5: `<<` is not understood"),
+        ("[" * 5_000, r"scenario.yaml: is nested too deeply"),
+        ("title: &a [*a]", r"scenario.yaml: its aliases"),
+        (
+            "a: &a [1, 2, 3, 4]\n"
+            + "".join(
+                f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi")
+            ),
+            r"scenario.yaml: its aliases",
         ),
     ],
 )
@@ -83,6 +108,35 @@ def test_a_trace_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         parse(text, tmp_path / "scenario.yaml")
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"0,5\n10,-1\n", r"points.csv: Expected `float` >= 0.0"),
+        (b"0,5\nnan,1\n", r"points.csv: Expected `float` >= 0.0"),
+        (b"0,5\n", r"points.csv: a trace has at least two"),
+        (b"seconds,rate\n", r"points.csv: has no points"),
+        (b"0," + b"1" * 200_000, r"points.csv: is no text of two columns"),
+        (b"\xff\xfe", r"points.csv: is no text of two columns"),
+    ],
+)
+def test_a_file_that_holds_no_trace_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "points.csv").write_bytes(content)
+    text = HEAD + "    publishers: [{rate: {kind: trace, points_file: points.csv}}]"
+    with pytest.raises(ScenarioError, match=says):
+        parse(text, tmp_path / "scenario.yaml")
+
+
+def test_a_device_is_no_trace() -> None:
+    text = HEAD + "    publishers: [{rate: {kind: trace, points_file: /dev/zero}}]"
+    with pytest.raises(ScenarioError, match="'/dev/zero': is not a file"):
+        parse(text, HERE)
+
+
+def test_a_scenario_without_a_name_is_called_as_its_file() -> None:
+    assert parse(HEAD, Path("My Löad (2).yaml")).name == "my-l-ad-2"
+    assert parse(HEAD, Path("....yaml")).name == "scenario"
+
+
 def test_the_old_description_is_understood() -> None:
     text = '{"delay": 2, "duration": 0.5, "maxPub": 3, "maxSub": 2, "payload": 10, "rate": 7}'
     scenario = parse(text, Path("My Load.json"))
@@ -98,10 +152,19 @@ def test_the_old_throughput_is_divided() -> None:
     assert scenario.phases[1].publishers[0].rate == 10
 
 
-@pytest.mark.parametrize("text", ['{"maxPub": 0, "rate": 1}', '{"maxPub": 1, "raet": 1}',
-                                  '{"maxPub": 1}'])  # fmt: skip
-def test_an_old_description_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"load\.json"):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"maxPub": 0,\n "rate": 1}', r"load.json:1: maxPub: Expected `int` >= 1"),
+        ('{"rate": 1,\n "maxPub": 1000000000000}', r"load.json:2: maxPub: Expected `int` <="),
+        ('{"rate": 1,\n "payload": 1000000000000}', r"load.json:2: payload"),
+        ('{"rate": 1,\n "duration": 1e300}', r"load.json:2: duration"),
+        ('{"maxPub": 1, "raet": 1}', r"load.json:1: .*`raet`"),
+        ('{"maxPub": 1}', r"load.json:1: .*there would be no load"),
+    ],
+)
+def test_an_old_description_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
         parse(text, Path("load.json"))
 
 
@@ -119,9 +182,18 @@ def test_time_can_be_scaled() -> None:
     assert scenario.faults[1].seconds == 3, "time-outs of RoQ do not change either"
 
 
+def test_a_fault_at_the_very_end_stays_there() -> None:
+    phases = "".join(f"  - {{name: p{n}, seconds: 1}}\n" for n in range(6))
+    text = f"title: x\nphases:\n{phases}faults: [{{at: 6, kind: kill, target: exchange}}]"
+    quick = parse(text, HERE).scaled(0.1)
+    assert quick.faults[0].at == quick.seconds
+
+
 def test_in_less_time_just_as_many_publishers_come() -> None:
     scenario = read(find("eqs-2011"))
     quick = scenario.scaled(0.05)
     last = quick.phases[0].publishers[0]
     assert last.begins(15) == pytest.approx(15 * 3, rel=1e-4)
-    assert quick.phases[0].offered()[0] == pytest.approx(0.05 * scenario.phases[0].offered()[0])
+    assert offered_by_phase(quick)[0].messages == pytest.approx(
+        0.05 * offered_by_phase(scenario)[0].messages
+    )
