@@ -22,6 +22,11 @@ _LINES: Final = (
     "Lines are means of the runs of a group, window by window; bands reach from the lowest run to "
     "the highest."
 )
+_SHARES: Final = (
+    " The runs are not of the same length: they are laid upon each other by % of the run that has "
+    "passed."
+)
+_SILENT: Final = " Where the statistics of a run were silent, it is left out of what they tell."
 
 
 def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
@@ -48,7 +53,9 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         tag("h2", "Figures"),
         _figures(made, known),
         _expectations(made),
-        joined(tag("h2", "How they went"), tag("p", _LINES, class_="note")) if plots else None,
+        joined(tag("h2", "How they went"), tag("p", _lines(made, told), class_="note"))
+        if plots
+        else None,
         gallery(plots, 1) if plots else None,
         footer("these runs"),
     )
@@ -59,6 +66,12 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
         script=asset("hover.js"),
         data=told,
     )
+
+
+def _lines(made: Sequence[Group], told: dict[str, object]) -> str:
+    """How lines are to be read."""
+    silent = any(found.quiet for group in made for found in group.courses)
+    return _LINES + (_SHARES if told.get("clock") else "") + (_SILENT if silent else "")
 
 
 def _published(made: Sequence[Group]) -> Published | None:

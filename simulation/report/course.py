@@ -173,6 +173,8 @@ def silence(found: Course) -> str:
     """How long nobody heard the statistics, in a sentence; nothing if they were heard all along."""
     if found.silent < _SILENT_FROM * found.span and not found.quiet:
         return ""
+    if not any(found.heard):
+        return "The statistics were silent all along: what exchanges did is not known."
     said = f"The statistics were silent for {duration(found.silent)} of {duration(found.span)}"
     if not found.quiet:
         return f"{said}, never for most of a window: rates are those of the rest."

@@ -92,7 +92,7 @@
       if (at < 0) at = last;
       here();
     });
-    chart.node.addEventListener("blur", hide);
+    chart.node.addEventListener("blur", e => e.relatedTarget && e.relatedTarget.closest(".chart") || hide());
     chart.node.addEventListener("keydown", e => {
       if (e.key === "Escape") return hide();
       const step = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9}[e.key];

@@ -31,7 +31,7 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
         return [], {"charts": []}
     spans = [found.span for found in courses]
     alike = max(spans) <= _ALIKE * min(spans)
-    span, clock = (max(spans), "") if alike else (100.0, "% of the run")
+    span, clock = (max(spans), "") if alike else (100.0, "%")
     points = min(POINTS, max(len(found.ends) for found in courses))
     begins = [span * at / points for at in range(points)]
     ends = [span * (at + 1) / points for at in range(points)]
@@ -59,7 +59,7 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
         plots.append(plot)
     told = {
         "charts": [plot.told() for plot in plots],
-        "span": span, "begins": begins, "ends": ends, "events": [], "clock": "%" if clock else "",
+        "span": span, "begins": begins, "ends": ends, "events": [], "clock": clock,
     }  # fmt: skip
     return plots, told
 

@@ -125,5 +125,6 @@ def test_what_was_not_heard_of_a_run_does_not_count_as_no_load(tmp_path: Path) -
     assert told is not None
     throughput = msgspec.json.decode(told[1])["charts"][0]["rows"][0]["v"]
     assert throughput == [200] * 10 + [400] * 10
+    assert "Where the statistics of a run were silent, it is left out" in read(text).text
     write_series(folders[1], partly_heard(series_of(20), *range(20)))
     read(page(folders))
