@@ -104,7 +104,9 @@ def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -
         found: what came out; None: it was interrupted.
     """
     case, order = asked.case, asked.order
-    figures = figures_of(case, found) if found is not None else {}
+    figures: dict[str, float] = {}
+    if found is not None:
+        figures = figures_of(case, found) | {"took_seconds": round(asked.took, 3)}
     return Run(
         id=run_id,
         kind=RunKind.MODEL,
@@ -122,7 +124,6 @@ def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -
             "cells": case.cells,
             "spread": case.parameters.spread,
             "workers": order.workers,
-            "took_seconds": round(asked.took, 3),
             **order.settings,
         },
         versions={

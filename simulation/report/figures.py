@@ -88,6 +88,8 @@ FIGURES: Final[dict[str, Figure]] = {
     "traces_late": Figure("Traces that came late", "", -1),
     "traces_rejected": Figure("Traces rejected", "", -1),
     "documents_dropped": Figure("Documents of the statistics stream lost", "", -1),
+    "took_seconds": Figure("Playing the model took", "s"),
+    "model_cpu_seconds": Figure("CPU that playing the model took", "s"),
     "silent_seconds": Figure("Statistics stream silent", "s", -1),
     "files_left_out": Figure("Files of traces left out", "", -1),
 }

@@ -20,8 +20,6 @@ _NAME_PARTS: Final = 3
 _PLAIN: Final = frozenset({"kind", "scenario", "time"})
 """What says by itself what it is."""
 _PART_MAX: Final = 40
-_MEASURED: Final = frozenset({"took_seconds"})
-"""Settings that say how a run went, not how it was asked for."""
 
 
 @dataclass(slots=True)
@@ -103,15 +101,10 @@ def _course(folder: Path, run: Run) -> Course | None:
 def _key(run: Run) -> bytes:
     """All that a run depends on, but for chance."""
     return msgspec.json.encode(
-        [run.kind, run.scenario, run.time_scale, _asked(run), run.versions, run.machine.cpu,
+        [run.kind, run.scenario, run.time_scale, run.settings, run.versions, run.machine.cpu,
          run.machine.cores],
         order="sorted",
     )  # fmt: skip
-
-
-def _asked(run: Run) -> dict[str, str | int | float]:
-    """The settings, but for those that were measured."""
-    return {name: value for name, value in run.settings.items() if name not in _MEASURED}
 
 
 def _parts(run: Run) -> dict[str, str]:
@@ -124,7 +117,7 @@ def _parts(run: Run) -> dict[str, str]:
         "time": f"× {number(run.time_scale)}",
         **_shown(scenario.queue.rules, "rule {}"),
         **_shown(scenario.queue.limits, "limit {}"),
-        **_shown(_asked(run), "{}"),
+        **_shown(run.settings, "{}"),
         **_shown(run.versions, "version of {}"),
         "machine": f"{run.machine.cpu}, {run.machine.cores} cores",
     }

@@ -104,6 +104,8 @@ def test_in_a_tenth_of_the_time_the_published_experiment_has_all_its_publishers(
     assert sum(each.publishers for each in series.windows[-1].exchanges) == 16
     assert kept.figures["exchanges_last"] == 4
     assert kept.figures["load_reached"] == pytest.approx(1.0)
+    assert kept.figures["took_seconds"] > 0
+    assert "took_seconds" not in kept.settings  # runs that took longer were asked for the same
 
 
 def test_what_is_not_modelled_is_said() -> None:
