@@ -350,7 +350,7 @@ def _cpu(found: Course) -> Plot | None:
         title=f"CPU of {_whose(found)}",
         note="per cent of one core",
         span=found.span,
-        scale=linear(max(10.0, *values), count=4),
+        scale=linear(max(2.0, *values), count=4),
         unit="%",
         summary=f"Up to {number(max(values))} % of a core, {number(fmean(values))} % on average.",
     )

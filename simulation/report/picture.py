@@ -122,7 +122,7 @@ def _head(sheet: Sheet, run: Run) -> None:
         sheet.text(x, below, sign, colour=style, weight="bold")
         label = about(verdict.expected.what).label
         text = f"{label}: {found(verdict)}, wanted {wanted(verdict.expected)}"
-        sheet.text(x + 0.078, below, clean(text, 80))
+        sheet.text(x + 0.084, below, clean(text, 80))
 
 
 def _charts(sheet: Sheet, run: Run, series: Series, columns: Course, below: float) -> None:

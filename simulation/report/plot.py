@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from simulation.report.markup import Markup, joined, tag
@@ -264,22 +263,29 @@ class Plot:
 def spread(wanted: Sequence[float], length: float, least: float) -> list[float]:
     """Places near those that are wanted, at least `least` apart where there is room for it.
 
+    Those that push each other stand around the middle of what they want.
+
     Args:
         wanted: places from 0 to `length`, in any order.
         length: of the line on which they stand.
         least: distance; less if there are too many.
     """
-    if not wanted:
-        return []
-    least = min(least, length / max(1, len(wanted) - 1)) if len(wanted) > 1 else least
+    gaps = len(wanted) - 1
+    least = min(least, length / gaps) if gaps > 0 else 0.0
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-    places = [min(length, max(0.0, wanted[at])) for at in order]
-    for before, after in pairwise(range(len(places))):
-        places[after] = max(places[after], places[before] + least)
-    places[-1] = min(places[-1], length)
-    for after, before in pairwise(range(len(places) - 1, -1, -1)):
-        places[before] = min(places[before], places[after] - least)
-    found = dict(zip(order, places, strict=True))
+    pools: list[tuple[float, int]] = []  # of neighbours: where the first one wants to be, how many
+    for place, at in enumerate(order):
+        first, many = min(length, max(0.0, wanted[at])) - place * least, 1
+        while pools and pools[-1][0] > first:
+            before, others = pools.pop()
+            first, many = (before * others + first * many) / (others + many), others + many
+        pools.append((first, many))
+    firsts = [first for first, many in pools for _ in range(many)]
+    room = length - max(0, gaps) * least
+    found = {
+        at: min(room, max(0.0, first)) + place * least
+        for place, (at, first) in enumerate(zip(order, firsts, strict=True))
+    }
     return [found[at] for at in range(len(wanted))]
 
 

@@ -31,7 +31,7 @@ def test_a_page_tells_what_was_asked_what_happened_and_what_came_out() -> None:
     found = read(written(run_of("a-run"), series_of(20)))
     for text in (
         "A test <with> signs & more", "Live run of the scenario", "✗ 1 of 3 expectations not met",
-        "at most 10 ms", "12.5 ms", "not judged", "this kind of run has no such figure",
+        "at most 10 ms", "12.5 ms", "not judged", "this run has no such figure",
         "4 × 100/s, 100 B each", "2 to everything", "one clock", "a processor, 2 cores",
         "Throughput", "Latency", "Imbalance", "CPU of each exchange", "kill exchange 0",
     ):  # fmt: skip

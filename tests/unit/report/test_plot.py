@@ -68,6 +68,12 @@ def test_labels_that_have_room_stand_where_they_belong() -> None:
     assert spread([10, 90, 50], 100, 14) == [10, 90, 50]
 
 
+def test_labels_that_push_each_other_stand_around_what_they_want() -> None:
+    assert spread([50, 50, 50], 100, 10) == [40, 50, 60]
+    assert spread([50, 52, 90], 100, 10) == [46, 56, 90]
+    assert spread([99, 99], 100, 10) == [90, 100]
+
+
 def test_times_say_their_unit_once() -> None:
     assert [time_label(at, 100) for at in (0, 15)] == ["0 s", "15"]
     assert [time_label(at, 600) for at in (0, 90)] == ["0 min", "1:30"]
