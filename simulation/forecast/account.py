@@ -32,8 +32,8 @@ class Totals:
     """Imbalance times time."""
     balanced_over: float = 0.0
     """The time of that."""
-    latency_bytes: float = 0.0
-    """Latency times what it holds for."""
+    latency_messages: float = 0.0
+    """Latency times the messages that it holds for."""
     busy_seconds: float = 0.0
     """Of cores."""
 
@@ -123,7 +123,8 @@ class Account:
                 totals.overload_seconds += seconds
             latency, saturated = self._latency(number, load, exchanges)
             totals.saturated_seconds += seconds * saturated
-            totals.latency_bytes += 1_000 * latency.mean * load / 60 * seconds
+            messages = present.messages[number] / 60 * seconds
+            totals.latency_messages += 1_000 * latency.mean * messages
         even = len(loads) < 2 or total <= LOADED * self._limit * len(loads)
         if not even:
             totals.imbalance_seconds += present.imbalance * seconds

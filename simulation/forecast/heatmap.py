@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import isnan, nan
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 
 from simulation.forecast.grid import Value, in_order
 from simulation.forecast.outcome import mean
-from simulation.forecast.table import PREFIX, Row, error, varied_names
+from simulation.forecast.table import PREFIX, Row, error, known, varied_names
 
 CELL_INCHES: Final = (1.05, 0.72)
 COLOURS: Final = "cividis"
@@ -45,11 +46,10 @@ def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) ->
     lines = _values(rows, up) if up else [""]
     found = [
         [
-            [
-                float(row[metric])
-                for row in rows
-                if row[across] == column and (not up or row[up] == line)
-            ]
+            known(
+                (row for row in rows if row[across] == column and (not up or row[up] == line)),
+                metric,
+            )
             for column in columns
         ]
         for line in lines
@@ -73,19 +73,25 @@ def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) ->
 
 def _fill(axes: Axes, found: list[list[list[float]]]) -> None:
     """Colours, and in each cell the mean and what it could be wrong by."""
-    means = [[mean(values) for values in line] for line in found]
-    lowest, highest = min(map(min, means)), max(map(max, means))
+    means = [[mean(values) if values else nan for values in line] for line in found]
+    told = [each for line in means for each in line if not isnan(each)] or [0.0]
+    lowest, highest = min(told), max(told)
     room = max(highest - lowest, LEAST_RANGE * abs(highest)) or 1.0
     axes.imshow(means, origin="lower", aspect="auto", cmap=COLOURS,
                 vmin=lowest, vmax=lowest + room)  # fmt: skip
     for y, line in enumerate(found):
         for x, values in enumerate(line):
+            if not values:
+                axes.annotate("–", (x, y), ha="center", va="center")
+                continue
             red, green, blue, _ = mpl.colormaps[COLOURS]((means[y][x] - lowest) / room)
             light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
             colour = "black" if light else "white"
             axes.annotate(f"{means[y][x]:.3g}", (x, y), (0, 3), textcoords="offset points",
                           ha="center", va="center", color=colour)  # fmt: skip
-            axes.annotate(f"± {error(values):.2g}", (x, y), (0, -9), textcoords="offset points",
+            if (half := error(values)) is None:
+                continue
+            axes.annotate(f"± {half:.2g}", (x, y), (0, -9), textcoords="offset points",
                           ha="center", va="center", color=colour, fontsize="x-small")  # fmt: skip
     axes.set_xticks([x - 0.5 for x in range(1, len(found[0]))], minor=True)
     axes.set_yticks([y - 0.5 for y in range(1, len(found))], minor=True)

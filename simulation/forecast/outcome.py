@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from typing import Final
 
 import msgspec
@@ -101,15 +102,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         moves: publishers that moved.
-        scale_refused: exchanges for which no host had room, or that would be one too many.
+        scale_failed: exchanges for which no host had room, or that would be one too many.
         overload_minutes: sum over exchanges of the time above 1.10 L.
         saturated_minutes: sum over exchanges of the time without a free processor.
         unserved_minutes: sum over publishers of the time without an exchange.
         imbalance_mean: busiest exchange over the mean, over time and queues with several.
-        reaction_seconds: mean from the beginning of an overload until somebody had left.
+        reaction_seconds, reaction_max_seconds: mean and longest from the beginning of an overload
+            until somebody had left; no number (NaN) if there was none. The same holds for the next
+            two.
         relief_seconds: mean from its beginning to its end.
-        serve_seconds: mean from a decision until the new exchange served.
-        latency_mean_ms: by the formula in docs/simulation.md, over all bytes.
+        scale_out_seconds: mean from a decision until the new exchange served.
+        latency_mean_ms: by the formula in docs/simulation.md, over all messages.
         exchange_hours: sum over exchanges.
         host_hours: hosts that are there, times the time.
         used_host_hours: those with an exchange.
@@ -131,7 +134,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     moves_failed: int
     scale_outs: int
     scale_ins: int
-    scale_refused: int
+    scale_failed: int
     deaths: int
     exchanges_most: int
     exchanges_last: int
@@ -141,9 +144,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imbalance_mean: float
     imbalance_last: float
     reaction_seconds: float
-    reaction_most: float
+    reaction_max_seconds: float
     relief_seconds: float
-    serve_seconds: float
+    scale_out_seconds: float
     latency_mean_ms: float
     bytes: float
     messages: float
@@ -187,7 +190,7 @@ def outcome(sums: Sums, seed: int) -> Outcome:
         moves_failed=sums.moves_failed,
         scale_outs=sums.scale_outs,
         scale_ins=sums.scale_ins,
-        scale_refused=sums.scale_failed,
+        scale_failed=sums.scale_failed,
         deaths=sums.deaths,
         exchanges_most=max(sums.exchanges, default=0),
         exchanges_last=sums.exchanges[-1] if sums.exchanges else 0,
@@ -196,11 +199,11 @@ def outcome(sums: Sums, seed: int) -> Outcome:
         unserved_minutes=totals.unserved_seconds / 60,
         imbalance_mean=_ratio(totals.imbalance_seconds, totals.balanced_over, 1.0),
         imbalance_last=even[-1] if even else 1.0,
-        reaction_seconds=mean(sums.reactions),
-        reaction_most=max(sums.reactions, default=0.0),
-        relief_seconds=mean(sums.reliefs),
-        serve_seconds=mean(sums.serve_seconds),
-        latency_mean_ms=_ratio(totals.latency_bytes, totals.bytes),
+        reaction_seconds=_mean_if_any(sums.reactions),
+        reaction_max_seconds=max(sums.reactions, default=nan),
+        relief_seconds=_mean_if_any(sums.reliefs),
+        scale_out_seconds=_mean_if_any(sums.serve_seconds),
+        latency_mean_ms=_ratio(totals.latency_messages, totals.messages),
         bytes=totals.bytes,
         messages=totals.messages,
         exchange_hours=totals.exchange_seconds / HOUR_SECONDS,
@@ -235,6 +238,10 @@ def first_events(events: list[tuple[float, str, int]]) -> list[tuple[float, str,
 def mean(values: Sequence[float]) -> float:
     """0 if there are none."""
     return sum(values) / len(values) if values else 0.0
+
+
+def _mean_if_any(values: Sequence[float]) -> float:
+    return mean(values) if values else nan
 
 
 def _ratio(part: float, whole: float, otherwise: float = 0.0) -> float:

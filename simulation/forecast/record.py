@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from math import ceil
+from math import ceil, isfinite
 from typing import Final
 
 import msgspec
@@ -58,10 +58,12 @@ PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 JUDGED: Final = ("p50", "p90")
 LIKE_OUTCOME: Final = (
     "exchanges_most", "exchanges_last", "moves", "moves_failed", "scale_outs", "scale_ins",
-    "scale_refused", "deaths", "imbalance_mean", "imbalance_last", "overload_minutes",
+    "scale_failed", "deaths", "imbalance_mean", "imbalance_last", "overload_minutes",
     "saturated_minutes", "unserved_minutes", "latency_mean_ms", "exchange_hours", "host_hours",
     "used_host_hours", "host_hours_per_million", "policy_errors", "rounds", "asked", "asked_ahead",
 )  # fmt: skip
+MAYBE: Final = ("reaction_seconds", "reaction_max_seconds", "relief_seconds", "scale_out_seconds")
+"""Of what need not have happened."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,8 +161,8 @@ def figures_of(case: Case, found: Outcome) -> dict[str, float]:
     }
     if found.messages:
         figures["cpu_seconds_per_million"] = found.busy_seconds / found.messages * 1e6
-    for name in ("reaction_seconds", "reaction_most", "relief_seconds", "serve_seconds"):
-        if every[name]:  # else there was nothing to react to
+    for name in MAYBE:
+        if isfinite(every[name]):
             figures[name] = every[name]
     whole = Histogram()
     for window in found.windows:

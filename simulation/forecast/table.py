@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -19,7 +20,10 @@ PREFIX: Final = "vary_"
 
 
 def table(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
-    """One row for each combination: mean over the seeds, and 95 % of what it could be, ±."""
+    """One row for each combination: mean over the seeds, and 95 % of what it could be, ±.
+
+    A cell is empty where no run has the figure, and ± where less than two have.
+    """
     names = varied_names(rows)
     groups: dict[tuple[Value, ...], list[Row]] = {}
     for row in rows:
@@ -29,9 +33,10 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
         made: Row = {name.removeprefix(PREFIX): each for name, each in zip(names, key, strict=True)}
         made["runs"] = len(members)
         for metric in metrics:
-            values = [float(row[metric]) for row in members]
-            made[metric] = mean(values)
-            made[f"{metric} ±"] = error(values)
+            values = known(members, metric)
+            made[metric] = mean(values) if values else ""
+            half = error(values)
+            made[f"{metric} ±"] = "" if half is None else half
         found.append(made)
     return found
 
@@ -75,6 +80,11 @@ def _write_csv(rows: Sequence[Mapping[str, Value]], path: Path) -> None:
         writer.writerows(rows)
 
 
-def error(values: Sequence[float]) -> float:
-    """95 % of what the mean could be, either way; 0 if there is one value only."""
-    return statistics.mean(values).half or 0.0
+def known(rows: Iterable[Row], metric: str) -> list[float]:
+    """A figure of those runs that have it: what did not happen took no time at all."""
+    return [value for row in rows if not isnan(value := float(row[metric]))]
+
+
+def error(values: Sequence[float]) -> float | None:
+    """95 % of what the mean could be, either way; None if less than two runs have the figure."""
+    return statistics.mean(values).half if values else None

@@ -112,7 +112,7 @@ def test_where_no_host_has_room_growth_is_refused_and_tried_again_with_pauses() 
     played = case(scenario(rate_of(3.0, 12), hosts=1, seconds=120.0), host_slots=1)
     outcome = play(played)
     assert outcome.scale_outs == 0
-    assert 2 < outcome.scale_refused < 30
+    assert 2 < outcome.scale_failed < 30
     assert outcome.overload_minutes > 1.5
 
 

@@ -13,7 +13,14 @@ from simulation.archive.document import EventKind, RunKind, RunState
 from simulation.archive.folder import read_run, read_series
 from simulation.description.offered import offered_by_phase
 from simulation.description.rates import Ramp
-from simulation.description.scenario import Fault
+from simulation.description.scenario import (
+    Fault,
+    Phase,
+    PublisherGroup,
+    QueueSettings,
+    Scenario,
+    SubscriberGroup,
+)
 from simulation.forecast import record
 from simulation.forecast.cell import play
 from simulation.forecast.order import RunOrder, case_of
@@ -45,6 +52,24 @@ def test_a_run_is_kept_with_its_figures_and_verdicts(tmp_path: Path) -> None:
     kinds = [each.kind for each in series.events]
     assert kinds.count(EventKind.SCALE_OUT) == kept.figures["scale_outs"] > 0
     assert kinds.count(EventKind.MOVE) == kept.figures["moves"] > 0
+
+
+def test_the_mean_latency_is_that_of_messages_not_of_bytes() -> None:
+    phase = Phase(
+        name="load",
+        seconds=60,
+        publishers=[
+            PublisherGroup(count=4, rate=2_000.0, size=100),
+            PublisherGroup(count=4, rate=20.0, size=50_000),
+        ],
+        subscribers=[SubscriberGroup(count=2)],
+    )
+    load = Scenario(
+        name="mixed", title="a test", queue=QueueSettings(exchanges=3), hosts=3, phases=[phase]
+    )
+    found = play(record.detailed(case(load), seed=1))
+    wanted = sum(each.latency_messages for each in found.windows) / found.messages
+    assert found.latency_mean_ms == pytest.approx(wanted)
 
 
 def test_windows_add_up_to_the_run() -> None:

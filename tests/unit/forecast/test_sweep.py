@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+from math import nan
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from roq.errors import ConfigError
+from simulation.forecast.heatmap import draw
 from simulation.forecast.order import SweepOrder, setting, values
 from simulation.forecast.sweep import FILE, Record, conduct
-from simulation.forecast.table import table
+from simulation.forecast.table import Row, table
 
 
 def order(out: Path, **others: object) -> SweepOrder:
@@ -92,4 +94,16 @@ def test_the_error_is_that_of_student() -> None:
 
 def test_a_single_run_has_no_error() -> None:
     (row,) = table([{"vary_a": 1, "moves": 4.0}], ["moves"])
-    assert row == {"a": 1, "runs": 1, "moves": 4.0, "moves ±": 0.0}
+    assert row == {"a": 1, "runs": 1, "moves": 4.0, "moves ±": ""}
+
+
+def test_what_did_not_happen_took_no_time_and_does_not_count(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        {"vary_a": a, "vary_scenario": "x", "reaction_seconds": seconds}
+        for a, seconds in ((1, nan), (1, 2.0), (1, 4.0), (2, nan))
+    ]
+    first, second = table(rows, ["reaction_seconds"])
+    assert first["reaction_seconds"] == 3.0
+    assert (second["reaction_seconds"], second["reaction_seconds ±"]) == ("", "")
+    assert draw(rows, ["reaction_seconds"], tmp_path)
+    assert draw([rows[3], {**rows[3], "vary_a": 3}], ["reaction_seconds"], tmp_path)
