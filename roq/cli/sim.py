@@ -82,15 +82,16 @@ def show(scenario: str, as_json: bool) -> None:
     if as_json:
         click.echo(reading.dump(found))
         return
+    clean = wanted("simulation.report.wording").clean
     print_fields([
         ("name", found.name),
-        ("title", found.title),
-        ("about", found.about.strip()),
+        ("title", clean(found.title)),
+        ("about", clean(found.about.strip())),
         ("takes", _minutes(found.seconds)),
         ("hosts", found.hosts),
         ("exchanges", found.queue.exchanges),
-        ("rules", _named(found.queue.rules)),
-        ("limits", _named(found.queue.limits)),
+        ("rules", clean(_named(found.queue.rules))),
+        ("limits", clean(_named(found.queue.limits))),
     ])  # fmt: skip
     click.echo()
     print_table(

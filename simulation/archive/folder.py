@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import stat
 import time
+from math import isfinite
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -65,7 +67,7 @@ def find(name: str, parent: Path = RUNS) -> Path:
         RunError: there is none.
     """
     given = Path(name)
-    if (given / RUN_FILE).is_file():
+    if _is_file(given / RUN_FILE):
         return given
     if name == "latest":
         if found := runs(parent):
@@ -101,13 +103,24 @@ def read_series(folder: Path) -> Series:
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """Write or replace `run.json`, at once or not at all."""
-    _write(folder / RUN_FILE, run)
+    """Write or replace `run.json`, at once or not at all.
+
+    A figure that is no number is left out, as JSON cannot tell it from one that is missing.
+    """
+    figures = {name: each for name, each in run.figures.items() if isfinite(each)}
+    _write(folder / RUN_FILE, msgspec.structs.replace(run, figures=figures))
 
 
 def write_series(folder: Path, series: Series) -> None:
     """Write or replace `series.json`, at once or not at all."""
     _write(folder / SERIES_FILE, series)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have, or a folder that is closed
+        return False
 
 
 def _write(path: Path, document: Run | Series) -> None:
@@ -121,7 +134,10 @@ def _write(path: Path, document: Run | Series) -> None:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        if path.stat().st_size > BYTES_MAX:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise RunError(f"{path}: cannot be read: it is no file")
+        if found.st_size > BYTES_MAX:
             raise RunError(f"{path}: no run has more than {BYTES_MAX} bytes of this")
         data = path.read_bytes()
         version = msgspec.json.decode(data, type=_Versioned).version

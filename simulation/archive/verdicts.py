@@ -32,6 +32,6 @@ def fulfilled(verdicts: Sequence[Verdict], kind: RunKind) -> bool:
 
 def _verdict(expected: Expectation, found: float | None) -> Verdict:
     if found is None or isnan(found):
-        why = "this kind of run has no such figure"
+        why = "this run has no such figure"
         return Verdict(expected=expected, found=None, holds=None, why=why)
     return Verdict(expected=expected, found=found, holds=expected.holds(found))

@@ -42,11 +42,14 @@ def find(name: str) -> Path:
         ScenarioError: there is none.
     """
     path = Path(name)
-    if path.is_file():
-        return path
     inside = FOLDER / f"{name}.yaml"
-    if inside.is_file() and inside.parent == FOLDER:
-        return inside
+    try:
+        if path.is_file():
+            return path
+        if inside.is_file() and inside.parent == FOLDER:
+            return inside
+    except OSError as error:
+        raise ScenarioError(f"{name}: cannot be read: {error.strerror}") from None
     names = ", ".join(each.stem for each in known())
     raise ScenarioError(f"there is no scenario {name!r}: give a file, or one of {names}")
 

@@ -32,7 +32,7 @@ from roq.errors import RoQError
 from roq.model import exchange_name
 from roq.protocol.kpi import text
 from simulation.archive.folder import find
-from simulation.traces.files import minute_of, sound
+from simulation.traces.files import TracesError, minute_of, sound
 from simulation.traces.tables import KPI, LATENCY
 
 Line = list[str]
@@ -47,8 +47,10 @@ def lines(folder: Path, *, leave_out: bool = False) -> Iterator[Line]:
         leave_out: go on without files that are damaged.
 
     Raises:
-        TracesError: a file is damaged; names it.
+        TracesError: there are no traces, or a file is damaged; names it.
     """
+    if not any((folder / table).is_dir() for table in (KPI, LATENCY)):
+        raise TracesError(f"{folder} has no traces: only live runs keep them, without --no-traces")
     found = [
         (minute_of(path), table, path)
         for table in (KPI, LATENCY)

@@ -36,6 +36,8 @@ DAY_US: Final = 86_400_000_000
 BUCKET_MAX: Final = 2_000
 """Of latencies; that would be five thousand years."""
 WINDOW_SECONDS_MAX: Final = 3_600.0
+SECONDS_MAX: Final = 1e14
+"""Of sums of latencies: beyond it sums of these would be no numbers any more."""
 PAYLOAD_MAX: Final = 4_096
 ROWS_MAX: Final = 20_000
 """Of one file, so that a task does not need memory for all of its rows."""
@@ -199,6 +201,8 @@ def _client(trace: ClientTrace) -> dict[str, object]:
         raise BadTrace(f"buckets of latencies are 0 to {BUCKET_MAX}")
     if trace.seconds > WINDOW_SECONDS_MAX:
         raise BadTrace("a window that is too long")
+    if max(trace.latency_sum, trace.clock_error) > SECONDS_MAX:
+        raise BadTrace("latencies of more than a million years")
     return {
         "client": trace.client, "role": trace.role, "begin_us": trace.begin_us,
         "seconds": trace.seconds, "messages": trace.messages, "bytes": trace.bytes,

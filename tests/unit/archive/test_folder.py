@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import inf, nan
 from pathlib import Path
 
 import msgspec
@@ -50,7 +51,7 @@ def test_a_run_is_found_by_path_by_id_and_as_the_latest(tmp_path: Path) -> None:
     assert [folder.name for folder in runs(tmp_path)] == ["old", "new"]
 
 
-@pytest.mark.parametrize("name", ["nobody", "../old", "", "latest"])
+@pytest.mark.parametrize("name", ["nobody", "../old", "", "latest", "a" * 5_000, "a\0b"])
 def test_a_run_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(RunError, match="there is no run"):
         find(name, tmp_path / "empty")
@@ -73,4 +74,16 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"series\.json: cannot be read"):
+        read_series(tmp_path)
+
+
+def test_a_figure_that_is_no_number_is_missing(tmp_path: Path) -> None:
+    run = msgspec.structs.replace(run_of("a"), figures={"lost": nan, "moves": inf, "sent": 5.0})
+    write_run(tmp_path, run)
+    assert read_run(tmp_path).figures == {"sent": 5.0}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "series.json")
+    with pytest.raises(RunError, match="it is no file"):
         read_series(tmp_path)

@@ -47,6 +47,14 @@ def test_scenarios_are_listed_and_shown() -> None:
         assert json.loads(roq("show", name, "--json").output)["name"] == name
 
 
+def test_no_scenario_steers_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text('title: "a\\e[2J\\u202eb"\nphases: [{name: a, seconds: 5}]\n')
+    shown = roq("show", path)
+    assert shown.exit_code == 0
+    assert "a\ufffd[2J\ufffdb" in shown.output
+
+
 def test_a_scenario_with_a_mistake_is_told_with_file_line_and_key(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("title: mine\nphases:\n  - name: a\n    seconds: -1\n")

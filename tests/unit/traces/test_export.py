@@ -69,3 +69,8 @@ def test_the_program_prints_them_and_names_what_is_damaged(
     assert main([str(tmp_path / "nothing")]) == 1
     with pytest.raises(TracesError, match="damaged"):
         list(lines(tmp_path))
+
+
+def test_a_run_without_traces_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TracesError, match="has no traces"):
+        list(lines(tmp_path))

@@ -88,6 +88,8 @@ def test_rows_of_several_minutes_go_into_several_files() -> None:
         ({"latency": {"-1": 1}}, "buckets of latencies are 0 to"),
         ({"latency": {"999999999999": 1}}, "buckets of latencies are 0 to"),
         ({"seconds": 1e9}, "too long"),
+        ({"latency_sum": 1e300}, "a million years"),
+        ({"clock_error": 1e300}, "a million years"),
         ({"messages": 2**63}, "cannot hold"),
         ({"latency": {"5": 2**70}}, "cannot hold"),
         ({"latency_sum": "much"}, "not a trace"),
