@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from roq.client.watch import ClusterState, QueueStatus, Watch
     from roq.errors import (
+        Busy,
         Closed,
         ConfigError,
         DeliveryError,
@@ -73,6 +74,7 @@ _HOMES: Final = {
     ),
     "roq.client.watch": ("ClusterState", "QueueStatus", "Watch"),
     "roq.errors": (
+        "Busy",
         "Closed",
         "ConfigError",
         "DeliveryError",
@@ -132,6 +134,7 @@ __all__ = [
     "QueueStopped",
     "HostNotFound",
     "NoCapacity",
+    "Busy",
     "StaleEpoch",
     "NotLeader",
     "InvalidRequest",
