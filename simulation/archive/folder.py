@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from typing import Final, TypeVar
@@ -58,6 +60,21 @@ def make(parent: Path, run_id: str) -> Path:
             raise RunError(f"{folder}: cannot be made: {error.strerror}") from None
         return folder
     raise RunError(f"{parent}: has a thousand runs called {run_id}")
+
+
+@contextmanager
+def kept_if_filled(parent: Path, run_id: str) -> Iterator[Path]:
+    """A new folder, as `make`; it goes again if nothing was put into it.
+
+    So whoever has nothing to write in leaves nothing, and whoever must not write learns it before
+    the work is done.
+    """
+    folder = make(parent, run_id)
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def find(name: str, parent: Path = RUNS) -> Path:

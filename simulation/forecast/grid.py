@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import isfinite
 from typing import Final, TypeAlias
 
 import msgspec
@@ -23,9 +24,11 @@ def value(text: str) -> Value:
     """A number if it is one, else the text."""
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if isfinite(number):
+            return number
     return text
 
 
@@ -50,13 +53,13 @@ def varied(case: Case, values: Mapping[str, Value]) -> Case:
     scenario = case.scenario
     for name, each in values.items():
         if name in RULES:
-            rules[name] = each if isinstance(each, str) else int(each)
+            rules[name] = _whole(name, each) if isinstance(each, float) else each
         elif name in Parameters.__struct_fields__:
             parameters[name] = each
         elif name in SIZES:
             sizes[name] = each
         elif name == "publishers":
-            scenario = with_publishers(scenario, int(each))
+            scenario = with_publishers(scenario, _whole(name, each))
         elif "." in name and not isinstance(each, str):
             limits[name] = float(each)
         else:
@@ -75,16 +78,15 @@ def varied(case: Case, values: Mapping[str, Value]) -> Case:
         raise ConfigError(f"{', '.join(values)}: {error}") from None
 
 
-def combinations(vary: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Every combination of the values.
+def _whole(name: str, value: Value) -> int:
+    if isinstance(value, str) or value != int(value):
+        raise ConfigError(f"{name}: a whole number is wanted, not {value!r}")
+    return int(value)
 
-    Raises:
-        ConfigError: too many.
-    """
-    found = [dict(zip(vary, each, strict=True)) for each in product(*vary.values())]
-    if len(found) > RUNS_MAX:
-        raise ConfigError(f"{len(found)} combinations are more than {RUNS_MAX}")
-    return found
+
+def combinations(vary: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
+    """Every combination of the values."""
+    return [dict(zip(vary, each, strict=True)) for each in product(*vary.values())]
 
 
 def with_publishers(scenario: Scenario, count: int) -> Scenario:

@@ -38,14 +38,15 @@ def run(order: RunOrder, progress: Progress = untold) -> Path:
     """
     case = record.detailed(case_of(order, order.scenario), order.seed)
     workers: Workers = Here() if order.workers == 1 else Processes(order.workers)
-    began, name = time.time(), case.scenario.name
-    with measured() as machine:
-        found = _play(case, workers, progress)
-    folder = folders.make(order.out, folders.new_id(name, RunKind.MODEL, began))
-    asked = record.Asked(order=order, case=case, began=began, took=time.time() - began)
-    if found is not None:
-        folders.write_series(folder, record.series_of(case, found))
-    folders.write_run(folder, record.run_of(folder.name, asked, machine, found))
+    began = time.time()
+    name = folders.new_id(case.scenario.name, RunKind.MODEL, began)
+    with folders.kept_if_filled(order.out, name) as folder:
+        with measured() as machine:
+            found = _play(case, workers, progress)
+        asked = record.Asked(order=order, case=case, began=began, took=time.time() - began)
+        if found is not None:
+            folders.write_series(folder, record.series_of(case, found))
+        folders.write_run(folder, record.run_of(folder.name, asked, machine, found))
     return folder
 
 

@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,9 @@ import msgspec
 import roq
 from roq.errors import ConfigError
 from simulation.archive import folder as folders
+from simulation.archive.folder import RunError
 from simulation.forecast.case import Case
-from simulation.forecast.grid import Value, combinations, in_order, varied
+from simulation.forecast.grid import RUNS_MAX, Value, combinations, in_order, varied
 from simulation.forecast.order import SweepOrder, case_of
 from simulation.forecast.outcome import Outcome
 from simulation.forecast.run import Progress, untold
@@ -82,34 +84,42 @@ def conduct(order: SweepOrder, progress: Progress = untold) -> Swept:
         seeds=list(range(1, order.seeds + 1)),
     )
     count = len(wanted.runs())
-    began = time.time()
-    with measured() as machine, _workers(order) as workers:
-        rows = run(wanted, workers, progress)
-    took = time.time() - began
-    if not rows:
-        raise KeyboardInterrupt
     names = {case.scenario.name for case in wanted.cases}
     name = names.pop() if len(names) == 1 else "several"
-    folder = folders.make(order.out, folders.new_id(name, KIND, began))
-    kept = Record(
-        order=order,
-        runs=len(rows),
-        wanted=count,
-        took_seconds=round(took, 3),
-        versions={"roq": roq.__version__, "python": platform.python_version()},
-        machine=machine,
-    )
+    began = time.time()
+    with folders.kept_if_filled(order.out, folders.new_id(name, KIND, began)) as folder:
+        with measured() as machine, _workers(order) as workers:
+            rows = run(wanted, workers, progress)
+        took = time.time() - began
+        if not rows:
+            raise KeyboardInterrupt
+        kept = Record(
+            order=order,
+            runs=len(rows),
+            wanted=count,
+            took_seconds=round(took, 3),
+            versions={"roq": roq.__version__, "python": platform.python_version()},
+            machine=machine,
+        )
+        return Swept(
+            folder=folder,
+            written=_written(kept, rows, folder),
+            table=table(rows, order.metrics),
+            runs=len(rows),
+            wanted=count,
+            machine=machine,
+            took=took,
+        )
+
+
+def _written(kept: Record, rows: Sequence[Row], folder: Path) -> list[Path]:
+    """The files of a sweep, and where they are."""
     path = folder / FILE
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=os.fspath)))
-    return Swept(
-        folder=folder,
-        written=[path, *write(rows, order.metrics, folder)],
-        table=table(rows, order.metrics),
-        runs=len(rows),
-        wanted=count,
-        machine=machine,
-        took=took,
-    )
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=os.fspath)))
+        return [path, *write(rows, kept.order.metrics, folder)]
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
 def check(metrics: Sequence[str]) -> None:
@@ -147,8 +157,12 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         """All runs, each with what makes it different.
 
         Raises:
-            ConfigError: a name or a value is wrong; nothing has been run then.
+            ConfigError: a name or a value is wrong, or there are too many; nothing has been run
+                then.
         """
+        count = len(self.cases) * prod(map(len, self.vary.values())) * len(self.seeds)
+        if count > RUNS_MAX:
+            raise ConfigError(f"{count:,} runs are more than {RUNS_MAX:,}")
         found: list[tuple[Row, Case]] = []
         for case in self.cases:
             for values in combinations(self.vary):

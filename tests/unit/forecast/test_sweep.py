@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
+from simulation.archive.folder import RunError
 from simulation.forecast.heatmap import draw
-from simulation.forecast.order import SweepOrder, setting, values
+from simulation.forecast.order import RunOrder, SweepOrder, setting, values
+from simulation.forecast.run import run
 from simulation.forecast.sweep import FILE, Record, conduct
 from simulation.forecast.table import Row, table
 
@@ -51,6 +53,25 @@ def test_a_sweep_is_kept_with_what_was_asked(tmp_path: Path) -> None:
         assert len(list(csv.DictReader(file))) == 4
 
 
+def test_where_nothing_can_be_written_nothing_is_played(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told: list[int] = []
+    with pytest.raises(RunError, match="cannot be made"):
+        conduct(order(tmp_path / "file"), lambda done, _total: told.append(done))
+    with pytest.raises(RunError, match="cannot be made"):
+        run(RunOrder(scenario="ramp", out=tmp_path / "file"), lambda done, _: told.append(done))
+    assert told == []
+
+
+def test_who_interrupts_a_sweep_at_once_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        conduct(order(tmp_path, queues=2, hosts=2, cells=2), interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_who_interrupts_a_sweep_gets_what_is_complete(tmp_path: Path) -> None:
     def interrupt(done: int, _total: int) -> None:
         if done == 3:
@@ -68,6 +89,9 @@ def test_who_interrupts_a_sweep_gets_what_is_complete(tmp_path: Path) -> None:
         ({"vary": {"speed": [1, 2]}}, "nothing called 'speed'"),
         ({"vary": {"cooldown_seconds": ["fast"]}}, "cooldown_seconds"),
         ({"settings": {"known.OVERLAOD": 1.2}}, "OVERLAOD"),
+        ({"settings": {"cooldown_seconds": 2.7}}, "cooldown_seconds: a whole number"),
+        ({"settings": {"publishers": "many"}}, "publishers: a whole number"),
+        ({"seeds": 100_000, "vary": {"spread": list(range(11))}}, "1,100,000 runs are more"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_played(tmp_path, wrong, text) -> None:
@@ -79,6 +103,7 @@ def test_what_is_wrong_is_said_before_anything_is_played(tmp_path, wrong, text) 
 def test_settings_are_read_as_people_type_them() -> None:
     assert setting("cooldown_seconds=2") == ("cooldown_seconds", 2)
     assert values("known.OVERLOAD=1.05,1.1") == ("known.OVERLOAD", [1.05, 1.1])
+    assert setting("x=nan") == ("x", "nan")
     for wrong in ("x", "=1", "x="):
         with pytest.raises(ConfigError, match="NAME=VALUE"):
             setting(wrong)
