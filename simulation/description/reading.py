@@ -16,6 +16,7 @@ from roq.errors import ConfigError
 from simulation.description.legacy import LEGACY_KEYS, from_legacy
 from simulation.description.rates import Trace
 from simulation.description.scenario import PublisherGroup, Scenario
+from simulation.description.settings import queue_limits, queue_rules
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 """The scenarios that come with RoQ."""
@@ -89,6 +90,12 @@ def parse(text: str, path: Path) -> Scenario:
         scenario = msgspec.convert(data, Scenario, strict=False)
     except msgspec.ValidationError as error:
         raise ScenarioError(_located(str(error), node, path)) from None
+    for check in (queue_limits, queue_rules):
+        try:
+            check(scenario)
+        except ConfigError as error:
+            key, _, why = str(error).partition(": ")
+            raise ScenarioError(_located(f"{why} - at `$.{key}`", node, path)) from None
     return _with_traces(scenario, node, path)
 
 

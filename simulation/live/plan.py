@@ -14,9 +14,8 @@ from typing import Final
 
 import msgspec
 
-from roq.client.views import ScalingRules
 from roq.errors import ConfigError
-from roq.model import Limits, encode_topic
+from roq.model import encode_topic
 from simulation.description.draws import (
     Choice,
     LogNormal,
@@ -27,6 +26,7 @@ from simulation.description.draws import (
 )
 from simulation.description.rates import Rate, sent_by
 from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from simulation.description.settings import queue_limits, queue_rules
 from simulation.live.stamp import STAMP_BYTES
 
 GRACE_SECONDS: Final = 3.0
@@ -398,48 +398,6 @@ def _bad_topic(key: str, topic: str) -> Iterator[str]:
         encode_topic(topic)
     except Exception as error:  # noqa: BLE001 - whatever it says is said
         yield f"{key}: {error}"
-
-
-def queue_limits(scenario: Scenario) -> Limits:
-    """The limits of the queue.
-
-    Raises:
-        ConfigError: there is no such limit, or it has no such value.
-    """
-    given = scenario.queue.limits
-    known = Limits.__struct_fields__
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"queue.limits: there is no limit {name!r}; there are {_all(known)}")
-    try:
-        return msgspec.convert(given, Limits)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"queue.limits: {error}") from None
-
-
-def queue_rules(scenario: Scenario) -> ScalingRules | None:
-    """The rules of the queue; None if nothing is said.
-
-    Raises:
-        ConfigError: there is no such rule, or it has no such value.
-    """
-    given = scenario.queue.rules
-    if not given:
-        return None
-    known = [name for name in ScalingRules.__struct_fields__ if name != "name"]
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"queue.rules: there is no rule {name!r}; there are {_all(known)}")
-    # Whoever gives rules gives all of them, so a limit of the queue must not be forgotten.
-    most = {"exchanges_max": queue_limits(scenario).exchanges_max}
-    try:
-        return msgspec.convert({"name": scenario.name, **most, **given}, ScalingRules)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"queue.rules: {error}") from None
-
-
-def _all(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _check_streams(publishers: list[PublisherStay], subscribers: list[SubscriberStay]) -> None:

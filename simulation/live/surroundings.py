@@ -13,9 +13,9 @@ from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, RoQError
 from roq.testing import cluster as own_cluster
 from roq.testing.running import RunningCluster
+from simulation.description.settings import queue_rules
 from simulation.live import faults
 from simulation.live.interrupts import Aside, check
-from simulation.live.plan import queue_rules
 from simulation.live.setting import Queues, Setting
 from simulation.live.tasks import Session
 

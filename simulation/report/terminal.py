@@ -77,7 +77,8 @@ def compare(made: Sequence[Group], console: Console) -> None:
     table.add_column("")
     for at, group in enumerate(made):
         role = ", baseline" if not at and len(made) > 1 else ""
-        table.add_column(f"{clean(group.name, 40)} (n {len(group.runs)}{role})", overflow="fold")
+        heading = Text(f"{clean(group.name, 40)} (n {len(group.runs)}{role})")
+        table.add_column(heading, overflow="fold")
     for name in ordered({name for group in made for name in group.figures()}):
         if name in FIGURES:
             cells = [_compared(made[0], group, name) for group in made]

@@ -19,9 +19,10 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
+from simulation.description.settings import queue_rules
 from simulation.forecast.load import Load
 from simulation.forecast.parameters import Parameters
-from simulation.live.plan import CLIENTS_MAX, Plan, offered_at, plan, queue_rules
+from simulation.live.plan import CLIENTS_MAX, Plan, offered_at, plan
 
 
 def scenario_of(*phases: Phase, **settings: Any) -> Scenario:

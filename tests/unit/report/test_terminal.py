@@ -73,6 +73,16 @@ def test_groups_stand_side_by_side_with_what_clearly_differs(tmp_path: Path) -> 
     assert "Exchanges, most at a time" in text
 
 
+def test_names_of_groups_are_no_markup(tmp_path: Path) -> None:
+    folders = [make(tmp_path, name) for name in ("a", "b")]
+    for folder, mode in zip(folders, ("[/red]", "[bold]x"), strict=True):
+        write_run(folder, msgspec.structs.replace(run_of(folder.name), settings={"mode": mode}))
+    console = Console(file=StringIO(), width=110, color_system=None)
+    compare(compared(folders), console)
+    assert isinstance(console.file, StringIO)
+    assert "[/red]" in console.file.getvalue()
+
+
 def test_what_nobody_heard_is_a_dot_and_said() -> None:
     text = shown(run_of("a"), partly_heard(series_of(10), 2, 3))
     assert "▄▄··▄█████" in text
