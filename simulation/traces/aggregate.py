@@ -100,7 +100,8 @@ class Traces:
     def table(self, name: str) -> DataFrame:
         """A table, each trace once; with the columns `run` and `minute`."""
         twice = any(row["rows"] > row["traces"] for row in self._sources if row["table"] == name)
-        return self._raw[name].dropDuplicates(["sender", "sequence"]) if twice else self._raw[name]
+        key = ["sender", "sequence", *(["topic"] if name == REJECTED else [])]
+        return self._raw[name].dropDuplicates(key) if twice else self._raw[name]
 
     def wholeness(self) -> Wholeness:
         """How whole the tables are."""
@@ -130,13 +131,16 @@ class Traces:
         each: DataFrame | None = None
         for name, raw in self._raw.items():
             dropped = f.col("dropped") if name == KPI else f.lit(None).cast("long")
+            # Sequences are those of a topic; other tables hold what came under one.
+            topic = f.col("topic") if name == REJECTED else f.lit(None).cast("string")
             part = raw.select(
-                f.lit(name).alias("table"), "sender", "source", "sequence", "number",
+                f.lit(name).alias("table"), "sender", "source", topic.alias("topic"), "sequence",
+                "number",
                 late.alias("late"), dropped.alias("dropped"),
             )  # fmt: skip
             each = part if each is None else each.unionAll(part)
         assert each is not None  # noqa: S101 - there are tables
-        once = each.groupBy("table", "sender", "source", "sequence").agg(
+        once = each.groupBy("table", "sender", "source", "topic", "sequence").agg(
             f.count("*").alias("rows"), f.max("number").alias("number"),
             f.max("late").alias("late"), f.max("dropped").alias("dropped"),
         )  # fmt: skip

@@ -86,13 +86,13 @@ def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float],
 def remarks(figures: dict[str, float]) -> list[str]:
     """What a reader has to know of the traces that these figures come from, in sentences."""
     texts = {
-        "traces_missing": "{:.0f} traces are missing: they were published and never collected.",
-        "traces_doubled": "{:.0f} traces stood in the queue twice; each was counted once.",
-        "traces_rejected": "{:.0f} messages in the queue of traces were no traces of this run.",
-        "traces_late": "{:.0f} traces came late; they were counted where they belong.",
+        "traces_missing": "Traces that were published and never collected: {:.0f}.",
+        "traces_doubled": "Traces that stood in the queue twice: {:.0f}; each was counted once.",
+        "traces_rejected": "Messages that were no traces of this run: {:.0f}.",
+        "traces_late": "Traces that came late: {:.0f}; they were counted where they belong.",
         "silent_seconds": "For {:.1f} s nothing is known of the exchanges.",
-        "documents_dropped": "{:.0f} documents of the statistics stream were lost by the tap.",
-        "files_left_out": "{:.0f} damaged files of traces were left out.",
+        "documents_dropped": "Documents of the statistics stream that the tap has lost: {:.0f}.",
+        "files_left_out": "Damaged files of traces that were left out: {:.0f}.",
     }
     return [text.format(figures[name]) for name, text in texts.items() if figures.get(name)]
 

@@ -75,6 +75,9 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
         else:
             story.number("subscriber-1")  # published, and never seen again
     story.messages += [story.messages[3], story.messages[-1]]  # an exchange died: sent again
+    # Two messages of a stranger, each the first one under its topic.
+    stranger = story.messages[0]._replace(payload=b"x", sender=b"s" * 16, sequence=0)
+    story.messages += [stranger, stranger._replace(topic="another")]
     story.write(tmp_path, now=20.0)
     figures, series = summarise(spark, tmp_path, LOADED)
 
@@ -88,7 +91,7 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
         "reaction_seconds": 9.5, "exchange_messages_in": 2_400, "cpu_seconds": 16.0,
         "cpu_seconds_per_million": 16.0 / 2_400 * 1e6, "exchange_hours": 32 / 3_600,
         "generator_late_share": 0.01, "scale_out_seconds": 0.5, "move_pause_max_ms": 4.0,
-        "traces_missing": 1, "traces_doubled": 2, "traces_late": 1, "traces_rejected": 0,
+        "traces_missing": 1, "traces_doubled": 2, "traces_late": 1, "traces_rejected": 2,
         "silent_seconds": 0, "files_left_out": 0, "documents_dropped": 0,
     }  # fmt: skip
     found = {name: figures[name] for name in expected}
@@ -96,9 +99,10 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
     docs = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
     assert [name for name in figures if f"`{name}`" not in docs] == []
     assert remarks(figures) == [
-        "1 traces are missing: they were published and never collected.",
-        "2 traces stood in the queue twice; each was counted once.",
-        "1 traces came late; they were counted where they belong.",
+        "Traces that were published and never collected: 1.",
+        "Traces that stood in the queue twice: 2; each was counted once.",
+        "Messages that were no traces of this run: 2.",
+        "Traces that came late: 1; they were counted where they belong.",
     ]
 
     assert [window.at for window in series.windows] == [float(at) for at in range(1, 21)]
