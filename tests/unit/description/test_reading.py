@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
+from simulation.description.draws import Choice, LogNormal, Topics, Uniform
+from simulation.description.legacy import LegacyLoad
 from simulation.description.offered import offered_by_phase
-from simulation.description.rates import Trace
+from simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
 from simulation.description.reading import ScenarioError, dump, find, known, parse, read
-from simulation.description.scenario import Scenario
+from simulation.description.scenario import (
+    ConsumerGroup,
+    Expectation,
+    Fault,
+    FaultKind,
+    Phase,
+    PublisherGroup,
+    QueueSettings,
+    Scenario,
+    SubscriberGroup,
+    What,
+)
 
 HERE = Path("scenario.yaml")
 HEAD = "title: x\nphases:\n  - name: a\n    seconds: 5\n"
@@ -200,3 +215,17 @@ def test_in_less_time_just_as_many_publishers_come() -> None:
     assert offered_by_phase(quick)[0].messages == pytest.approx(
         0.05 * offered_by_phase(scenario)[0].messages
     )
+
+
+def test_the_reference_names_all_that_a_scenario_can_say() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
+    section = docs.partition("## Scenario files\n")[2].partition("\n## ")[0]
+    example = textwrap.dedent(section[section.index("    title:") : section.index("\n| key")])
+    assert parse(example, HERE).faults[0].at == 30
+    kinds = (Ramp, Step, Burst, Diurnal, Trace, Uniform, LogNormal, Choice)
+    parts = (Scenario, QueueSettings, Phase, PublisherGroup, SubscriberGroup, ConsumerGroup, Fault,
+             Expectation, Topics, LegacyLoad, *kinds)  # fmt: skip
+    keys = {name for part in parts for name in part.__struct_encode_fields__}
+    words = {str(kind.__struct_config__.tag) for kind in kinds} | set(get_args(What))
+    assert [each for each in sorted(keys | words) if f"`{each}`" not in section] == []
+    assert [each for each in get_args(FaultKind) if each not in section] == []
