@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from roq.client.outbox import Sealed
 
-KEEP_SECONDS: Final = 5.0
-"""The last three seconds of an exchange are promised, and two may pass until a
-host is noticed that has gone without a word."""
+KEEP_SECONDS: Final = 6.0
+"""The last three seconds of an exchange are promised, and two and a half may pass until a host is
+noticed that has gone without a word."""
 LEFT_SECONDS: Final = 8.0
 """As long as it may take until the topology says that an exchange is gone."""
 KEEP_BYTES: Final = 16 * 1024 * 1024

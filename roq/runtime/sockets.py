@@ -1,7 +1,7 @@
 """ZeroMQ sockets with the options that RoQ needs, and binding that says what went wrong.
 
 Every socket has linger 0 (an orderly goodbye is the protocol's business), heartbeats (a dead TCP
-peer is noticed within two seconds), bounded high-water marks and a largest message.
+peer is noticed within two and a half seconds), bounded high-water marks and a largest message.
 """
 
 from __future__ import annotations

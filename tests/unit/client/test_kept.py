@@ -7,8 +7,11 @@ from collections.abc import Callable
 from roq.client.kept import KEEP_BYTES, KEEP_SECONDS, LEFT_SECONDS, Kept, Pile
 from roq.client.outbox import Sealed, Stream
 from roq.client.receipt import Receipt
+from roq.runtime.sockets import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
 X1, X2 = (1, 5), (2, 6)
+PROMISED_SECONDS = 3.0
+"""See docs/guarantees.md: what an exchange had acknowledged for no longer is not lost with it."""
 
 
 class NoWaiter:
@@ -36,6 +39,16 @@ def test_batches_are_kept_for_a_while_and_no_more_than_the_allowance() -> None:
         acknowledged(pile, 1.0, KEEP_BYTES // 2)
     pile.forget(1.0)
     assert pile.bytes <= KEEP_BYTES
+
+
+def test_the_last_seconds_of_a_host_are_still_kept_when_its_silence_is_noticed() -> None:
+    """That is when the heartbeat after its last word has not been answered in time."""
+    noticed = (HEARTBEAT_MS + HEARTBEAT_TIMEOUT_MS) / 1_000
+    kept = Kept()
+    promised = acknowledged(kept.of(X1), -PROMISED_SECONDS)
+    kept.forget(noticed)
+    kept.doubt(X1, lost=True)
+    assert kept.take_doubtful(frozenset({X2})) == [promised]
 
 
 def test_an_exchange_in_doubt_keeps_its_pile_until_it_is_taken() -> None:
