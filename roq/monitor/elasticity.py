@@ -25,7 +25,7 @@ from roq.monitor.news import News
 from roq.monitor.rules import PolicyNamed, Rules
 from roq.monitor.scaling import Scaling
 from roq.monitor.sessions import PUBLISHER, Session, Sessions
-from roq.monitor.unwanted import Unwanted
+from roq.monitor.unwanted import EMPTY_SECONDS, Unwanted
 from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
@@ -355,8 +355,10 @@ class Elasticity:
                 leaving = self.emptying.begin(number, now, scaling=False)
             except RequestError:
                 continue  # it serves until there is another one
+            if not self._exchanges.accepting():
+                continue  # the other one has gone since
             effects += self.emptying.look(leaving, now)
-            if leaving.ready or self._unwanted.overdue(number, now):
+            if leaving.ready or now - leaving.since >= EMPTY_SECONDS:
                 text = f"{exchange_name(number)} is dismissed: the queue does not have it any more"
                 effects.append(Note("exchange_dismissed", text, warning=True))
                 effects += self.scaling.removed_by_others(number, now)

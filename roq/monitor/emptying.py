@@ -51,6 +51,7 @@ class Leaving:
 
     Attributes:
         number: of the exchange.
+        since: when that began.
         asked_at: when somebody wanted it for the last time.
         scaling: the queue shrinks by itself.
         empty_since: nobody has published there since; None if somebody does.
@@ -59,6 +60,7 @@ class Leaving:
     """
 
     number: int
+    since: float
     asked_at: float
     scaling: bool
     empty_since: float | None = None
@@ -102,7 +104,7 @@ class Emptying:
             self._refuse_the_last(number)
             if len(self._leaving) >= LEAVING_MAX:
                 raise NoCapacity(f"{LEAVING_MAX} exchanges of this queue are being emptied already")
-            leaving = self._leaving[number] = Leaving(number, now, scaling)
+            leaving = self._leaving[number] = Leaving(number, now, now, scaling)
             self._exchanges.leaving.add(number)
         leaving.asked_at = now
         return leaving

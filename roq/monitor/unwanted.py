@@ -19,7 +19,7 @@ CERTAIN_SECONDS: Final = 2.0
 FORGET_SECONDS: Final = 3.0
 """What it has not said for so long holds no more; it is asked every second."""
 EMPTY_SECONDS: Final = 20.0
-"""An unwanted exchange has so long to become empty."""
+"""An unwanted exchange that may go has so long to become empty."""
 NUMBERS_MAX: Final = 1_024
 
 
@@ -38,7 +38,7 @@ class Unwanted:
     def told(self, numbers: Collection[int], now: float) -> list[int]:
         """Take in what it says now; gives those of which it has said so for long enough."""
         for number, known in list(self._told.items()):
-            if number not in numbers and now - known.last >= FORGET_SECONDS:
+            if now - known.last >= FORGET_SECONDS:
                 del self._told[number]
         for number in list(numbers)[:NUMBERS_MAX]:
             known = self._told.setdefault(number, _Told(now, now))
@@ -48,8 +48,3 @@ class Unwanted:
             for number in numbers
             if number in self._told and now - self._told[number].since >= CERTAIN_SECONDS
         )
-
-    def overdue(self, number: int, now: float) -> bool:
-        """Whether it has had long enough to become empty."""
-        known = self._told.get(number)
-        return known is not None and now - known.since >= CERTAIN_SECONDS + EMPTY_SECONDS

@@ -52,6 +52,30 @@ def test_the_last_exchange_serves_until_there_is_another_one() -> None:
     assert queue.placed() == {2: ["a", "b"]}
 
 
+def test_an_exchange_that_has_served_as_the_last_one_for_long_is_emptied_all_the_same() -> None:
+    queue = grown(1)
+    queue.unwanted = {1}
+    queue.run(CERTAIN_SECONDS + EMPTY_SECONDS + 10)
+    queue.readers = {"s": "lags"}
+    queue.add_exchange()
+    queue.run(EMPTY_SECONDS - 2)
+    assert sorted(queue.exchanges) == [1, 2]
+    assert queue.placed() == {1: [], 2: ["a", "b"]}
+    queue.readers = {"s": "reads"}
+    queue.periods(4)
+    assert queue.placed() == {2: ["a", "b"]}
+
+
+def test_the_last_one_left_is_not_dismissed_because_the_other_one_dies_at_the_end() -> None:
+    queue = grown()
+    queue.readers = {"s": "lags"}
+    queue.unwanted = {2}
+    queue.run(EMPTY_SECONDS - 2)
+    queue.kill(1)
+    queue.run(EMPTY_SECONDS)
+    assert queue.placed() == {2: ["a", "b"]}
+
+
 def test_whoever_does_not_leave_it_or_read_it_delays_it_for_a_bounded_time_only() -> None:
     queue = grown()
     for publisher in queue.publishers.values():
@@ -92,9 +116,16 @@ def test_an_exchange_that_goes_anyhow_is_not_dismissed_by_a_monitor_that_is_to_b
 def test_nothing_is_remembered_of_what_nobody_says_any_more() -> None:
     unwanted = Unwanted()
     assert unwanted.told(range(5_000), 0.0) == []
-    assert len(unwanted.told(range(5_000), 1.0 + CERTAIN_SECONDS)) == 1_024
-    assert unwanted.told([], 2.0 + CERTAIN_SECONDS + FORGET_SECONDS) == []
-    assert not unwanted.overdue(1, 1_000.0)
+    assert len(unwanted.told(range(5_000), CERTAIN_SECONDS)) == 1_024
+    assert unwanted.told([], CERTAIN_SECONDS + FORGET_SECONDS) == []
+    assert unwanted._told == {}
+
+
+def test_what_two_leaders_say_with_a_silence_between_them_is_not_said_for_long() -> None:
+    unwanted = Unwanted()
+    assert unwanted.told([2], 0.0) == []
+    assert unwanted.told([2], FORGET_SECONDS) == []
+    assert unwanted.told([2], FORGET_SECONDS + CERTAIN_SECONDS) == [2]
 
 
 # --- how large a queue gets -----------------------------------------------------------------------
