@@ -14,7 +14,7 @@ AT_ONCE: Final = 4
 WAITING_MAX: Final = 128
 """Of one host; more are refused."""
 WAIT_SECONDS: Final = 20.0
-"""Whose turn has not come within this is refused; less than clients wait."""
+"""Whose turn has not come within this is refused."""
 
 
 class Admission:

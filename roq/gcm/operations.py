@@ -31,7 +31,8 @@ OPERATIONS_MAX: Final = 2_000
 """Operations of all queues, running and waiting."""
 OWN_MAX: Final = 1_000
 """More of them, for what nobody has asked for."""
-WAIT_SECONDS: Final = 30.0
+WAIT_SECONDS: Final = 25.0
+"""For everything that a request waits for before it is begun; less than clients wait."""
 COMMIT_SECONDS: Final = 5.0
 """Clients wait for twice as long at least, so they are told why."""
 AGAIN_SECONDS: Final = 3.0
@@ -200,7 +201,7 @@ class Operations:
         lane = self._lanes.get(queue)
         if lane is not None:
             lane.waiting.appendleft(operation)
-            return True, []
+            return True, self._let_pass(lane, now)
         self._lanes[queue] = _Lane(operation)
         return True, self._all(self._run(operation, now), now)
 
@@ -363,8 +364,24 @@ class Operations:
             return False
         operation.host = host
         operation.outcomes = {token: _ADMISSION}
-        self._pending[token] = _Pending(operation, now + admission.WAIT_SECONDS)
+        deadline = min(now + admission.WAIT_SECONDS, operation.deadline)
+        self._pending[token] = _Pending(operation, deadline)
         return True
+
+    def _let_pass(self, lane: _Lane, now: float) -> list[Effect]:
+        """Who waits for its turn on a host, and has begun nothing, lets the next one go first."""
+        running = lane.running
+        token = next(iter(running.outcomes), 0)
+        if token not in self._pending or running.outcomes[token] is not _ADMISSION:
+            return []
+        del self._pending[token]
+        self._admission.give_up(running.host, token)
+        assert running.saga is not None  # noqa: S101 - narrows the type; set by _run
+        running.saga.close()
+        running.saga, running.outcomes, running.host = None, {}, ""
+        lane.running = lane.waiting.popleft()
+        lane.waiting.appendleft(running)
+        return self._all(self._run(lane.running, now), now)
 
     def _turn_away(self, token: int, error: RequestError, now: float) -> list[Effect]:
         """Its turn has not come."""

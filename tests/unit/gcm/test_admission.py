@@ -3,7 +3,8 @@
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
-from roq.gcm import events
+from roq.client.cluster import COMMAND_SECONDS
+from roq.gcm import events, operations
 from roq.gcm.admission import AT_ONCE, WAIT_SECONDS, WAITING_MAX
 from roq.protocol.control import StartExchange, StartMonitor
 
@@ -140,3 +141,52 @@ def test_what_is_healed_does_not_wait_behind_creations(script: Script) -> None:
         script.pass_time(0.5)
     asked = [each.message for each in script.pending if isinstance(each, events.Ask)]
     assert [each.queue for each in asked if isinstance(each, StartMonitor)] == ["q"]
+
+
+def test_what_is_healed_does_not_wait_behind_a_request_for_the_same_queue_that_waits_for_a_host(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    create(script, WAITING_MAX, "h2")
+    peer = script.send(2004, QName="q", Host="h2", TransactionID="t")
+    script.hosts["h1"].children.clear()
+    for _ in range(6):
+        for host in script.hosts.values():
+            script.report(host)
+        script.pass_time(0.5)
+    while (started := _started(script, "q")) is None:
+        script.step()
+    assert started.restarted
+    assert script.answers[peer] == []
+    script.settle()
+    assert set(script.hosts["h1"].children) == {("q", 0), ("q", 1)}
+    assert script.answer(peer)["Number"] == 2
+    assert script.machine.queues.reserved == {}
+
+
+def _started(script: Script, queue: str) -> StartMonitor | None:
+    """The order to start the monitor of this queue, if it is under way."""
+    asked = [each.message for each in script.pending if isinstance(each, events.Ask)]
+    return next(
+        (each for each in asked if isinstance(each, StartMonitor) and each.queue == queue), None
+    )
+
+
+def test_who_has_waited_for_its_queue_waits_for_its_host_no_longer_than_clients_do(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.ask(2004, QName="q", Host="h1", TransactionID="a")
+    slow = script.send(2100, QName="q", Exchange="x2")  # its monitor says nothing for 16 s
+    script.pending.clear()
+    began = script.now
+    late = script.send(2004, QName="q", Host="h2", TransactionID="b")
+    while not script.answers[late] and script.now < began + 60.0:
+        for host in script.hosts.values():
+            script.report(host)
+        script.pass_time(0.5)
+        if script.now == began + 10.0:
+            create(script, WAITING_MAX, "h2")
+    assert script.answers[slow]
+    assert script.answer(late)["CODE"] == "busy"
+    assert script.now - began <= operations.WAIT_SECONDS + 0.5 < COMMAND_SECONDS
