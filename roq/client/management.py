@@ -88,9 +88,10 @@ class Management:
             if address not in self.addresses:
                 self.addresses.append(address)
 
-    def ask_others(self) -> None:
-        """Whoever has answered last knows nobody who leads: the others are asked before it."""
-        self.addresses.append(self.addresses.pop(0))
+    def ask_others(self, before: str) -> None:
+        """This manager knows nobody who leads: the others are asked before it."""
+        self.addresses.remove(before)
+        self.addresses.append(before)
 
 
 class _Search:
@@ -157,6 +158,7 @@ class _Command:
         self._future = future
         self._deadline = deadline
         self._hops = 0
+        self._found_by = owner.addresses[0]
         self._backoff = Backoff(owner._engine.jitter)  # noqa: SLF001
         self._socket: zmq.Socket[bytes] | None = None
         self._lifeline: Lifeline | None = None
@@ -172,6 +174,7 @@ class _Command:
         if error is not None:
             self._fail(error)
         else:
+            self._found_by = self._owner.addresses[0]  # who has answered is the first since
             self._send(future.result().management)
 
     def _send(self, endpoint: str) -> None:
@@ -221,7 +224,7 @@ class _Command:
         wait = self._backoff.wait()
         if self._engine.reactor.now() + wait + LAST_SECONDS < self._deadline:
             self._hops = 0
-            self._owner.ask_others()
+            self._owner.ask_others(self._found_by)
             self._engine.reactor.call_later(wait, self.start)
         else:
             self._fail(error)

@@ -127,6 +127,17 @@ def test_a_manager_that_knows_nobody_who_leads_does_not_keep_a_command_from_the_
     assert (len(lonely.asked), len(leader.asked)) == (1, 1)
 
 
+def test_commands_that_find_nobody_who_leads_at_the_same_time_do_not_lead_each_other_back(
+    engine: Engine,
+) -> None:
+    lonely, leader = Manager(engine), Manager(engine)
+    lonely.answer = refuse(NotLeader("no configuration manager leads at the moment"))
+    management = Management(engine, [lonely.client, leader.client], None)
+    for answer in [management.ask({"CMD": 2101}, 5.0) for _ in range(4)]:
+        assert wait_result(answer, 5.0)["RESULT"] == 0
+    assert (len(lonely.asked), len(leader.asked)) == (4, 4)
+
+
 def test_a_leader_that_is_named_and_gone_does_not_take_all_of_the_time(engine: Engine) -> None:
     manager = Manager(engine)
     gone = failed(NotLeader("no", "tcp://127.0.0.1:1"))
