@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean
+from statistics import fmean, median
 from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -202,7 +202,9 @@ def at_the_end(run: Run, found: Course) -> dict[str, float]:
         figures["last_phase_in_per_second"] = fmean(known([total[row] for row in rows]))
         if any(found.out):
             figures["last_phase_out_per_second"] = fmean(known([found.out[row] for row in rows]))
-        attached = known([column[rows[-1]] for column in found.publishers.values()])
+        # At its very end publishers leave one after the other.
+        columns = (known([column[row] for row in rows]) for column in found.publishers.values())
+        attached = [median(column) for column in columns if column]
         if len(attached) > 1 and any(attached):
             figures["last_phase_publishers_most"] = max(attached)
             figures["last_phase_publishers_least"] = min(attached)
