@@ -283,7 +283,7 @@ def test_every_kind_of_trouble_has_its_bound() -> None:
 
 
 def test_what_takes_longer_to_heal_than_promised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader looks for what is lost four times in a minute instead of twice in a second."""
+    """The leader looks for what is lost every forty seconds instead of twice in a second."""
     monkeypatch.setattr("roq.gcm.machine.LOOK_SECONDS", 40.0)
     broken = broken_promises("kill-host", hosts=2)
     assert any(text.startswith("stuck") for text in broken), broken

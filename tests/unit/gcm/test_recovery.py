@@ -567,14 +567,14 @@ def test_what_is_lost_is_mended_before_requests_that_wait_for_the_queue(script: 
     script.ask(2004, QName="q", Host="h2", TransactionID="t")
     script.monitors["q"].mute = True
     removals = [script.send(2100, QName="q", Exchange="x2") for _ in range(5)]
-    (asked,) = script.pending  # the monitor is asked to empty it; its answer is long in coming
+    assert len(script.pending) == 1  # the monitor is asked to empty it
+    script.pending.clear()  # its answer does not come
     script.vanish("h1")
     for _ in range(4):
         script.report(script.hosts["h2"])
         script.pass_time(1.0)
     script.expire_node("h1")
     script.pass_time(1.0)
-    assert asked not in script.pending or script.pending.remove(asked) is None
     assert "h1 is lost" in script.answer(removals[0])["COMMENT"]
     script.settle()
     assert set(where(script)) == {0, 1, 2}
