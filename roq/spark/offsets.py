@@ -44,14 +44,17 @@ class Offsets:
     Attributes:
         queue_id: hexadecimal; a queue that was removed and made anew is another one.
         next: offset of the next batch, by log.
+        away: those of the logs that could not be read any more, as was told.
     """
 
     queue_id: str
     next: Mapping[LogKey, int] = field(default_factory=dict)
+    away: frozenset[LogKey] = frozenset()
 
     def document(self) -> dict[str, object]:
         """As a checkpoint holds it: keys in one order, for Spark compares the text."""
         return {
+            "away": [str(key) for key in sorted(self.away)],
             "format": FORMAT,
             "logs": {str(key): self.next[key] for key in sorted(self.next)},
             "queue": self.queue_id,
@@ -86,7 +89,9 @@ def read_offsets(document: Mapping[str, object], queue_id: str) -> Offsets:
         if not (number.isdecimal() and epoch.isdecimal() and type(offset) is int and offset >= 0):
             raise ConfigError(f"the checkpoint holds an offset that is none: {text}: {offset!r}")
         found[LogKey(int(number), int(epoch))] = offset
-    return Offsets(queue_id, found)
+    away = document.get("away", [])
+    told = frozenset(key for key in found if isinstance(away, list) and str(key) in away)
+    return Offsets(queue_id, found, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,8 @@ class Step:
 
     Attributes:
         end: where it ends.
-        gone: logs that cannot be read, with the offset up to which they were read.
+        gone: logs that cannot be read any more, with the offset up to which they were read; each
+            until it stands in a checkpoint as away.
     """
 
     end: Offsets
@@ -123,13 +129,14 @@ def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
     ends = {
         key: max(start.next.get(key, 0), span.floor) + shares[key] for key, span in present.items()
     }
-    gone = tuple((key, offset) for key, offset in sorted(start.next.items()) if key not in present)
+    missing = [(key, offset) for key, offset in sorted(start.next.items()) if key not in present]
     newest: dict[int, int] = {}
     for key in present:
         newest[key.number] = max(key.epoch, newest.get(key.number, 0))
-    away = [(key, offset) for key, offset in gone if key.epoch > newest.get(key.number, 0)]
-    ends |= dict(sorted(away, key=lambda each: each[0].epoch)[-AWAY_MAX:])
-    return Step(Offsets(start.queue_id, ends), gone)
+    away = [(key, offset) for key, offset in missing if key.epoch > newest.get(key.number, 0)]
+    kept = dict(sorted(away, key=lambda each: each[0].epoch)[-AWAY_MAX:])
+    gone = tuple((key, offset) for key, offset in missing if key not in start.away)
+    return Step(Offsets(start.queue_id, ends | kept, frozenset(kept)), gone)
 
 
 def within(

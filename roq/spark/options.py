@@ -17,6 +17,8 @@ LATEST: Final = "latest"
 MICROSECONDS: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 60.0
+FLUSH_SECONDS_MAX: Final = 300.0
+SECONDS_MAX: Final = 3_600.0
 PARTITIONS_MAX: Final = 1_000
 BATCHES_MAX: Final = 1_000_000_000
 
@@ -83,7 +85,8 @@ class WriteOptions:
         queue: name of the queue.
         topic: of rows that have none.
         staging: folder where tasks leave their rows for the driver.
-        writer: names a streaming query over its restarts.
+        checkpoint: folder of the query's checkpoint; empty if it is not known.
+        writer: names a streaming query over its restarts; empty: the staging folder does.
         timeout: seconds to wait for a word from the cluster.
         flush: seconds to wait until everything of a micro-batch is acknowledged.
     """
@@ -92,6 +95,7 @@ class WriteOptions:
     queue: str
     topic: str
     staging: str
+    checkpoint: str
     writer: str
     timeout: float
     flush: float
@@ -122,9 +126,10 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         queue=_queue(told),
         topic=topic,
         staging=staging if streaming else f"{staging.rstrip('/')}/{uuid.uuid4().hex}",
-        writer=told.get("writerid") or staging,
+        checkpoint=checkpoint if streaming else "",
+        writer=told.get("writerid", ""),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
-        flush=_seconds(told, "flushSeconds", FLUSH_SECONDS),
+        flush=_seconds(told, "flushSeconds", FLUSH_SECONDS, FLUSH_SECONDS_MAX),
     )
 
 
@@ -267,12 +272,14 @@ def _number(told: Mapping[str, str], name: str, default: int, most: int) -> int:
     return int(value)
 
 
-def _seconds(told: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(
+    told: Mapping[str, str], name: str, default: float, most: float = SECONDS_MAX
+) -> float:
     value = told.get(name.lower())
     try:
         seconds = default if value is None else float(value)
     except ValueError:
         seconds = 0.0
-    if not 0.0 < seconds <= 3_600.0:
-        raise ConfigError(f"{name}: seconds above 0 and up to 3600")
+    if not 0.0 < seconds <= most:
+        raise ConfigError(f"{name}: seconds above 0 and up to {most:g}")
     return seconds

@@ -1,7 +1,7 @@
 """The sink that Spark calls: tasks stage their rows, the driver publishes them in one go.
 
-Each micro-batch is one publisher, whose id follows from the writer and the number of the
-micro-batch; what it publishes is decided once (`roq.spark.staging`). A driver that dies in the
+Each micro-batch is one publisher, whose id follows from the name of the writer and the number of
+the micro-batch; what it publishes is decided once (`roq.spark.staging`). A driver that dies in the
 middle and is started again publishes the same messages under the same id with the same sequences,
 and subscribers drop what they have already.
 """
@@ -24,11 +24,12 @@ from pyspark.sql.datasource import (
 )
 
 import roq
+from roq.client.publisher import DELIVERY_SECONDS_MAX
 from roq.errors import ConfigError, RoQError
 from roq.model import PUBLISHER_ID_BYTES
 from roq.spark.options import WriteOptions
 from roq.spark.shipping import Shipped
-from roq.spark.staging import SCHEMA, Attempt, Staging
+from roq.spark.staging import SCHEMA, Attempt, Staging, query_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -56,7 +57,7 @@ class _Sink(Shipped):
     """What batch and streaming queries share."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        _check_columns(options, schema)
+        _check_columns(schema)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -102,7 +103,8 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises:
             NotPublished: not everything was acknowledged.
         """
-        self._publish(batchId, self._options.writer, _attempts(messages))
+        named = Staging(self._options.staging).writer(query_of(self._options.checkpoint))
+        self._publish(batchId, self._options.writer or named, _attempts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """A task has failed for good: nothing is published."""
@@ -115,11 +117,14 @@ def check(options: WriteOptions) -> None:
     A query that has published before is not asked again with each of its micro-batches.
 
     Raises:
-        ConfigError: nothing can be staged.
+        ConfigError: nothing can be staged, or another query stages there.
         Unavailable: the cluster does not answer.
         QueueNotFound: it has no such queue.
     """
-    if not Staging(options.staging).begun:
+    staging = Staging(options.staging)
+    if query := query_of(options.checkpoint):
+        staging.writer(query)
+    if not staging.begun:
         with roq.connect(list(options.cluster), timeout=options.timeout) as cluster:
             cluster.describe(options.queue)
 
@@ -145,7 +150,13 @@ def publish(
     try:
         with (
             roq.connect(list(options.cluster), timeout=options.timeout) as cluster,
-            cluster.publisher(options.queue, publisher_id=identity) as publisher,
+            cluster.publisher(
+                options.queue,
+                publisher_id=identity,
+                # What a publisher gives up subscribers pass over, and would drop when it comes with
+                # the next try. So time is up before anything is given up.
+                delivery_timeout=DELIVERY_SECONDS_MAX,
+            ) as publisher,
         ):
             for attempt in attempts:
                 for batch in staging.read(attempt):
@@ -187,7 +198,7 @@ def _staged(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([topics, payload], schema=SCHEMA)
 
 
-def _check_columns(options: WriteOptions, schema: StructType) -> None:
+def _check_columns(schema: StructType) -> None:
     told = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "payload" not in told or any(told[name] not in TEXT for name in COLUMNS & told.keys()):
         raise ConfigError(
@@ -199,5 +210,3 @@ def _check_columns(options: WriteOptions, schema: StructType) -> None:
             f"columns that a message does not have: {', '.join(sorted(told.keys() - COLUMNS))}; "
             "select payload and topic"
         )
-    if options.queue == "":
-        raise ConfigError('option "queue" is missing: the name of a queue')

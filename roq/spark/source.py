@@ -151,13 +151,16 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._told: set[LogKey] = set()
         self._seen: dict[LogKey, int] = {}
         """The last known end of each log."""
+        self._planned: Offsets | None = None
+        """What was answered last: Spark before 4.2 does not say where it stands."""
         self._target: dict[LogKey, int] | None = None
         """Where a query ends that reads what there is now; None: it goes on."""
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
         logs = self._open()
-        return _offsets_at(self._options.start, logs, logs.spans(), self._options).document()
+        self._planned = _offsets_at(self._options.start, logs, logs.spans(), self._options)
+        return self._planned.document()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's
         """How much one micro-batch may read; asked for since Spark 4.2."""
@@ -179,17 +182,20 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """How far the next micro-batch reads.
 
         Raises:
-            DataLoss: a log is gone that was not read to its last known end.
+            DataLoss: a log is gone, and was not read to its last known end, or nobody knows that.
             RoQError: the cluster or the queue cannot be used.
         """
         logs = self._open()
         spans = logs.spans()
-        known = Offsets(logs.queue_id) if start is None else read_offsets(start, logs.queue_id)
+        known = self._planned or Offsets(logs.queue_id)
+        if start is not None:
+            known = read_offsets(start, logs.queue_id)
         step = advance(known, within(spans, self._target), getattr(limit, "max_rows", 0))
         for key, offset in step.gone:
             self._gone(key, offset)
         self._told.difference_update(spans)
         self._seen.update({key: span.end for key, span in spans.items()})
+        self._planned = step.end
         return step.end.document()
 
     def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
@@ -230,18 +236,22 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _gone(self, key: LogKey, offset: int) -> None:
         if key in self._told:
             return
-        self._told.add(key)
+        gone = f"the log of exchange x{key.number} (epoch {key.epoch}) is gone"
         end = self._seen.get(key)
-        if end is not None and end > offset:
+        if end is None:
             _lose(
                 self._options,
-                f"the log of exchange x{key.number} (epoch {key.epoch}) is gone: offsets "
-                f"{offset} to {end - 1} were not read",
+                f"{gone} since an earlier run of this query: it was read up to offset {offset}, "
+                "and nobody knows whether more came",
             )
-        log.warning(
-            "the log of exchange x%d (epoch %d) is gone; it was read up to offset %d, the last "
-            "that was known of it", key.number, key.epoch, offset, extra={"event": "log_gone"},
-        )  # fmt: skip
+        elif end > offset:
+            _lose(self._options, f"{gone}: offsets {offset} to {end - 1} were not read")
+        else:
+            log.warning(
+                "%s; it was read up to offset %d, the last that was known of it", gone, offset,
+                extra={"event": "log_gone"},
+            )  # fmt: skip
+        self._told.add(key)
 
 
 def _check_schema(schema: StructType) -> None:

@@ -3,6 +3,7 @@
     attempts/<random>.arrow     what one attempt of one task has written
     batches/<number>.json       which attempts make up a micro-batch: decided once, by the driver
     batches/<number>.done       it was published, every message acknowledged
+    writer.json                 which query writes here, and the name under which it publishes
 
 A task that is repeated writes another attempt; only what the driver names counts. A driver that
 dies between deciding and publishing finds its decision again and publishes the same, in the same
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs, ipc
@@ -62,10 +63,7 @@ class Staging:
 
     def __init__(self, location: str) -> None:
         try:
-            if "://" in location or location.startswith("file:"):
-                self._files, self._root = fs.FileSystem.from_uri(location)
-            else:
-                self._files, self._root = fs.LocalFileSystem(), location
+            self._files, self._root = _place_of(location)
             for folder in ("attempts", "batches"):
                 self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -129,18 +127,38 @@ class Staging:
             StagingBroken: what was said before cannot be read.
         """
         path = f"{self._root}/batches/{number}.json"
-        if not self._exists(path):
-            said = [[attempt.name, attempt.rows] for attempt in attempts if attempt.name]
-            partial = f"{path}.{uuid.uuid4().hex}"
-            with self._files.open_output_stream(partial) as out:
-                out.write(json.dumps(said).encode())
-            self._place(partial, path)
+        said = [[attempt.name, attempt.rows] for attempt in attempts if attempt.name]
         try:
-            with self._files.open_input_stream(path) as source:
-                found = json.loads(source.read())
+            found = self._said_first(path, said)
             return [Attempt(str(name), int(rows)) for name, rows in found]
         except (OSError, ValueError, TypeError) as error:
             raise StagingBroken(f"{path} cannot be read: {error}") from None
+
+    def writer(self, query: str) -> str:
+        """The name under which the query publishes that writes here; drawn when it first asks.
+
+        A query that begins anew in an empty folder has another one: what it publishes must not be
+        taken for what the one before has published.
+
+        Args:
+            query: id of Spark's; empty if nobody knows it.
+
+        Raises:
+            ConfigError: another query writes here, whose micro-batches count as done.
+            StagingBroken: what was said before cannot be read.
+        """
+        path = f"{self._root}/writer.json"
+        try:
+            found = self._said_first(path, {"name": uuid.uuid4().hex, "query": query})
+            name, first = str(found["name"]), str(found["query"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise StagingBroken(f"{path} cannot be read: {error}") from None
+        if query and first and query != first:
+            raise ConfigError(
+                f"stagingLocation: {self._root} is of another query (id {first}, this one is "
+                f"{query}): was the checkpoint removed? Use another folder, or remove this one"
+            )
+        return name
 
     def done(self, number: int) -> bool:
         """Whether this micro-batch was published."""
@@ -168,6 +186,16 @@ class Staging:
         """Remove all of it: the writer is done for good."""
         self._files.delete_dir(self._root)
 
+    def _said_first(self, path: str, said: object) -> Any:
+        """What is written in a file, by us if nobody was there before."""
+        if not self._exists(path):
+            partial = f"{path}.{uuid.uuid4().hex}"
+            with self._files.open_output_stream(partial) as out:
+                out.write(json.dumps(said).encode())
+            self._place(partial, path)
+        with self._files.open_input_stream(path) as source:
+            return json.loads(source.read())
+
     def _place(self, partial: str, path: str) -> None:
         """Give a file its name, unless another one has it: what a driver that was thought dead has
         decided meanwhile stands."""
@@ -189,3 +217,26 @@ class Staging:
     def _delete(self, path: str) -> None:
         if path and self._exists(path):
             self._files.delete_file(path)
+
+
+def query_of(checkpoint: str) -> str:
+    """Spark's id of the query that has this checkpoint; empty if nobody can say.
+
+    Args:
+        checkpoint: path or URI of its folder; empty if nobody knows it.
+    """
+    if not checkpoint:
+        return ""
+    try:
+        files, root = _place_of(checkpoint)
+        with files.open_input_stream(f"{root}/metadata") as source:
+            return str(json.loads(source.read())["id"])
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException):
+        return ""
+
+
+def _place_of(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" in location or location.startswith("file:"):
+        files, root = fs.FileSystem.from_uri(location)
+        return files, root
+    return fs.LocalFileSystem(), location

@@ -15,6 +15,7 @@ from roq.spark.offsets import (
     Offsets,
     Part,
     Span,
+    Step,
     advance,
     parts,
     read_offsets,
@@ -26,7 +27,7 @@ X1, X2, X3 = LogKey(1, 65537), LogKey(2, 65538), LogKey(1, 65539)
 
 
 def test_a_checkpoint_is_read_back_equal() -> None:
-    offsets = Offsets(QUEUE, {X2: 7, X1: 3})
+    offsets = Offsets(QUEUE, {X2: 7, X1: 3}, frozenset({X1}))
     document = json.loads(json.dumps(offsets.document()))
     assert read_offsets(document, QUEUE) == offsets
 
@@ -85,6 +86,15 @@ def test_a_log_that_comes_back_is_not_read_twice() -> None:
     assert away.end.next == {X1: 5, X2: 9}
     assert parts(Offsets(QUEUE, {X1: 5, X2: 7}), away.end, 1) == [Part(X2, 7, 9)]
     assert advance(away.end, {X1: Span(0, 6), X2: Span(0, 9)}, 0).end.next == {X1: 6, X2: 9}
+
+
+def test_a_log_that_is_away_is_told_once_however_often_the_driver_is_started() -> None:
+    away = advance(Offsets(QUEUE, {X1: 5}), {X2: Span(0, 9)}, 0)
+    assert away.gone == ((X1, 5),)
+    again = read_offsets(json.loads(json.dumps(away.end.document())), QUEUE)
+    assert advance(again, {X2: Span(0, 9)}, 0) == Step(again)
+    back = advance(again, {X1: Span(0, 6), X2: Span(0, 9)}, 0).end
+    assert advance(back, {X2: Span(0, 9)}, 0).gone == ((X1, 6),)
 
 
 def test_of_logs_that_are_away_not_more_than_some_are_remembered() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,8 +18,8 @@ from pyspark.sql.types import StructType  # noqa: E402 - after the check that Sp
 
 from roq.errors import ConfigError  # noqa: E402
 from roq.spark import sink, staging  # noqa: E402
-from roq.spark.options import write_options  # noqa: E402
-from roq.spark.staging import SCHEMA, Attempt, Staging, StagingBroken  # noqa: E402
+from roq.spark.options import FLUSH_SECONDS_MAX, write_options  # noqa: E402
+from roq.spark.staging import SCHEMA, Attempt, Staging, StagingBroken, query_of  # noqa: E402
 
 GIVEN = {"cluster": "a:1", "queue": "q", "checkpointLocation": "/never-made"}
 
@@ -139,9 +142,65 @@ def test_columns_that_make_no_message_are_named(columns: str, text: str) -> None
 def test_a_stream_stages_beside_its_checkpoint_and_is_named_by_it() -> None:
     options = write_options(GIVEN, streaming=True)
     assert options.staging == "/never-made/roq"
-    assert options.writer == options.staging
+    assert (options.checkpoint, options.writer) == ("/never-made", "")
     named = write_options({**GIVEN, "writerId": "w", "stagingLocation": "/s"}, streaming=True)
     assert (named.writer, named.staging) == ("w", "/s")
+
+
+def test_the_name_of_a_writer_stays_until_its_folder_is_emptied(tmp_path: Path) -> None:
+    name = Staging(str(tmp_path / "roq")).writer("q1")
+    assert Staging(str(tmp_path / "roq")).writer("q1") == name
+    assert Staging(str(tmp_path / "roq")).writer("") == name
+    shutil.rmtree(tmp_path / "roq")
+    assert Staging(str(tmp_path / "roq")).writer("q1") != name
+
+
+def test_a_folder_of_another_query_is_refused_for_its_micro_batches_count_as_done(
+    tmp_path: Path,
+) -> None:
+    staging, checkpoint = tmp_path / "staging", tmp_path / "checkpoint"
+    Staging(str(staging)).writer("q1")
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q2"}')
+    given = {**GIVEN, "checkpointLocation": str(checkpoint), "stagingLocation": str(staging)}
+    with pytest.raises(ConfigError, match="of another query"):
+        sink.check(write_options(given, streaming=True))
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"di": 1}', "{"])
+def test_a_checkpoint_that_does_not_say_whose_it_is_is_nobodys(
+    tmp_path: Path, text: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "metadata").write_text(text)
+    assert query_of(str(tmp_path)) == query_of("") == ""
+
+
+def test_time_is_up_before_the_publisher_gives_anything_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is given up is passed over by subscribers, so the next try would come to nothing."""
+    asked: dict[str, float] = {}
+
+    class Fake:
+        @contextmanager
+        def publisher(self, _queue: str, **given: float) -> Iterator[Fake]:
+            asked.update(given)
+            yield self
+
+        def flush(self, timeout: float) -> None:
+            asked["flush"] = timeout
+
+    @contextmanager
+    def connect(*_: object, **__: object) -> Iterator[Fake]:
+        yield Fake()
+
+    monkeypatch.setattr(sink.roq, "connect", connect)
+    options = write_options({**GIVEN, "flushSeconds": f"{FLUSH_SECONDS_MAX}"}, streaming=True)
+    sink.publish(Staging(str(tmp_path)), [], options, b"i" * 16)
+    assert asked["flush"] <= asked["delivery_timeout"] / 2
+    with pytest.raises(ConfigError, match="flushSeconds"):
+        write_options({**GIVEN, "flushSeconds": "301"}, streaming=True)
 
 
 def test_a_sink_without_a_place_for_staging_is_refused() -> None:
