@@ -73,6 +73,8 @@ def broken(path: Path, table: str) -> str:
 
     Everything in it is read, and compared with its checksums.
     """
+    if not path.is_file():
+        return "it is no file"
     try:
         found = pq.ParquetFile(path, page_checksum_verification=True)
         wanted = SCHEMAS[table]

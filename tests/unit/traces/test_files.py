@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,6 +65,14 @@ def test_damage_is_named_or_left_out(tmp_path: Path) -> None:
     assert "it has no column time_us" in bad[3]
     with pytest.raises(TracesError, match=r"batch-00000000-.*\(and 2 more\).*left out"):
         sound(tmp_path, KPI)
+
+
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    story(1.0).write(tmp_path)
+    (path,) = files(tmp_path, KPI)
+    path.unlink()
+    os.mkfifo(path)
+    assert broken(path, KPI) == "it is no file"
 
 
 def test_a_column_of_another_type_is_named(tmp_path: Path) -> None:
