@@ -198,6 +198,11 @@ class Driver:
                     words.Pong(run=self._run, task=word.task, number=word.number, time_us=now)
                 )
             case words.Ready():
+                if self.begin_us:
+                    self.troubles.append(
+                        f"Spark has begun task {word.task} anew under load, and what it had "
+                        "counted is gone: was an executor lost?"
+                    )
                 self._ready[word.task] = word
             case words.Progress():
                 self._progress[word.task] = word

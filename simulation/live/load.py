@@ -37,6 +37,8 @@ CHECK_SECONDS: Final = 0.2
 """An error of another thread is seen within this."""
 QUIET_SECONDS: Final = 8.0
 """When nothing has come for so long, what is missing is missing."""
+SETTLE_SECONDS: Final = 0.5
+"""Who has got everything waits so long for what comes twice."""
 STOPPED_SECONDS: Final = 1.0
 """The same after the run was interrupted."""
 LEAVING_SECONDS: Final = 2.0
@@ -268,9 +270,9 @@ class Load:
     def _complete(self, receiver: Receiver, began: float) -> bool:
         sent = self._voice.sent
         from_first = not receiver.stay.begins
-        if sent is not None and from_first and receiver.fresh >= sent.get(receiver.stay.topic, 0):
-            return True
         quiet = time.monotonic() - max(receiver.last, began)
+        if sent is not None and from_first and receiver.fresh >= sent.get(receiver.stay.topic, 0):
+            return quiet > SETTLE_SECONDS
         if self._voice.stopped:
             return quiet > STOPPED_SECONDS
         return quiet > (QUIET_SECONDS if from_first else LEAVING_SECONDS)

@@ -57,7 +57,7 @@ class _Draws:
 
 
 class Sender:
-    """One stay of a publisher. Only `failures` may be asked by other threads.
+    """One stay of a publisher. Only `close` and `failures` may be asked by other threads.
 
     Args:
         stay: who, and what is to be sent.
@@ -151,14 +151,14 @@ class Sender:
         self.publisher.abort("the load is over")
 
     def failures(self) -> None:
-        """Note what was given up since the last time; at most one thread at a time."""
+        """Note what was given up since the last time."""
         if self.publisher is None:
             return
-        stats = self.publisher.stats()
-        failed = stats.failed_messages + stats.unknown_messages
-        new, self._told_failures = failed - self._told_failures, failed
-        if new:
-            with self.windows.lock:
+        with self.windows.lock:
+            stats = self.publisher.stats()
+            failed = stats.failed_messages + stats.unknown_messages
+            new, self._told_failures = failed - self._told_failures, failed
+            if new:
                 self.windows.at(self._clock.now_us()).failed += new
 
     def tally(self) -> SentTally:

@@ -10,7 +10,7 @@ from typing import Final
 
 import roq
 from roq.client.addresses import parse_addresses
-from roq.errors import ConfigError, RoQError
+from roq.errors import ConfigError, QueueExists, RoQError
 from roq.testing import cluster as own_cluster
 from roq.testing.running import RunningCluster
 from simulation.description.settings import queue_rules
@@ -81,7 +81,8 @@ class Surroundings:
         """
         tasks = len(self._setting.plan.shares)
         self._show.step(f"{_count(tasks, 'task')} look whether the cluster is in reach")
-        self._aside(lambda: self._spark.wait_for_slots(tasks))
+        slots = tasks + bool(self._setting.request.traces)
+        self._aside(lambda: self._spark.wait_for_slots(slots))
         machines: list[str] = []
         addresses = cluster.addresses
         self._aside(
@@ -138,9 +139,16 @@ class Surroundings:
             self._make_queue(cluster, name, {"exchanges_max": 1})
 
     def _make_queue(self, cluster: roq.Cluster, name: str, limits: dict[str, int]) -> None:
-        if self.own is None:  # else it ends with the cluster
-            self._stack.callback(partial(self._remove_queue, cluster, name))
-        cluster.create_queue(name, limits=limits, timeout=QUEUE_SECONDS)
+        ours = True
+        try:
+            cluster.create_queue(name, limits=limits, timeout=QUEUE_SECONDS)
+        except QueueExists:
+            ours = False
+            raise
+        finally:
+            # One that is half made goes as well; with a cluster of one's own all of them end.
+            if ours and self.own is None:
+                self._stack.callback(partial(self._remove_queue, cluster, name))
 
     def _remove_queue(self, cluster: roq.Cluster, name: str) -> None:
         try:

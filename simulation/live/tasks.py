@@ -150,7 +150,7 @@ class Session:
         return SparkSession(context)
 
     def wait_for_slots(self, slots: int) -> None:
-        """Until so many tasks can run at the same time.
+        """Until so many tasks can run at the same time, that of the traces among them.
 
         Raises:
             ConfigError: there are fewer.
@@ -162,7 +162,8 @@ class Session:
                 raise ConfigError(
                     f"master {self.context.master} offers {there} slots after "
                     f"{SLOTS_SECONDS:g} s, but {slots} are needed, for all tasks of a run work at "
-                    "the same time: add executors, or use fewer --tasks"
+                    "the same time, and traces need a slot: add executors, or use fewer --tasks or "
+                    "--no-traces"
                 )
             pause.wait(0.5)
 

@@ -34,7 +34,6 @@ class SentTally(msgspec.Struct, frozen=True, kw_only=True):
         unsent: were due, but not published when it ended.
         failed: given up, or nobody knows whether they were delivered.
         latency, latency_sum, latency_most: until `publish()` had returned.
-        moves: relocations.
     """
 
     source: int
