@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,13 +23,13 @@ from roq.errors import ConfigError, RoQError
 from simulation.forecast.case import Case
 from simulation.forecast.cell import Cell
 from simulation.forecast.outcome import Outcome, Sums, outcome
+from simulation.shipping import missing, packed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 WAVE: Final = 8
 """Tasks of one Spark job, for each core: progress is told and results are kept job by job."""
-PACKAGES: Final = ("roq", "simulation")
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -114,13 +113,9 @@ class Spark:
         try:
             context.parallelize([0], 1).map(_importable).collect()
         except Exception as error:
-            if "ModuleNotFoundError" not in str(error):
+            if (lacking := missing(error)) is None:
                 raise
-            missing = str(error).split("No module named ")[-1].split()[0].strip("'\".\\n")
-            raise ConfigError(
-                f"executors cannot import {missing!r}: install RoQ where they run, or use --ship, "
-                "which sends RoQ's own code (msgspec and what else it needs has to be there)"
-            ) from None
+            raise lacking from None
 
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
         """Some jobs one after the other, so that what is done is done.
@@ -208,17 +203,6 @@ def play_all(cases: Sequence[Case], workers: Workers) -> Iterator[tuple[int, Out
             yield done.run, None
         else:
             yield done.run, outcome(sums, case.seed)
-
-
-def packed(folder: Path) -> Path:
-    """RoQ's packages as one zip file, for executors."""
-    root = Path(__file__).parents[2]
-    target = folder / "roq_packages.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for path in sorted((root / package).rglob("*.py")):
-                archive.write(path, path.relative_to(root))
-    return target
 
 
 def _perform_one(task: bytes) -> bytes:

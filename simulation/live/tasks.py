@@ -17,8 +17,8 @@ import msgspec
 
 import roq
 from roq.errors import ConfigError, RoQError, Unavailable
-from simulation.forecast.work import packed
 from simulation.live.clocks import machine
+from simulation.shipping import missing, packed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,7 +29,6 @@ SLOTS_SECONDS: Final = 30.0
 MASTER_SECONDS: Final = 3.0
 REACH_SECONDS: Final = 5.0
 END_SECONDS: Final = 15.0
-MISSING_PACKAGE: Final = "ModuleNotFoundError"
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?\Z")
 _STANDALONE: Final = re.compile(r"spark://([^:/,]+):(\d+)\Z")
 _TAIL: Final = 2_000
@@ -303,13 +302,9 @@ def _check_master(master: str) -> None:
 
 def _understood(error: Exception) -> RoQError:
     """What a person wants to know of an error of Spark."""
+    if (lacking := missing(error)) is not None:
+        return lacking
     text = str(error)
-    if MISSING_PACKAGE in text:
-        missing = re.split(r"No module named '?", text)[-1].split("'")[0].split()[0]
-        return ConfigError(
-            f"executors cannot import {missing!r}: install RoQ where they run, or use --ship, "
-            "which sends RoQ's own code (msgspec, pyzmq and what else it needs has to be there)"
-        )
     if "SPARK-24942" in text or "dynamic resource allocation" in text.lower():
         return ConfigError("barrier stages need a fixed number of executors: use --plain")
     return Unavailable(f"the tasks have failed: {_why(error)}")
