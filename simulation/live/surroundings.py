@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import roq
@@ -42,6 +44,7 @@ class Surroundings:
         self._spark = spark
         self._stack = stack
         self._show = setting.show
+        self._ship: Path | None = None
 
     def start(self) -> roq.Cluster:
         """Start Spark and the cluster, side by side; gives a connection.
@@ -51,6 +54,9 @@ class Surroundings:
             RoQError: one of them does not start, or cannot be reached.
         """
         request = self._setting.request
+        if request.ship:
+            folder = TemporaryDirectory(prefix="roq-ship-")
+            self._ship = Path(self._stack.enter_context(folder))
         self._stack.callback(self._spark.stop)
         works = [Aside(self._start_spark, "spark")]
         if request.cluster:
@@ -112,8 +118,7 @@ class Surroundings:
 
     def _start_spark(self) -> None:
         setting = self._setting
-        ship = setting.folder if setting.request.ship else None
-        self._spark.start(setting.request.master, setting.folder / "spark.log", ship)
+        self._spark.start(setting.request.master, setting.folder / "spark.log", self._ship)
 
     def _start_cluster(self) -> None:
         scenario = self._setting.request.scenario
