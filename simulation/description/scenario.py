@@ -153,7 +153,7 @@ class Scenario(Part, frozen=True, kw_only=True):
     title: str
     about: str = ""
     queue: QueueSettings = QueueSettings()
-    hosts: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    hosts: Annotated[int, Meta(ge=1, le=100_000)] = 1
     phases: Annotated[list[Phase], Meta(min_length=1, max_length=1_000)]
     faults: Annotated[list[Fault], Meta(max_length=10_000)] = []
     expect: Annotated[list[Expectation], Meta(max_length=100)] = []

@@ -70,6 +70,26 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.hosts or self.scenario.hosts
 
     @property
+    def rules_given(self) -> dict[str, int | str]:
+        """Rules that are not RoQ's own, by the names of scenarios."""
+        return {**self.scenario.queue.rules, **self.rules}
+
+    def as_played(self) -> Scenario:
+        """The scenario with the hosts and the rules of this run, for whoever looks at it later.
+
+        Raises:
+            ConfigError: no scenario can be of this size, so the run could not be read again.
+        """
+        queue = msgspec.structs.replace(self.scenario.queue, rules=self.rules_given)
+        played = msgspec.structs.replace(self.scenario, hosts=self.hosts_wanted, queue=queue)
+        try:
+            return msgspec.convert(msgspec.to_builtins(played), Scenario)
+        except msgspec.ValidationError as error:
+            raise ConfigError(
+                f"scenario {self.scenario.name} cannot be played so: {error}"
+            ) from None
+
+    @property
     def limits(self) -> Limits:
         """Of each queue."""
         try:
@@ -83,7 +103,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Raises:
             ConfigError: there is no such rule, or it has no such value.
         """
-        given = {**self.scenario.queue.rules, **self.rules}
+        given = self.rules_given
         unknown = sorted(given.keys() - RULES.keys())
         if unknown:
             names = ", ".join(RULES)

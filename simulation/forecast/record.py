@@ -114,7 +114,7 @@ def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -
         kind=RunKind.MODEL,
         state=RunState.COMPLETE if found is not None else RunState.INTERRUPTED,
         error="" if found is not None else "it was interrupted, and parts say nothing of the whole",
-        scenario=case.scenario,
+        scenario=case.as_played(),
         time_scale=order.scale,
         seed=case.seed,
         began_us=int(asked.began * 1e6),

@@ -37,6 +37,7 @@ def run(order: RunOrder, progress: Progress = untold) -> Path:
         RunError: the folder cannot be written.
     """
     case = record.detailed(case_of(order, order.scenario), order.seed)
+    case.as_played()  # what could not be read again is refused before it is played
     workers: Workers = Here() if order.workers == 1 else Processes(order.workers)
     began = time.time()
     name = folders.new_id(case.scenario.name, RunKind.MODEL, began)

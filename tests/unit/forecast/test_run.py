@@ -54,6 +54,23 @@ def test_a_run_is_kept_with_its_figures_and_verdicts(tmp_path: Path) -> None:
     assert kinds.count(EventKind.MOVE) == kept.figures["moves"] > 0
 
 
+def test_what_is_kept_are_the_hosts_and_rules_that_were_played(tmp_path: Path) -> None:
+    settings = {"exchanges_max": 2}
+    folder = run(RunOrder(scenario="ramp", hosts=50, settings=settings, out=tmp_path))
+    kept = read_run(folder).scenario
+    asked = case_of(RunOrder(scenario="ramp"), "ramp").scenario
+    assert asked.hosts != 50
+    assert kept.hosts == 50
+    assert kept.queue.rules == {**asked.queue.rules, "exchanges_max": 2}
+    assert kept.phases == asked.phases
+
+
+def test_a_run_that_no_scenario_could_describe_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be played so"):
+        run(RunOrder(scenario="ramp", publishers=10_000_000, out=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_mean_latency_is_that_of_messages_not_of_bytes() -> None:
     phase = Phase(
         name="load",
