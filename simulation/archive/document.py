@@ -138,13 +138,15 @@ class Window(Document, frozen=True, kw_only=True):
 
     Attributes:
         at: its end, seconds since the load began.
-        exchanges: what each did; only those that served.
+        exchanges: what each did; only those that served and were heard.
         serving: how many exchanges served.
         latency: None if nothing was measured in it.
-        imbalance: busiest exchange over the mean, in bytes; None with less than two or no load.
+        imbalance: busiest exchange over the mean, in bytes; None with less than two, with no load,
+            or if one that serves was not heard.
         offered: messages a second that the scenario wants.
-        covered: share of the window that the statistics tell of; the rates are those of that part.
-            Of a window with 0 nobody knows what exchanges did.
+        covered: share of the window that the statistics tell of, of the exchange of which they tell
+            least; the rates of each exchange are those of the part in which it was heard. Of a
+            window with 0 nobody knows what exchanges did together.
     """
 
     at: float

@@ -47,6 +47,11 @@ class Grid:
         """Whether a moment is one of the load."""
         return self.begin_us <= time_us <= self.end_us
 
+    def touched(self, begin_us: int, end_us: int) -> range:
+        """The windows that a span of time has a part in."""
+        first = (max(begin_us, self.begin_us) - self.begin_us) // self.window_us
+        return range(first, -(-(min(end_us, self.end_us) - self.begin_us) // self.window_us))
+
 
 def grid(begin_us: int, seconds: float) -> Grid:
     """Windows of a second, longer ones for a load of more than ten minutes.

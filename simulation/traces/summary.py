@@ -55,7 +55,7 @@ def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float],
     unusual = traces.unusual()
     over = happenings.overloads([row for row in unusual if not row["hole"]], load)
     holes = [row for row in unusual if row["hole"]]
-    each_window = windows(load, run.scenario, exchanges, received, quiet)
+    each_window = windows(load, run.scenario, exchanges, received, quiet, holes)
     last_us = queue[-1]["time_us"] if queue else 0
     events, left_out = happenings.in_order(
         [
@@ -170,7 +170,8 @@ def _exchanges(rows: Rows, each_window: list[Window]) -> dict[str, float]:
 
 def _last_imbalance(each_window: list[Window]) -> float:
     """The busiest exchange over the mean at the end, over all bytes of some seconds."""
-    loaded = [each for each in each_window if sum(one.bytes_in for one in each.exchanges) > 0]
+    heard = [each for each in each_window if len(each.exchanges) == each.serving]
+    loaded = [each for each in heard if sum(one.bytes_in for one in each.exchanges) > 0]
     if not loaded:
         return 1.0
     end = loaded[-1].at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -68,7 +68,12 @@ def _latency(histogram: Histogram, count: int, seconds: float) -> LatencyWindow 
 
 
 def windows(
-    grid: Grid, scenario: Scenario, exchanges: Rows, latencies: Latencies, silences: Iterable[Span]
+    grid: Grid,
+    scenario: Scenario,
+    exchanges: Rows,
+    latencies: Latencies,
+    silences: Iterable[Span],
+    holes: Rows = (),
 ) -> list[Window]:
     """All windows of a run.
 
@@ -78,15 +83,24 @@ def windows(
         exchanges: rows of `Traces.exchange_windows`.
         latencies: of the subscribers.
         silences: when the statistics stream said nothing.
+        holes: those rows of `Traces.unusual`: when it said nothing of one exchange that serves.
     """
     by_window: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in exchanges:
         by_window[row["window"]].append(row)
+    unheard: dict[int, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    for row in holes:
+        begin, end = row["begin_us"], row["end_us"]
+        for number in grid.touched(begin, end):
+            unheard[number][row["exchange"]].append((begin, end))
     told = list(silences)
     return [
-        _window(grid, number, scenario, by_window.get(number, []), latencies, told)
+        _window(
+            grid, number, scenario, by_window.get(number, []), latencies, told,
+            unheard.get(number, {}),
+        )
         for number in range(grid.count)
-    ]
+    ]  # fmt: skip
 
 
 def _window(
@@ -96,23 +110,42 @@ def _window(
     rows: list[dict[str, Any]],
     latencies: Latencies,
     silences: list[Span],
+    unheard: Mapping[int, list[Span]],
 ) -> Window:
     length = grid.seconds(number)
     begin = grid.begin_us + number * grid.window_us
-    end = min(begin + grid.window_us, grid.end_us)
-    quiet = sum(max(0, min(end, until) - max(begin, since)) for since, until in silences)
-    covered = max(0.0, 1.0 - quiet / (end - begin))
-    known = [_exchange(row, length * covered) for row in rows] if covered >= COVERED_LEAST else []
+    within = (begin, min(begin + grid.window_us, grid.end_us))
+    stream = _covered(within, silences)
+    parts = {
+        exchange: _covered(within, [*silences, *unheard.get(exchange, [])])
+        for exchange in {*unheard, *(row["exchange"] for row in rows)}
+    }
+    heard = {exchange for exchange, part in parts.items() if part >= COVERED_LEAST}
+    known = [
+        _exchange(row, length * parts[row["exchange"]]) for row in rows if row["exchange"] in heard
+    ]
     at = grid.ends(number)
     return Window(
         at=at,
         exchanges=known,
-        serving=len(known),
+        serving=len(parts) if stream >= COVERED_LEAST else 0,
         latency=latencies.window(number),
-        imbalance=imbalance([each.bytes_in for each in known]),
+        imbalance=imbalance([each.bytes_in for each in known])
+        if len(known) == len(parts)
+        else None,
         offered=offered(scenario, at - length, at).messages / length,
-        covered=round(covered, 3),
+        covered=round(min([stream, *parts.values()]), 3),
     )
+
+
+def _covered(within: Span, silences: Iterable[Span]) -> float:
+    """The share of a span that lies in none of these; they may overlap."""
+    begin, end = within
+    quiet, told = 0, begin
+    for since, until in sorted(silences):
+        quiet += max(0, min(end, until) - max(told, since))
+        told = max(told, until)
+    return max(0.0, 1.0 - quiet / (end - begin))
 
 
 def _exchange(row: dict[str, Any], seconds: float) -> ExchangeWindow:

@@ -54,6 +54,31 @@ def test_rates_are_those_of_the_part_that_is_known() -> None:
     assert found[2].exchanges == []
 
 
+def test_a_window_in_which_one_of_three_exchanges_is_not_heard_is_not_known() -> None:
+    load = grid(BEGAN_US, 5.0)
+    rows = [row(number, exchange, 100.0) for number in range(5) for exchange in (1, 2)]
+    rows += [row(0, 3, 400.0), row(1, 3, 100.0, 0.25), row(4, 3, 400.0)]
+    hole = {"exchange": 3, "begin_us": us(1.25), "end_us": us(4.0), "hole": True}
+    before = {"exchange": 3, "begin_us": us(-9.0), "end_us": us(-4.0), "hole": True}
+    found = windows(load, SCENARIO, rows, NOTHING, [], [hole, before])
+    assert [window.covered for window in found] == [1.0, 0.25, 0.0, 0.0, 1.0]
+    assert [window.serving for window in found] == [3] * 5
+    assert [window.imbalance for window in found] == [2.0, 2.0, None, None, 2.0]
+    numbers = [[each.exchange for each in window.exchanges] for window in found]
+    assert numbers == [[1, 2, 3], [1, 2, 3], [1, 2], [1, 2], [1, 2, 3]]
+    # Each rate is that of the part in which this exchange was heard.
+    assert [each.bytes_in for each in found[1].exchanges] == pytest.approx([100.0, 100.0, 400.0])
+
+
+def test_what_is_silent_with_the_stream_counts_once() -> None:
+    load = grid(BEGAN_US, 3.0)
+    hole = {"exchange": 1, "begin_us": us(0.5), "end_us": us(3.0), "hole": True}
+    found = windows(load, SCENARIO, [row(0, 1, 50.0, 0.5)], NOTHING, [(us(0.75), us(2.5))], [hole])
+    assert [window.covered for window in found] == [0.5, 0.0, 0.0]
+    assert found[0].exchanges[0].bytes_in == pytest.approx(100.0)
+    assert [window.serving for window in found] == [1, 0, 1]
+
+
 def test_imbalance_needs_two_exchanges_and_load() -> None:
     assert imbalance([]) is imbalance([5.0]) is imbalance([0.0, 0.0]) is None
     assert imbalance([3.0, 1.0]) == 1.5
