@@ -34,7 +34,7 @@ LATE_SECONDS: Final = 10.0
 OVERLOAD: Final = 1.10
 """Of the limit, as for the policies."""
 LIMITS_MAX: Final = 100
-"""Changes of a queue's limit that are looked at."""
+"""Changes of a queue's limit that are looked at; the last of them holds from then on."""
 ROWS_MAX: Final = 500_000
 """Of lists of what is told one by one: the first ones are taken."""
 _TOTALS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
@@ -73,6 +73,7 @@ class Traces:
 
     Attributes:
         left_out: those, with what is wrong.
+        rows_left_out: by what was asked for: rows beyond `ROWS_MAX`.
 
     Raises:
         TracesError: a file is damaged; names it.
@@ -82,6 +83,7 @@ class Traces:
         self._spark = spark
         self._folder = folder
         self.left_out: list[str] = []
+        self.rows_left_out: dict[str, int] = {}
         self._raw = {table: self._read(table, leave_out) for table in SCHEMAS}
         self._kept: list[DataFrame] = []
 
@@ -199,9 +201,20 @@ class Traces:
         both = parts.unionByName(events, allowMissingColumns=True)
         each = both.unionByName(lives, allowMissingColumns=True)
         found: dict[str, Rows] = {name: [] for name in ("queue", "move", "scale", "event", "life")}
-        for row in _rows(each.orderBy("time_us", "number").limit(ROWS_MAX)):
+        rows, self.rows_left_out["told"] = first_rows(each.orderBy("time_us", "number"))
+        for row in rows:
             found[row["kind"]].append(row)
         return found
+
+    @cached_property
+    def limits(self) -> Rows:
+        """Documents of the queue with another limit than the one before."""
+        return changes_of_limit(self.queue)
+
+    @property
+    def limits_left_out(self) -> int:
+        """Changes of the limit that are not looked at."""
+        return max(0, len(self.limits) - LIMITS_MAX)
 
     # --- exchanges --------------------------------------------------------------------------------
 
@@ -264,8 +277,9 @@ class Traces:
         that was told last: `exchange`, `begin_us`, `end_us`, in order of time."""
         per_second = f.col("d_bytes_in") * MICROSECONDS / _length()
         found = self.periods.filter(f.col("hole") | (per_second > OVERLOAD * self._limit()))
-        rows = found.select("exchange", "begin_us", "end_us", "hole")
-        return _rows(rows.orderBy("begin_us").limit(ROWS_MAX))
+        ordered = found.select("exchange", "begin_us", "end_us", "hole").orderBy("begin_us")
+        rows, self.rows_left_out["unusual"] = first_rows(ordered)
+        return rows
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -323,13 +337,8 @@ class Traces:
 
     def _limit(self) -> Column:
         """The limit of one exchange at the end of a period; null if nobody told it."""
-        changes = [
-            after
-            for before, after in pairwise([{"limit": None}, *self.queue])
-            if after["limit"] != before["limit"]
-        ]
         limit = f.lit(None).cast("double")
-        for index, change in enumerate(changes[:LIMITS_MAX]):
+        for index, change in enumerate(self.limits[:LIMITS_MAX]):
             since = change["time_us"] if index else 0
             limit = f.when(f.col("end_us") >= since, change["limit"]).otherwise(limit)
         return limit
@@ -351,6 +360,21 @@ def _spread(periods: DataFrame, grid: Grid) -> DataFrame:
         "overlap_us",
         f.least("end_us", low + width, end) - f.greatest("begin_us", low, begin),
     )
+
+
+def changes_of_limit(queue: Rows) -> Rows:
+    """Documents about the queue with another limit than the one before; none if none was told."""
+    return [
+        after
+        for before, after in pairwise([{"limit": None}, *queue])
+        if after["limit"] != before["limit"]
+    ]
+
+
+def first_rows(frame: DataFrame, most: int = ROWS_MAX) -> tuple[Rows, int]:
+    """So many rows at most, and how many are left out (counted only if there may be any)."""
+    rows = _rows(frame.limit(most))
+    return rows, frame.count() - most if len(rows) == most else 0
 
 
 def _rows(frame: DataFrame) -> Rows:

@@ -71,7 +71,7 @@ def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float],
         **_latency(received, published),
         **_exchanges(exchanges, each_window),
         **_elasticity(queue, moves, scalings, load),
-        **(_overloads(over, happenings.reactions(over, moves)) if queue else {}),
+        **(_overloads(over, happenings.reactions(over, moves)) if traces.limits else {}),
         **_wholeness(traces, quiet),
     }
     series = Series(
@@ -92,6 +92,14 @@ def remarks(figures: dict[str, float]) -> list[str]:
         "traces_late": "Traces that came late: {:.0f}; they were counted where they belong.",
         "silent_seconds": "For {:.1f} s nothing is known of the exchanges.",
         "documents_dropped": "Documents of the statistics stream that the tap has lost: {:.0f}.",
+        "rows_left_out": (
+            "Moves, scalings, documents of the queue, overloads and other things told one by one "
+            "that were too many and left out, the last ones: {:.0f}. Figures do not know them."
+        ),
+        "limits_left_out": (
+            "Changes of the limit that were too many and left out, the last ones: {:.0f}. "
+            "Overloads after them are not exact."
+        ),
         "files_left_out": "Damaged files of traces that were left out: {:.0f}.",
     }
     return [text.format(figures[name]) for name, text in texts.items() if figures.get(name)]
@@ -232,6 +240,8 @@ def _wholeness(traces: Traces, quiet: list[tuple[int, int]]) -> dict[str, float]
         "documents_dropped": float(whole.dropped),
         "silent_seconds": sum(end - begin for begin, end in quiet) / MICROSECONDS,
         "files_left_out": float(len(traces.left_out)),
+        "rows_left_out": float(sum(traces.rows_left_out.values())),
+        "limits_left_out": float(traces.limits_left_out),
     }
 
 
