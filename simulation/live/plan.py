@@ -175,6 +175,7 @@ def plan(scenario: Scenario, *, tasks: int = 0, where: str = "") -> Plan:
     if problems := list(_problems(scenario)):
         name = where or f"scenario {scenario.name}"
         raise ConfigError("\n".join(f"{name}: {each}" for each in problems))
+    _check_clients(scenario, tasks or TASKS_MAX)
     publishers, subscribers = _publishers(scenario), _subscribers(scenario)
     _check_streams(publishers, subscribers)
     owed = {each.due_from for each in subscribers} | {each.due_until for each in subscribers}
@@ -215,8 +216,7 @@ def _publishers(scenario: Scenario) -> list[PublisherStay]:
     found: list[PublisherStay] = []
     groups = max(len(phase.publishers) for phase in scenario.phases)
     for place in range(groups):
-        most = max(_count(phase, place) for phase in scenario.phases)
-        for index in range(most):
+        for index in range(_coming(scenario, place) + 1):  # a product may be rounded
             for stretches in _stays_of_one(scenario, place, index):
                 source = len(found)
                 found.append(
@@ -261,6 +261,15 @@ def _stretch(first: float, begin: float, phase: Phase, group: PublisherGroup) ->
 
 def _count(phase: Phase, place: int) -> int:
     return phase.publishers[place].count if place < len(phase.publishers) else 0
+
+
+def _coming(scenario: Scenario, place: int) -> int:
+    """How many publishers of a group come at all; others would come after the end of each phase."""
+    return max(
+        min(group.count, ceil(phase.seconds * group.spawn_rate) or group.count)
+        for phase in scenario.phases
+        for group in phase.publishers[place : place + 1]
+    )
 
 
 def _subscribers(scenario: Scenario) -> list[SubscriberStay]:
@@ -316,10 +325,7 @@ def _shares(
         tasks = least_sending + least_receiving
     needed = ceil((len(publishers) + len(subscribers)) / CLIENTS_MAX)
     if not needed <= tasks <= TASKS_MAX:
-        raise ConfigError(
-            f"{len(publishers)} publishers and {len(subscribers)} subscribers need {needed} to "
-            f"{TASKS_MAX} tasks (at most {CLIENTS_MAX} clients each), not {tasks}"
-        )
+        raise _wrong_tasks(len(publishers), len(subscribers), tasks)
     if tasks == 1 or not publishers or not subscribers:
         return [
             Share(publishers=publishers[number::tasks], subscribers=subscribers[number::tasks])
@@ -398,6 +404,25 @@ def _bad_topic(key: str, topic: str) -> Iterator[str]:
         encode_topic(topic)
     except Exception as error:  # noqa: BLE001 - whatever it says is said
         yield f"{key}: {error}"
+
+
+def _check_clients(scenario: Scenario, tasks: int) -> None:
+    """Refuse, before any of them is made, more clients than so many tasks can have."""
+    groups = max(len(phase.publishers) for phase in scenario.phases)
+    publishers = sum(_coming(scenario, place) for place in range(groups))
+    subscribers = max(sum(each.count for each in phase.subscribers) for phase in scenario.phases)
+    if publishers + subscribers > CLIENTS_MAX * tasks:
+        raise _wrong_tasks(publishers, subscribers, tasks)
+
+
+def _wrong_tasks(publishers: int, subscribers: int, tasks: int) -> ConfigError:
+    needed = ceil((publishers + subscribers) / CLIENTS_MAX)
+    so_many = f"{needed} to {TASKS_MAX}" if needed <= TASKS_MAX else f"{needed}"
+    wrong = f"not {tasks}" if needed <= TASKS_MAX else f"more than the {TASKS_MAX} there can be"
+    return ConfigError(
+        f"{publishers} publishers and {subscribers} subscribers need {so_many} tasks "
+        f"(at most {CLIENTS_MAX} clients each), {wrong}"
+    )
 
 
 def _check_streams(publishers: list[PublisherStay], subscribers: list[SubscriberStay]) -> None:

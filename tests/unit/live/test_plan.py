@@ -112,6 +112,24 @@ def test_subscribers_stay_until_a_phase_names_others() -> None:
     assert "owed" in made.remarks[0]
 
 
+def test_a_million_clients_are_refused_before_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.live.plan.PublisherStay", None)
+    monkeypatch.setattr("simulation.live.plan.SubscriberStay", None)
+    crowd = scenario_of(phase("a", group(1_000_000, 0.1), group(3)))
+    with pytest.raises(ConfigError, match=r"1000003 publishers and 0 .* 2501 tasks .* the 1000"):
+        plan(crowd)
+    listeners = [SubscriberGroup(count=1_000_000)]
+    with pytest.raises(ConfigError, match="1 publishers and 1000000 subscribers need"):
+        plan(scenario_of(phase("a", group(), subscribers=listeners)))
+    with pytest.raises(ConfigError, match="need 3 to 1000 tasks .*, not 2"):
+        plan(scenario_of(phase("a", group(801))), tasks=2)
+
+
+def test_of_a_million_only_those_count_that_come_in_time() -> None:
+    made = plan(scenario_of(phase("a", group(1_000_000, spawn_rate=0.25))))
+    assert [each.begins for each in made.publishers] == [0.0, 4.0, 8.0]
+
+
 def test_what_is_offered_is_the_integral_of_all_rates() -> None:
     made = plan(scenario_of(phase("a", group(2, Ramp(0, 100))), phase("b", group(1, 50.0))))
 
