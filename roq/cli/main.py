@@ -6,11 +6,14 @@ This package is the only part of RoQ that prints or ends the process.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any, Final
 
 import click
 
-from roq.cli.failures import failed
+from roq.cli import standard
+from roq.cli.failures import REFUSED, Failed, failed
+from roq.cli.interrupts import silence_output
 from roq.errors import RoQError
 
 COMMANDS: Final[dict[str, str]] = {
@@ -85,5 +88,21 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """The entry point of `roq` and of `python -m roq`."""
-    cli(prog_name="roq")
+    """The entry point of `roq` and of `python -m roq`.
+
+    Whatever the command: it ends with 1 if standard output cannot be written, and says so in one
+    line unless its reader has just gone.
+    """
+    output = standard.watched()
+    try:
+        try:
+            cli(prog_name="roq")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error is not output.failure:
+            raise
+        silence_output()
+        if not isinstance(error, BrokenPipeError):
+            Failed(f"standard output cannot be written: {error.strerror}").show()
+        raise SystemExit(REFUSED) from None

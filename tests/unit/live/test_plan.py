@@ -121,7 +121,7 @@ def test_a_million_clients_are_refused_before_one_is_made(monkeypatch: pytest.Mo
     listeners = [SubscriberGroup(count=1_000_000)]
     with pytest.raises(ConfigError, match="1 publishers and 1000000 subscribers need"):
         plan(scenario_of(phase("a", group(), subscribers=listeners)))
-    with pytest.raises(ConfigError, match="need 3 to 1000 tasks .*, not 2"):
+    with pytest.raises(ConfigError, match=r"need 3 to 1000 tasks .*, not 2"):
         plan(scenario_of(phase("a", group(801))), tasks=2)
 
 
