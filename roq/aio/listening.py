@@ -123,6 +123,11 @@ class Statistics(_Listener[Sample]):
         return self._sync.malformed
 
     @property
+    def foreign(self) -> int:
+        """Messages of another queue."""
+        return self._sync.foreign
+
+    @property
     def dropped(self) -> int:
         """Samples that nobody has read in time."""
         return self._sync.dropped

@@ -56,7 +56,12 @@ def sim() -> None:
 @sim.command("list")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
 def list_(as_json: bool) -> None:
-    """List the scenarios that come with RoQ."""
+    """List the scenarios that come with RoQ.
+
+    \b
+    Example:
+      roq sim list
+    """
     reading = wanted("simulation.description.reading")
     found: list[Scenario] = [reading.read(path) for path in reading.known()]
     if as_json:
@@ -76,7 +81,13 @@ def list_(as_json: bool) -> None:
 @click.argument("scenario")
 @click.option("--json", "as_json", is_flag=True, help="The whole scenario as JSON.")
 def show(scenario: str, as_json: bool) -> None:
-    """Show a scenario: one that comes with RoQ, or a file of your own."""
+    """Show a scenario: one that comes with RoQ, or a file of your own.
+
+    \b
+    Example:
+      roq sim show ramp
+      roq sim show ./mine.yaml --json
+    """
     reading = wanted("simulation.description.reading")
     found: Scenario = reading.read(reading.find(scenario))
     if as_json:

@@ -47,6 +47,11 @@ def report(run: str, runs: Path, everything: bool, as_json: bool, open_page: boo
 
     RUN is the id of a run, its folder, or `latest`. The page (report.html) needs nothing but
     itself: send it to whom you like.
+
+    \b
+    Example:
+      roq sim report
+      roq sim report ramp-live-20260131-235959 --all --open
     """
     folder: Path = wanted("simulation.archive.folder").find(run, runs)
     made(folder, everything=everything, as_json=as_json, open_page=open_page)

@@ -102,6 +102,11 @@ def sweep(local: bool, **given: Any) -> None:
     """Play scenarios with every combination of some values, with many seeds.
 
     Ctrl-C ends it; what is complete by then is written.
+
+    \b
+    Example:
+      roq sim sweep ramp --local --vary cooldown_seconds=2,10,30 --seeds 20
+      roq sim sweep cluster --queues 20 --vary known.OVERLOAD=1.05,1.1,1.3 --master 'local[*]'
     """
     with _errors(), ends_quietly():
         order = _order(SweepOrder, {**given, "spark": not local})

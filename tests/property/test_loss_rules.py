@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from roq.client.kept import KEEP_SECONDS
 from roq.client.lane import READY_SECONDS
 from roq.client.losses import REPLAY_SECONDS
 from roq.client.reading import Verify
@@ -196,9 +197,9 @@ def test_what_was_put_aside_at_an_exchange_that_died_is_taken_from_its_replay() 
 def test_what_is_lost_for_good_is_told_even_if_nothing_follows_it() -> None:
     scene = Scene()
     for connection in scene.subscriber.connections:
-        connection.stall(6.0, up=False, down=True)
+        connection.stall(KEEP_SECONDS + 3, up=False, down=True)
     scene.publish(10)
-    scene.world.run(5.0)
+    scene.world.run(KEEP_SECONDS + 2)
     scene.publisher._tick()  # it lets go of what it kept for replays
     scene.kill(scene.one, noticed=0.3)
     assert scene.cluster.settle(SETTLE_SECONDS)
