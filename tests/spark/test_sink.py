@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +105,10 @@ def test_a_micro_batch_that_is_repeated_comes_once(
         assert done.exists()
         run()
         assert subscriber.receive(timeout=0.3) is None
+        # A query that begins anew is another one, and is not taken for the first.
+        shutil.rmtree(checkpoint)
+        run()
+        assert sorted(take(subscriber, ROWS)) == sorted(str(number) for number in range(ROWS))
         assert subscriber.stats().counts.duplicates == 0
 
 
