@@ -93,7 +93,8 @@ class Lines:
     def picture(self, picture: Picture) -> None:
         """A line, if it is time for one."""
         now = time.monotonic()
-        if picture.phase == self._phase and now - self._said < LINE_SECONDS:
+        waits = picture.phase == self._phase and now - self._said < LINE_SECONDS
+        if waits or picture.elapsed < 0:
             return
         self._phase, self._said = picture.phase, now
         p99 = "-" if picture.p99 is None else f"{_MILLI * picture.p99:.1f} ms"

@@ -27,6 +27,7 @@ def shown(*, terminal: bool) -> str:
     console = Console(file=out, force_terminal=terminal, width=100)
     with show(console, "A test") as display:
         display.step("Spark starts")
+        display.picture(PICTURE._replace(phase="", elapsed=-0.5, sent=0))
         display.picture(PICTURE)
         display.happened(3.0, "kill exchange 0")
         display.picture(PICTURE)
