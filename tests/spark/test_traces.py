@@ -256,7 +256,7 @@ def test_what_a_queue_tells_goes_from_the_tap_into_figures(
     tmp_path: Path,
 ) -> None:
     under_load = traces_queue.removesuffix("-traces")
-    cluster.create_queue(under_load)
+    cluster.create_queue(under_load, limits={"exchanges_max": 1})  # else it may grow
     collector = Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN, seconds=0.5)
     collector.start()
     try:
