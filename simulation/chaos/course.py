@@ -149,8 +149,11 @@ class Course:
         happening = FAULTS[draw.kind].happen(self._ground, draw)
         try:
             hit = next(happening)
-        except (NobodyThere, RoQError):
+        except NobodyThere:
             self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody is there")
+            return None
+        except RoQError as error:
+            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody can be found: {error}")
             return None
         active = _Active(draw, happening, hit, time.monotonic())
         self._say(f"{self.elapsed:7.1f} s  {active}")
