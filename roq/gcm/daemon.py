@@ -127,8 +127,8 @@ class Gcm:
             self.manager,
             self._feed,
             self._connected,
-            self._highest_epoch,
             self._reactor.call_later,
+            self._highest_epoch,
             # The last word from the ensemble is up to two thirds of the session older.
             config.zk.session_seconds / 3,
         )

@@ -57,8 +57,8 @@ class Definitions:
         me: what the other managers learn of this one.
         feed: takes an event to the machine.
         on_connected: called once, when the registry was reached for the first time.
-        highest: the highest host epoch that is known here.
         later: calls something after so many seconds, unless it is cancelled.
+        highest: the highest host epoch that is known here.
         lease_seconds: this long after the connection has gone the session may have ended.
     """
 
@@ -68,8 +68,8 @@ class Definitions:
         me: records.Manager,
         feed: Callable[[events.Event], None],
         on_connected: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], Timer],
         highest: Callable[[], int] = int,
-        later: Callable[[float, Callable[[], None]], Timer] | None = None,
         lease_seconds: float = 2.0,
     ) -> None:
         self._registry = registry
@@ -184,12 +184,18 @@ class Definitions:
                 self._connected()
             case SessionState.SUSPENDED:
                 self._feed(events.RegistryLost())
-                if self._later is not None:
-                    self._lease = self._later(self._lease_seconds, self._lapsed)
+                self._begin_lease()
             case SessionState.LOST:
-                self._end_lease()
+                # The ensemble has just said so: in a moment it says who leads now. Until then this
+                # manager may be behind; only if it hears no more does it tell what it remembers.
                 self._leadership, self._serving = None, False
-                self._feed(events.RegistryLost(session_ended=True))
+                self._feed(events.Doubted())
+                self._feed(events.RegistryLost())
+                self._begin_lease()
+
+    def _begin_lease(self) -> None:
+        self._end_lease()
+        self._lease = self._later(self._lease_seconds, self._lapsed)
 
     def _end_lease(self) -> None:
         if self._lease is not None:
@@ -197,7 +203,7 @@ class Definitions:
             self._lease = None
 
     def _lapsed(self) -> None:
-        """The ensemble may have ended the session by now, which it could not tell this manager."""
+        """The ensemble may have ended the session by now, or chosen, and could not tell."""
         self._lease = None
         self._serving = False
         self._feed(events.RegistryLost(session_ended=True))
@@ -248,7 +254,7 @@ class Definitions:
     def _told_about(self, leadership: Leadership, result: CommitResult) -> None:
         if isinstance(result, Committed):
             self._take_office()
-        elif self._registry.state is SessionState.CONNECTED and self._later is not None:
+        elif self._registry.state is SessionState.CONNECTED:
             # Whoever leads now, or the session's end, is heard of; this is for all other cases.
             self._later(self._lease_seconds, partial(self._ask_about, leadership))
 

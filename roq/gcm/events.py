@@ -73,12 +73,16 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """This manager stood still for so long that it may not lead any more; the registry is asked."""
+    """This manager stood still, or its session ended: it may not lead; the registry will tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryLost:
-    """The registry is out of reach; this manager may still lead, unless its session has ended."""
+    """The registry is out of reach; this manager may still lead.
+
+    Attributes:
+        session_ended: it may not lead any more, and nobody is in reach who could tell.
+    """
 
     session_ended: bool = False
 

@@ -278,7 +278,7 @@ class GcmMachine:
         return self._resign() if self.leads else []
 
     def _doubted(self) -> list[Effect]:
-        if not self.leads:
+        if not self.leads or self._standing.caretaker:
             return []
         self._standing.doubtful = True
         effects = self._abort(self._standing.not_leader("management"))
@@ -287,11 +287,9 @@ class GcmMachine:
     def _registry_lost(self, event: RegistryLost) -> list[Effect]:
         self._standing.registry_away = True
         self.hosts.registry_lost()
-        ended = event.session_ended or self._standing.doubtful
-        self._standing.doubtful = False
-        if not ended or not self.leads:
+        if not event.session_ended or not self.leads:
             return []
-        self._standing.caretaker = True
+        self._standing.caretaker, self._standing.doubtful = True, False
         effects = self._abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 

@@ -21,8 +21,9 @@ class Standing:
             so nothing is changed any more; but as nobody can tell, what is known is told.
         leader: who leads; None if nobody does.
         managers: all that stand for election.
-        doubtful: it led, and then stood still for so long that somebody else may lead by now: it
-            says nothing until the registry has told.
+        doubtful: it led, and then stood still for long, or has just heard that its session ended,
+            so that somebody else may lead by now: it says nothing until the registry has told, or
+            has been out of reach for a lease.
         registry_away: the registry is out of reach, so nothing can be changed.
         measured: what its shell has found out about this process.
     """

@@ -65,7 +65,9 @@ class ManagerShell:
         self._management_server = Server(process, management, self._management_frame)
         self._registry = ensemble.registry(process)
         self._watch = watch
-        self._definitions = Definitions(self._registry, self.manager, self._feed, lambda: None)
+        self._definitions = Definitions(
+            self._registry, self.manager, self._feed, lambda: None, process.call_later
+        )
         self._definitions.start()
 
     @property

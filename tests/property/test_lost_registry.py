@@ -10,6 +10,7 @@ from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.port import CLUSTER
 from roq.gcm import events, records
 from roq.gcm.definitions import Definitions
+from roq.runtime.reactor import Timer
 
 MANAGERS = 3
 STEPS = ("suspend", "resume", "expire", "deliver", "write", "doubt", "wipe", "draw")
@@ -26,7 +27,9 @@ class Manager:
         self.name = name
         self.registry = MemoryRegistry(ensemble, self.calls.append)
         me = records.Manager(id=name, client=name, management=name, broadcast=name)
-        self.definitions = Definitions(self.registry, me, self._told, lambda: None, self._heard)
+        self.definitions = Definitions(
+            self.registry, me, self._told, lambda: None, Timer, self._heard
+        )
         self.definitions.start()
 
     def _heard(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from gcm_script import ME, OTHER
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import Create, Node
+from roq.coordination.port import Create, Node, SessionState
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
 from roq.gcm.definitions import Definitions
@@ -20,6 +20,26 @@ RECORD = records.QueueRecord(
 )
 
 
+TOLD_OF_LEADERSHIP = (events.Elected, events.Following, events.Doubted, events.RegistryLost)
+
+
+class Timers:
+    """What a reactor would call later."""
+
+    def __init__(self) -> None:
+        self.set: list[Timer] = []
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        self.set.append(Timer(seconds, call))
+        return self.set[-1]
+
+    def fire(self) -> None:
+        for timer in self.set:
+            if timer.call is not None:
+                timer.call()
+        self.set.clear()
+
+
 class Shell:
     """One manager's registry, and what it told."""
 
@@ -29,8 +49,14 @@ class Shell:
         self.connected = 0
         self.registry = MemoryRegistry(ensemble, self.calls.append)
         self.heard = 0
+        self.timers = Timers()
         self.definitions = Definitions(
-            self.registry, me, self.told.append, self._connected, lambda: self.heard
+            self.registry,
+            me,
+            self.told.append,
+            self._connected,
+            self.timers.later,
+            lambda: self.heard,
         )
         self.definitions.start()
         self.run()
@@ -365,23 +391,6 @@ def test_a_restoration_that_was_interrupted_is_completed(
 # --- a leader that has stood still, or is cut off -------------------------------------------------
 
 
-class Timers:
-    """What a reactor would call later."""
-
-    def __init__(self) -> None:
-        self.set: list[Timer] = []
-
-    def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        self.set.append(Timer(seconds, call))
-        return self.set[-1]
-
-    def fire(self) -> None:
-        for timer in self.set:
-            if timer.call is not None:
-                timer.call()
-        self.set.clear()
-
-
 def test_a_leader_that_stood_still_says_nothing_until_it_knows(shell: Shell) -> None:
     (elected,) = shell.take(events.Elected)
     shell.definitions.doubt()
@@ -414,23 +423,41 @@ def test_a_follower_has_nothing_to_doubt(ensemble: MemoryEnsemble, shell: Shell)
 def test_a_leader_that_is_cut_off_for_longer_than_its_lease_leads_again_if_nobody_else_does(
     ensemble: MemoryEnsemble, shell: Shell
 ) -> None:
-    timers = Timers()
-    shell.definitions._later = timers.later
     (elected,) = shell.take(events.Elected)
     shell.registry.suspend()
     assert shell.take(events.RegistryLost) == [events.RegistryLost()]
-    timers.fire()
+    shell.timers.fire()
     assert shell.take(events.RegistryLost) == [events.RegistryLost(session_ended=True)]
     shell.registry.resume()
     assert shell.take(events.Elected) == [elected], "the session was still there"
 
 
+def test_a_leader_whose_session_has_ended_says_nothing_until_it_hears_who_leads(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.registry.expire(reconnect=False)
+    Shell(ensemble, OTHER)
+    shell.run()
+    shell.registry.resume()
+    shell.run()
+    told = [event for event in shell.told if isinstance(event, TOLD_OF_LEADERSHIP)]
+    assert told[-4:-1] == [events.RegistryLost(), events.Doubted(), events.RegistryLost()]
+    assert told[-1] == events.Following(OTHER)
+    shell.timers.fire()
+    assert shell.take(events.RegistryLost) == [events.RegistryLost()] * 2
+
+
+def test_a_leader_whose_session_has_ended_and_that_hears_no_more_takes_care(shell: Shell) -> None:
+    shell.definitions._session_changed(SessionState.LOST)
+    assert shell.told[-2:] == [events.Doubted(), events.RegistryLost()]
+    shell.timers.fire()
+    assert shell.told[-1] == events.RegistryLost(session_ended=True)
+
+
 def test_a_short_interruption_ends_no_lease(shell: Shell) -> None:
-    timers = Timers()
-    shell.definitions._later = timers.later
     shell.registry.suspend()
     shell.run()
     shell.registry.resume()
     shell.run()
-    timers.fire()
+    shell.timers.fire()
     assert shell.take(events.RegistryLost) == [events.RegistryLost()]

@@ -444,9 +444,20 @@ def test_a_leader_in_doubt_that_cannot_find_out_takes_care_of_what_there_is(
     script.ask(2003, QName="orders", Host="h1")
     script.feed(events.Doubted())
     script.feed(events.RegistryLost())
+    assert script.ask(2101)["CODE"] == "not_leader", "it may still hear"
+    script.feed(events.RegistryLost(session_ended=True))
     assert script.ask(2101)["Queues"][0]["Name"] == "orders"
     assert script.ask(2002, QName="orders")["CODE"] == "registry_away"
     assert script.report(script.hosts["h1"]).CODE == "not_leader"
+
+
+def test_whoever_takes_care_goes_on_when_the_registry_says_that_its_session_has_ended(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="orders", Host="h1")
+    script.feed(events.RegistryLost(session_ended=True))
+    script.feed(events.Doubted())
+    assert script.ask(2101)["Queues"][0]["Name"] == "orders"
 
 
 def test_a_leader_that_leads_again_goes_on_with_higher_versions(script: Script) -> None:
