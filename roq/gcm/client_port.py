@@ -8,7 +8,6 @@ from itertools import islice
 from roq.errors import (
     InvalidRequest,
     NotLeader,
-    QueueNotFound,
     QueueStopped,
     RegistryAway,
     RequestError,
@@ -84,19 +83,13 @@ class ClientPort:
         try:
             return self._answer(event, request, now)
         except RequestError as known:
-            error = self._as_far_as_known(known)
+            error = self._standing.as_far_as_known(known, follows=True)
             request_id = 0 if isinstance(request, LocateQueue) else request.id
             reply = Reply(event.peer, refusal(error, request_id))
             if isinstance(request, HostReport) and not isinstance(error, NotLeader):
                 text = f"refused the report of a host manager: {error}"
                 return [reply, Note("report_refused", text, provoked=True)]
             return [reply]
-
-    def _as_far_as_known(self, error: RequestError) -> RequestError:
-        """What a later leader may have made, nobody is to take for gone."""
-        if isinstance(error, QueueNotFound) and self._standing.caretaker:
-            return NotLeader("the registry is away and leadership open; try the other managers")
-        return error
 
     def _answer(  # noqa: PLR0911 - one per message
         self, event: ClientFrame, request: LocateQueue | GcmRequest, now: float

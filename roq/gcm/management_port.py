@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from roq.errors import InvalidRequest, RegistryAway, RequestError
+from roq.errors import InvalidRequest, QueueNotFound, RegistryAway, RequestError
 from roq.gcm import views
 from roq.gcm.client_port import malformed
 from roq.gcm.events import Effect, ManagementFrame, Note, Reply
@@ -74,7 +74,8 @@ class ManagementPort:
             return self._operations.submit(
                 name, event.peer, lambda: _noted(name, number, make()), now
             )
-        except RequestError as error:
+        except RequestError as known:
+            error = self._standing.as_far_as_known(known)
             return [Reply(event.peer, documents.encode_raw(failed(error)))]
 
     def _read(self, request: ManagementRequest) -> RawDocument:  # noqa: PLR0911 - one per command
@@ -87,7 +88,7 @@ class ManagementPort:
                 return {**done(), **self._cloud}
             case public.QueueExistsRequest():
                 if queues.get(request.QName) is None and request.QName not in queues.unreadable:
-                    return {**failed(RequestError(NO)), "CODE": "queue_not_found"}
+                    raise QueueNotFound(NO)
                 return done(YES)
             case public.ListQueues():
                 return views.list_queues(queues, recovery)

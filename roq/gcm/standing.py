@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roq.errors import NotLeader
+from roq.errors import NotLeader, QueueNotFound, RegistryAway, RequestError
 from roq.gcm.records import Manager
 from roq.protocol.facts import Check
 
@@ -67,3 +67,16 @@ class Standing:
             )
         endpoint = leader.management if interface == "management" else leader.client
         return NotLeader(f"{self.me.client} does not lead; ask {endpoint}", endpoint)
+
+    def as_far_as_known(self, error: RequestError, *, follows: bool = False) -> RequestError:
+        """What a later leader may have made, nobody is to take for gone.
+
+        Args:
+            error: what this manager would answer if it led.
+            follows: whoever asked goes on looking for somebody who leads, however long it takes.
+        """
+        if not self.caretaker or not isinstance(error, QueueNotFound):
+            return error
+        if follows or any(manager.id != self.me.id for manager in self.managers):
+            return NotLeader("the registry is away and leadership open; try the other managers")
+        return RegistryAway(f"the registry is away; what was known before: {error}")

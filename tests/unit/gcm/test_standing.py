@@ -2,10 +2,15 @@
 
 import msgspec
 import pytest
-from gcm_script import ME, OTHER, Script
+from gcm_script import ME, OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.standing import Standing
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(PaperHost("h1"))
 
 
 @pytest.mark.parametrize("field", ["client", "management"])
@@ -39,3 +44,25 @@ def test_whoever_knows_no_leader_says_whether_zookeeper_can_be_reached() -> None
     assert "ZooKeeper cannot be reached" in str(standing.not_leader("management"))
     standing.registry_away = False
     assert "ZooKeeper" not in str(standing.not_leader("management"))
+
+
+def test_what_a_caretaker_does_not_know_may_be_known_to_others(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    script.feed(events.RegistryLost())
+    for command in (2011, 2103, 2104):
+        assert script.ask(command, QName="new")["CODE"] == "queue_not_found", "it leads for certain"
+    script.feed(events.RegistryLost(session_ended=True))
+    for command in (2011, 2103, 2104):
+        answer = script.ask(command, QName="new")
+        assert answer["CODE"] == "registry_away", "nobody else is known who could tell"
+        assert "what was known before" in answer["COMMENT"]
+        assert script.ask(command, QName="q")["RESULT"] == 0
+    script.feed(events.ManagersChanged((ME, OTHER)))
+    for command in (2011, 2103, 2104):
+        answer = script.ask(command, QName="new")
+        assert (answer["RESULT"], answer["CODE"]) == (1101, "not_leader")
+        assert "try the other managers" in answer["COMMENT"]
+        assert script.ask(command, QName="q")["RESULT"] == 0
+    assert script.ask(2001, QName="new")["CODE"] == "registry_away"
+    script.elect()
+    assert script.ask(2104, QName="new")["CODE"] == "queue_not_found"
