@@ -275,10 +275,10 @@ class ThreadExchange:
 
         def hang() -> None:
             hung.set()
-            released.wait(30)
+            released.wait(120)
 
         self.server.reactor.call_soon(hang)
-        assert hung.wait(10)
+        assert hung.wait(30)
         return released
 
     def kill(self) -> None:
@@ -286,5 +286,5 @@ class ThreadExchange:
         if not self._closed:
             self._closed = True
             self.server.reactor.stop()
-            self._thread.join(10)
+            self._thread.join(30)
             self.server.close()

@@ -32,7 +32,7 @@ from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
-DEADLINE = 15.0
+DEADLINE = 30.0
 QUEUE_ID = b"q" * 16
 HOST = "127.0.0.1"
 

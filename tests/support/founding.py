@@ -29,7 +29,8 @@ def found_cluster(zookeeper: str, cluster: str = "c1", root: str = "/RoQ") -> No
 def end_session(registry: ZooKeeperRegistry, relay: TcpRelay, zookeeper: str) -> None:
     """Have the ensemble end the session: somebody else opens it and says goodbye.
 
-    Its owner is cut off meanwhile, because it would take its session back at once.
+    Its owner is cut off, because it would take its session back at once; mend the relay when it may
+    find out.
     """
     session, password = registry._store._client.client_id
     opening = struct.pack(">iqiqi", 0, 0, 6_000, session, len(password)) + password + b"\0"
@@ -40,4 +41,3 @@ def end_session(registry: ZooKeeperRegistry, relay: TcpRelay, zookeeper: str) ->
         connection.sendall(b"".join(struct.pack(">i", len(x)) + x for x in (opening, goodbye)))
         while connection.recv(4096):
             continue  # until the server has closed it
-    relay.mend()

@@ -30,7 +30,7 @@ from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:

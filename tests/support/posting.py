@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Loop:

@@ -53,7 +53,7 @@ class ExchangeProcess:
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(10)
+        self._process.wait(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -22,7 +22,7 @@ class Standings:
     def states(self) -> list[tuple[ClientState, Cause]]:
         return [(each.state, each.cause) for each in self.told]
 
-    def wait(self, state: ClientState, cause: Cause = Cause.NONE, seconds: float = 10) -> str:
+    def wait(self, state: ClientState, cause: Cause = Cause.NONE, seconds: float = 30) -> str:
         """Until this is told once more; the reason. What was told before is forgotten."""
         eventually(lambda: (state, cause) in self.states, seconds, self)
         found = self.states.index((state, cause))
@@ -34,7 +34,7 @@ class Standings:
         return "; ".join(f"{each.state} {each.cause}: {each.reason}" for each in self.told)
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0, what: object = "") -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 30.0, what: object = "") -> None:
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():

@@ -44,7 +44,7 @@ class TcpRelay:
         with self._lock:
             self._is_cut = True
         self._wake.send(b"\0")
-        assert self._cut_done.wait(10)
+        assert self._cut_done.wait(30)
 
     def mend(self) -> None:
         with self._lock:

@@ -60,7 +60,7 @@ class Scene:
     def publisher(self, **options: object) -> Publisher:
         publisher = Publisher(
             self.engine, self.managers, "orders", publisher_id=os.urandom(16),
-            **{"on_state": self.told, "timeout": 10.0, **options},  # type: ignore[arg-type]
+            **{"on_state": self.told, "timeout": 30.0, **options},  # type: ignore[arg-type]
         )  # fmt: skip
         self._closers.insert(0, publisher.abort)
         return publisher
