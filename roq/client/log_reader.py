@@ -183,29 +183,36 @@ class LogReader:
                 first=position, until=until, max_bytes=FETCH_BYTES,
             )  # fmt: skip
 
+        heard = time.monotonic()
         while position < until:
+            asked = position
             number = self._send(FETCH, request)
             answer: Fetched | None = None
-            deadline = time.monotonic() + self._timeout
             while answer is None:
-                frames = self._receive(min(deadline, time.monotonic() + ASK_AGAIN_SECONDS))
+                patience = heard + self._timeout
+                frames = self._receive(min(patience, time.monotonic() + ASK_AGAIN_SECONDS))
                 if frames is None:
-                    self._check_patience(deadline)
+                    self._check_patience(patience)
                     break  # asked again from where we are
-                if frames[0] == FETCHED_ENTRY:
-                    batch = self._entry(frames, number)
-                    if batch is not None and batch.offset >= position:
-                        position = batch.offset + 1
-                        yield batch
-                    deadline = time.monotonic() + self._timeout
-                else:
+                if frames[0] != FETCHED_ENTRY:
                     answer = self._answer(frames, FETCH, number, Fetched)
+                elif (batch := self._entry(frames, number)) is not None:
+                    self._check_place(batch.offset, position, until)
+                    position = batch.offset + 1
+                    yield batch
+                    heard = time.monotonic()
             if answer is None:
                 continue
             self.evicted += answer.evicted
             position = max(position, answer.reached)
             if answer.done:
                 return
+            if position == asked:
+                raise RemoteProtocolError(
+                    f"{self._where} has read up to offset {position} and says that there is more, "
+                    "but brings nothing of it"
+                )
+            heard = time.monotonic()
 
     def close(self) -> None:
         """Give the socket back; idempotent."""
@@ -280,6 +287,12 @@ class LogReader:
         return LogBatch(
             entry.offset, entry.appended_us, frames[2], read_header(frames[4]), frames[4]
         )
+
+    def _check_place(self, offset: int, first: int, until: int) -> None:
+        if not first <= offset < until:
+            raise RemoteProtocolError(
+                f"{self._where} sent offset {offset}, asked for {first} to {until - 1}"
+            )
 
     def _refused(self, refused: Refused) -> None:
         if refused.code in RETRY_CODES:

@@ -1,0 +1,124 @@
+"""The reader of logs against exchanges that answer what no exchange answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from roq.client import log_reader
+from roq.client.log_reader import LogReader
+from roq.errors import RemoteProtocolError, Unavailable
+from roq.model import PublisherId
+from roq.protocol import batch as wire
+from roq.protocol import documents
+from roq.protocol.channel import FETCH, FETCHED_ENTRY, NUMBER, Fetched, FetchRequest
+from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.runtime import sockets
+
+QUEUE = b"q" * 16
+EPOCH = 7
+DATA = wire.pack(
+    [b"x"], publisher=PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0, created_us=5
+)
+Answer = Callable[[FetchRequest], list[list[bytes]]]
+
+
+def entry(request: FetchRequest, offset: int) -> list[bytes]:
+    frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, EPOCH, offset, NONE, 5)
+    return [FETCHED_ENTRY, NUMBER.pack(request.id), b"t", frame, DATA]
+
+
+def fetched(request: FetchRequest, reached: int, *, done: bool) -> list[bytes]:
+    answer = Fetched(id=request.id, epoch=EPOCH, reached=reached, floor=0, done=done)
+    return [FETCH, documents.encode(answer)]
+
+
+@contextmanager
+def exchange(answer: Answer) -> Iterator[tuple[str, list[FetchRequest]]]:
+    """Answers every question so; gives its address, and what it was asked."""
+    context = sockets.new_context()
+    socket = sockets.router(context)
+    address = f"tcp://127.0.0.1:{sockets.bind(socket, '127.0.0.1')}"
+    asked: list[FetchRequest] = []
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            if socket.poll(20):
+                route, _, document = socket.recv_multipart()
+                asked.append(documents.decode(document, FetchRequest))
+                for frames in answer(asked[-1]):
+                    socket.send_multipart([route, *frames])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield address, asked
+    finally:
+        stop.set()
+        thread.join()
+        socket.close(0)
+        context.term()
+
+
+def offsets(address: str, first: int, until: int, timeout: float = 30.0) -> list[int]:
+    with LogReader(address, QUEUE, number=1, epoch=EPOCH, timeout=timeout) as reader:
+        return [batch.offset for batch in reader.read(first, until)]
+
+
+def test_it_asks_on_from_where_the_exchange_has_stopped() -> None:
+    def answer(request: FetchRequest) -> list[list[bytes]]:
+        first = request.first
+        return [entry(request, first), fetched(request, first + 2, done=first + 2 >= 6)]
+
+    with exchange(answer) as (address, asked):
+        assert offsets(address, 0, 6) == [0, 2, 4]
+        assert [request.first for request in asked] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("reached", [0, 3, 4])
+def test_who_says_that_there_is_more_and_brings_nothing_is_asked_once(reached: int) -> None:
+    with exchange(lambda request: [fetched(request, reached, done=False)]) as (address, asked):
+        with pytest.raises(RemoteProtocolError, match=r"x1 at tcp://.* up to offset 4 .* nothing"):
+            offsets(address, 4, 10)
+        assert len(asked) == 1
+
+
+@pytest.mark.parametrize("offset", [3, 10, 1 << 40])
+def test_what_was_not_asked_for_is_refused(offset: int) -> None:
+    with (
+        exchange(lambda request: [entry(request, offset)]) as (address, _),
+        pytest.raises(RemoteProtocolError, match=f"sent offset {offset}, asked for 4 to 9"),
+    ):
+        offsets(address, 4, 10)
+
+
+def test_a_batch_that_comes_twice_is_refused() -> None:
+    with (
+        exchange(lambda request: [entry(request, 4), entry(request, 4)]) as (address, _),
+        pytest.raises(RemoteProtocolError, match="sent offset 4, asked for 5 to 9"),
+    ):
+        offsets(address, 4, 10)
+
+
+def test_patience_does_not_begin_anew_with_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "ASK_AGAIN_SECONDS", 0.05)
+    with exchange(lambda request: []) as (address, asked):
+        with pytest.raises(Unavailable, match=r"not answered for 0\.5 s"):
+            offsets(address, 4, 10, timeout=0.5)
+        assert len(asked) > 1
+
+
+def test_answers_to_other_questions_do_not_keep_it_waiting() -> None:
+    def answer(request: FetchRequest) -> list[list[bytes]]:
+        other = FetchRequest(id=request.id + 1_000, queue=QUEUE, epoch=EPOCH)
+        return [entry(other, 4), fetched(other, 10, done=True)] * 3
+
+    with (
+        exchange(answer) as (address, _),
+        pytest.raises(Unavailable, match="not answered"),
+    ):
+        offsets(address, 4, 10, timeout=0.3)
