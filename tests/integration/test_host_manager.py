@@ -28,7 +28,7 @@ from fake_leader import (
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.port import Post
 from roq.errors import ConfigError
-from roq.hcm.config import Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
+from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager
 from roq.model import Limits
 from roq.protocol import kpi
@@ -57,6 +57,7 @@ def hcm_config(folder: Path, leader: FakeLeader, **sections: object) -> HcmConfi
         "statmonitor": Statmonitor(base_port=0),
         "exchange": Exchange(base_port=0),
         "data": Data(dir=str(folder)),
+        "children": Children(start_seconds=60.0, crash_window_seconds=600.0),
         **sections,
     }
     return HcmConfig(**values)  # type: ignore[arg-type]
@@ -91,7 +92,7 @@ class RunningHost:
         self.join()
 
     def join(self) -> None:
-        self._thread.join(20)
+        self._thread.join(30)
         assert not self._thread.is_alive()
 
 
@@ -109,7 +110,7 @@ def ensemble() -> MemoryEnsemble:
 @pytest.fixture
 def host(tmp_path: Path, leader: FakeLeader, ensemble: MemoryEnsemble) -> Iterator[RunningHost]:
     running = RunningHost(hcm_config(tmp_path, leader), ensemble)
-    assert running.ready.wait(10)
+    assert running.ready.wait(30)
     yield running
     running.stop()
 
@@ -170,7 +171,7 @@ def test_the_statistics_stream_serves_old_consoles(leader, host) -> None:
     start_exchange(leader, host.control, 1, monitor.control)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with context, context.socket(zmq.SUB) as console:
-        console.setsockopt(zmq.RCVTIMEO, 5_000)
+        console.setsockopt(zmq.RCVTIMEO, 30_000)
         console.subscribe(b"")
         console.connect(monitor.statistics)
         seen: set[type] = set()
@@ -183,7 +184,7 @@ def test_a_start_that_fails_says_why(tmp_path, leader, ensemble) -> None:
     config = hcm_config(tmp_path, leader, exchange=Exchange(base_port=16_001, ports=1))
     host = RunningHost(config, ensemble)
     try:
-        assert host.ready.wait(10)
+        assert host.ready.wait(30)
         answer = leader.ask(
             host.control,
             StartExchange(queue="orders", queue_id=QUEUE_ID, number=1, leader_epoch=1,
@@ -208,7 +209,7 @@ def test_a_child_that_keeps_crashing_is_given_up_with_a_reason(leader, host) -> 
             os.kill(child.pid, signal.SIGKILL)
         return child is not None and child.state == "failed"
 
-    eventually(failed, "the monitor is given up", 30)
+    eventually(failed, "the monitor is given up", 60)
     child = leader.child(HOST, "orders.monitor")
     assert child is not None
     assert "signal 9" in child.reason
@@ -224,7 +225,7 @@ def test_garbage_is_answered_and_harms_nobody(leader, host) -> None:
             for frames in garbage:
                 with context.socket(zmq.DEALER) as client:
                     client.setsockopt(zmq.LINGER, 0)
-                    client.setsockopt(zmq.RCVTIMEO, 5_000)
+                    client.setsockopt(zmq.RCVTIMEO, 30_000)
                     client.connect(endpoint)
                     client.send_multipart(frames)
                     assert b"COMMENT" in client.recv_multipart()[-1]
@@ -235,7 +236,7 @@ def test_garbage_is_answered_and_harms_nobody(leader, host) -> None:
 def test_the_end_of_a_host_manager_leaves_nothing(tmp_path, leader, ensemble) -> None:
     host = RunningHost(hcm_config(tmp_path, leader), ensemble)
     try:
-        assert host.ready.wait(10)
+        assert host.ready.wait(30)
         assert ensemble.names("/hosts") == (HOST,)
         monitor = start_monitor(leader, host.control)
         exchange = start_exchange(leader, host.control, 1, monitor.control)
@@ -271,7 +272,7 @@ def test_a_name_whose_owner_does_not_answer_is_taken_over(
     eventually(lambda: _run_all(posted) or ensemble.names("/hosts") == (HOST,), "it has the name")
     host = RunningHost(hcm_config(tmp_path / "two", leader), ensemble)
     try:
-        assert host.ready.wait(10)
+        assert host.ready.wait(30)
     finally:
         host.stop()
         dead.close()
@@ -311,7 +312,7 @@ def test_a_host_with_an_ipv6_address_serves(tmp_path, leader, ensemble) -> None:
         pytest.skip("this machine has no ::1")
     host = RunningHost(hcm_config(tmp_path, leader, network=Network(bind="::1", port=0)), ensemble)
     try:
-        assert host.ready.wait(10)
+        assert host.ready.wait(30)
         assert host.control.startswith("tcp://[::1]:")
         monitor = start_monitor(leader, host.control)
         start_exchange(leader, host.control, 1, monitor.control)

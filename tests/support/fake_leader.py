@@ -145,13 +145,15 @@ def start_exchange(leader: FakeLeader, control: str, number: int, monitor: str) 
 def topology(leader: FakeLeader, monitor: str) -> dict[int, int]:
     """Number → epoch of the exchanges that a monitor shows, once it does."""
     join = Join(queue_id=QUEUE_ID, subscriber=b"test")
-    answer = leader.ask(monitor, join)
-    pause = threading.Event()
-    for _ in range(100):
-        if not isinstance(answer, Failure) or answer.CODE != "unavailable":
-            break
-        pause.wait(0.1)  # it has just taken over
-        answer = leader.ask(monitor, join)
+    answers: list[Answer] = []
+
+    def shows() -> bool:
+        answers.append(leader.ask(monitor, join))
+        found = answers[-1]  # one that has just taken over says that it does not know yet
+        return not isinstance(found, Failure) or found.CODE != "unavailable"
+
+    eventually(shows, "the monitor shows its exchanges")
+    answer = answers[-1]
     assert isinstance(answer, Topology), answer
     return {exchange.number: exchange.epoch for exchange in answer.exchanges}
 
