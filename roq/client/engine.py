@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -45,6 +46,7 @@ class Engine:
         notices: calls users back, in a thread of its own.
         limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
+        forked: whether this is a child process, which has neither the thread nor the connections.
     """
 
     def __init__(self, name: str = "roq-client") -> None:
@@ -59,12 +61,13 @@ class Engine:
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._pid = os.getpid()
+        self.forked = False
         self._lock = threading.Lock()
         self._calls: set[Future[Any]] = set()
         self._at_end: list[Callable[[], None]] = []
         self._ended = False
         self._closed = False
+        _engines.add(self)
 
     def start(self) -> None:
         """Start the thread."""
@@ -86,11 +89,6 @@ class Engine:
             raise Closed(f"the client's background thread ended: {self.failure!r}")
         if self._closed or self._ended:
             raise Closed("the connection to the cluster is closed")
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a child process, which has neither the thread nor the connections."""
-        return os.getpid() != self._pid
 
     def check_process(self) -> None:
         """Make sure that this is the process that opened the connection.
@@ -198,3 +196,15 @@ class Engine:
                     future.set_exception(Closed("the connection to the cluster is closed"))
             for function in at_end:
                 function()
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: remember it, for to ask the system with each batch costs a tenth of it."""
+    for engine in _engines:
+        engine.forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)

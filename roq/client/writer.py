@@ -228,6 +228,7 @@ class Writer:
             # Packed before this returns, so bytes-like payloads need no copy.
             return len(chunk), self._send(topic, cast("list[bytes]", chunk), now)
         plain = all_bytes(chunk)  # kept for a while: must not change
+        plain = plain[:] if plain is payloads else plain
         if batch is not None and packer.joins(batch, plain, size) and packer.extend(batch, plain):
             if len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
@@ -237,9 +238,13 @@ class Writer:
         return len(chunk), self._begin(topic, plain, now)
 
     def _chunk(self, payloads: list[Payload], start: int) -> tuple[list[Payload], int]:
-        """The next payloads that fit into one batch, and their size; none: the first is large."""
+        """The next payloads that fit into one batch, and their size; none: the first is large.
+
+        The list may be the caller's own.
+        """
         packer = self.packer
-        chunk = payloads[start : start + packer.most]
+        whole = start == 0 and len(payloads) <= packer.most
+        chunk = payloads if whole else payloads[start : start + packer.most]
         most = min(packer.batch_bytes, packer.message_bytes)
         if len(as_bytes(chunk[0])) <= packer.small_bytes:
             size = len(b"".join(chunk))  # one pass in C over both types and sizes
