@@ -22,6 +22,7 @@ UP_SECONDS: Final = 60.0
 READY: Final = "ready "
 RING_BYTES: Final = 256 * 1024 * 1024
 """More than one measurement sends, so that a subscriber slower than the publisher loses nothing."""
+FILL_MESSAGE_BYTES: Final = 100
 PORTS: Final = (0, 3, 5)
 """Distances of the ports that `roq up` listens on from its base."""
 ROLES: Final = {
@@ -65,6 +66,7 @@ class RoqCluster:
                     # One exchange is measured, however much it has to carry.
                     limits = {"batch_messages": batch, "ring_bytes": RING_BYTES, "exchanges_max": 1}
                     cluster.create_queue(_queue(batch), limits=limits)
+                    _fill_ring(cluster, _queue(batch), batch)
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
 
@@ -123,6 +125,18 @@ class RoqCluster:
 
 def _queue(batch: int) -> str:
     return f"bench-{batch}"
+
+
+def _fill_ring(cluster: roq.Cluster, queue: str, batch: int) -> None:
+    """Let the exchange keep as much as it ever will, as it does after its first minutes.
+
+    Until then each batch gets memory that the process has never had, which costs more than all that
+    RoQ does with it.
+    """
+    payloads = [bytes(FILL_MESSAGE_BYTES)] * batch
+    with cluster.publisher(queue) as publisher:
+        for _ in range(RING_BYTES // (batch * FILL_MESSAGE_BYTES)):
+            publisher.publish_many(payloads, "filling.the.ring")
 
 
 def _free_base() -> int:
