@@ -6,6 +6,7 @@
 69  a daemon's dependency was away when it started
 70  a daemon crashed
 78  a configuration is wrong
+130 interrupted before it was done
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from roq.runtime import exits
 
 REFUSED: Final = 1
 USAGE: Final = 2
+INTERRUPTED: Final = 130
 
 _HINTS: Final[tuple[tuple[type[RoQError], str], ...]] = (
     (QueueNotFound, "`roq queue list` shows what there is, `roq queue create NAME` makes one."),

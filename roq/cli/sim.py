@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,27 +11,18 @@ from roq.cli.output import print_fields, print_json, print_table
 from roq.cli.sim_extra import wanted
 from roq.cli.sim_report import compare, export, report
 from roq.cli.sim_run import run
+from roq.cli.sim_sweep import sweep
 
 if TYPE_CHECKING:
     from simulation.description.scenario import Scenario
 
-ORDER: Final = ("list", "show", "run", "report", "compare", "sweep", "export")
-"""In which people meet the commands."""
-
 
 class Commands(click.Group):
-    """The commands of a group; `sweep` is where the model is, and comes when it is asked for."""
+    """The commands of a group, in the order in which people meet them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in order."""
-        return list(ORDER)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command."""
-        if cmd_name == "sweep":
-            sweep: click.Command = wanted("simulation.forecast.__main__").sweep
-            return sweep
-        return super().get_command(ctx, cmd_name)
+        """The names."""
+        return list(self.commands)
 
 
 @click.group(cls=Commands)
@@ -151,5 +142,5 @@ def _named(settings: dict[str, int] | dict[str, int | str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
-for command in (run, report, compare, export):
+for command in (run, report, compare, sweep, export):
     sim.add_command(command)

@@ -10,7 +10,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from roq.cli.failures import REFUSED, Failed
+from roq.cli.failures import INTERRUPTED, REFUSED, Failed
+from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note
 from roq.cli.sim_extra import wanted
 from roq.cli.sim_report import made, open_option
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from simulation.archive.document import Run
     from simulation.description.scenario import Scenario
 
-INTERRUPTED: Final = 130
 LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
 MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
 OPTIONS: Final = (
@@ -142,9 +142,10 @@ def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
         settings=dict(map(orders.setting, given["settings"])),
         **{option: given[option] for option in MODEL_ONLY},
     )  # fmt: skip
-    with wanted("simulation.forecast.bar").bar("cells") as progress:
+    with ends_quietly(), wanted("simulation.forecast.bar").bar("cells") as progress:
         folder: Path = wanted("simulation.forecast.run").run(order, progress)
-    return folder
+        return folder
+    raise SystemExit(INTERRUPTED)
 
 
 def _fulfilled(run: Run) -> bool:

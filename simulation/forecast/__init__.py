@@ -27,5 +27,5 @@
 
 The policies are those of `roq.policy`, placement and assignment as well; operations that fail and
 are tried again are `roq.monitor.scaling`; waits are the constants of `roq.monitor`. Nothing of them
-is written anew here. `python -m simulation.forecast --help`.
+is written anew here. `roq sim run --model` and `roq sim sweep` play it.
 """

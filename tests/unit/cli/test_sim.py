@@ -90,6 +90,23 @@ def test_what_was_not_as_expected_is_an_exit_code(tmp_path: Path) -> None:
     assert roq("run", path, "--model", "--json", "--out", tmp_path / "runs").exit_code == 1
 
 
+def test_a_sweep_gives_a_row_for_each_combination(tmp_path: Path) -> None:
+    result = roq(
+        "sweep", "short", "--local", "--workers", 1, "--seeds", 2, "--out", tmp_path,
+        "--vary", "cooldown_seconds=2,10", "--metric", "moves", "--metric", "exchange_hours",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    heading, *rows = result.stdout.splitlines()
+    assert heading.split() == [
+        "scenario", "cooldown_seconds", "runs", "moves", "moves", "±",
+        "exchange_hours", "exchange_hours", "±",
+    ]  # fmt: skip
+    assert [row.split()[:3] for row in rows] == [["short", "2", "2"], ["short", "10", "2"]]
+    assert "4 of 4 runs" in result.stderr
+    (folder,) = tmp_path.iterdir()
+    assert {"sweep.json", "runs.parquet", "table.csv"} <= {each.name for each in folder.iterdir()}
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -102,6 +119,9 @@ def test_what_was_not_as_expected_is_an_exit_code(tmp_path: Path) -> None:
         (("run", "short", "--scale", "0"), "--scale"),
         (("report", "nobody", "--runs", "."), "there is no run 'nobody'"),
         (("sweep", "short", "--local", "--metric", "beauty"), "there is no figure 'beauty'"),
+        (("sweep", "short", "--local", "--vary", "cooldown_seconds"), "not of the form NAME=VALUE"),
+        (("sweep", "short", "--local", "--set", "nothing=1"), "nothing called 'nothing'"),
+        (("sweep", "nobody", "--local"), "there is no scenario 'nobody'"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(arguments: tuple[str, ...], text: str) -> None:

@@ -1,0 +1,99 @@
+"""`roq sim sweep`: the model with every combination of some values, with many seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from roq.cli.failures import INTERRUPTED
+from roq.cli.interrupts import ends_quietly
+from roq.cli.output import note, print_table
+from roq.cli.sim_extra import wanted
+
+if TYPE_CHECKING:
+    from simulation.forecast.sweep import Swept
+    from simulation.forecast.table import Row
+
+OPTIONS: Final = (
+    click.option("--vary", multiple=True, metavar="NAME=V1,V2,…",
+                 help="A rule, a parameter or a threshold (module.NAME) that is varied; several: "
+                 "all combinations."),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
+                 help="One that is the same in all runs."),
+    click.option("--seeds", type=click.IntRange(1, 100_000), default=10, show_default=True,
+                 help="Runs of each combination."),
+    click.option("--metric", "metrics", multiple=True,
+                 help="Figures in the table and the heat-maps, instead of the usual ones."),
+    click.option("--scale", type=click.FloatRange(0, 1_000, min_open=True), default=1.0,
+                 show_default=True, help="Durations times this; rates stay."),
+    click.option("--hosts", type=click.IntRange(0, 100_000), default=0,
+                 help="0: as many as the scenario says."),
+    click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
+                 help="That share the load."),
+    click.option("--publishers", type=click.IntRange(0, 10_000_000), default=0,
+                 help="At the peak; 0: as the scenario says."),
+    click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
+                 help="Parts of the cluster that know nothing of each other."),
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+                 default=Path("simulation/runs"), show_default=True,
+                 help="A folder is made in there."),
+    click.option("--local", is_flag=True, help="Processes of this machine, without Spark."),
+    click.option("--workers", type=click.IntRange(0, 256), default=0,
+                 help="With --local: how many; 0: one for each core."),
+    click.option("--master", default="local[*]", show_default=True, help="Of the Spark cluster."),
+    click.option("--ship", is_flag=True, help="Send RoQ's own code to the executors."),
+)  # fmt: skip
+
+
+def _all_options(function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("scenarios", nargs=-1, required=True)
+@_all_options
+def sweep(
+    vary: Sequence[str], settings: Sequence[str], metrics: Sequence[str], local: bool, **given: Any
+) -> None:
+    """Play scenarios on the model with every combination of some values, with many seeds.
+
+    SCENARIOS are names out of `roq sim list`, files of your own, or `cluster`. Ctrl-C ends it; what
+    is complete by then is written.
+
+    \b
+    Example:
+      roq sim sweep ramp --local --vary cooldown_seconds=2,10,30 --seeds 20
+      roq sim sweep cluster --queues 20 --vary known.OVERLOAD=1.05,1.1,1.3 --master 'local[*]'
+    """
+    orders = wanted("simulation.forecast.order")
+    order = orders.SweepOrder(
+        vary=dict(map(orders.values, vary)),
+        settings=dict(map(orders.setting, settings)),
+        metrics=tuple(metrics) or wanted("simulation.forecast.outcome").METRICS,
+        spark=not local,
+        **given,
+    )
+    found: Swept | None = None
+    with ends_quietly(), wanted("simulation.forecast.bar").bar("tasks") as progress:
+        found = wanted("simulation.forecast.sweep").conduct(order, progress)
+    if found is not None:
+        _show(found.table)
+        note(f"{found.runs} of {found.wanted} runs in {found.took:.1f} s; written: {found.folder}")
+    if found is None or found.runs < found.wanted:
+        raise SystemExit(INTERRUPTED)
+
+
+def _show(rows: Sequence[Row]) -> None:
+    columns = [name if isinstance(each, str) else f"{name}#" for name, each in rows[0].items()]
+    print_table(columns, [[_cell(each) for each in row.values()] for row in rows], "no run")
+
+
+def _cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.3f}"
