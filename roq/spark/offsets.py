@@ -139,6 +139,29 @@ def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
     return Step(Offsets(start.queue_id, ends | kept, frozenset(kept)), gone)
 
 
+def check_ends(wanted: Mapping[LogKey, int], present: Mapping[LogKey, Span], name: str) -> None:
+    """See that no offset lies beyond the end of its log.
+
+    A log only grows, so that is no loss that a query could go on without: whoever has given these
+    offsets meant another queue, or mistyped them.
+
+    Args:
+        wanted: offset by log; logs that cannot be read now are passed over.
+        present: the logs that can be read now.
+        name: who has given the offsets, for the error.
+
+    Raises:
+        ConfigError: names the log, the offset and the end.
+    """
+    for key, offset in sorted(wanted.items()):
+        end = present[key].end if key in present else offset
+        if offset > end:
+            raise ConfigError(
+                f"{name}: offset {offset} is beyond the end of the log of exchange x{key.number} "
+                f"(epoch {key.epoch}), which is {end}: was it taken from another queue or cluster?"
+            )
+
+
 def within(
     present: Mapping[LogKey, Span], target: Mapping[LogKey, int] | None
 ) -> dict[LogKey, Span]:

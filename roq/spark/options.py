@@ -149,6 +149,7 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         raise ConfigError("endingOffsets: a query cannot end at the earliest")
     if streaming and ("endingoffsets" in told or "endingtime" in told):
         raise ConfigError("endingOffsets, endingTime: a streaming query has no end")
+    _check_order(start, end)
     return Options(
         cluster=_addresses(told),
         queue=_queue(told),
@@ -220,6 +221,16 @@ def _place(told: Mapping[str, str], offsets: str, at: str, default: str) -> Plac
     if where.lower() in {EARLIEST, LATEST}:
         return Place(word=where.lower())
     return Place(offsets=_offsets(where, offsets))
+
+
+def _check_order(start: Place, end: Place) -> None:
+    ends = end.offsets or {}
+    for log, first in sorted((start.offsets or {}).items()):
+        if first > ends.get(log, first):
+            raise ConfigError(
+                f"startingOffsets, endingOffsets: the log of exchange x{log[0]} (epoch {log[1]}) "
+                f"would be read from {first} up to {ends[log]}"
+            )
 
 
 def _time_us(text: str, name: str) -> int:

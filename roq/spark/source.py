@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from roq.spark.offsets import (
     Part,
     Span,
     advance,
+    check_ends,
     parts,
     read_offsets,
     within,
@@ -133,8 +134,9 @@ class BatchReader(Shipped, DataSourceReader):
             return []
         with Logs(self._options) as logs:
             spans = logs.spans()
-            start = _offsets_at(self._options.start, logs, spans, self._options)
-            end = _offsets_at(self._options.end, logs, spans, self._options)
+            options = self._options
+            start = _offsets_at(options.start, "startingOffsets", logs, spans, options)
+            end = _offsets_at(options.end, "endingOffsets", logs, spans, options)
             return _partitions(start, end, logs, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -159,7 +161,8 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
         logs = self._open()
-        self._planned = _offsets_at(self._options.start, logs, logs.spans(), self._options)
+        start = self._options.start
+        self._planned = _offsets_at(start, "startingOffsets", logs, logs.spans(), self._options)
         return self._planned.document()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's
@@ -190,6 +193,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         known = self._planned or Offsets(logs.queue_id)
         if start is not None:
             known = read_offsets(start, logs.queue_id)
+            check_ends(known.next, spans, "the checkpoint")
         step = advance(known, within(spans, self._target), getattr(limit, "max_rows", 0))
         for key, offset in step.gone:
             self._gone(key, offset)
@@ -264,9 +268,9 @@ def _check_schema(schema: StructType) -> None:
 
 
 def _offsets_at(
-    place: Place, logs: Logs, spans: MutableMapping[LogKey, Span] | Any, options: Options
+    place: Place, name: str, logs: Logs, spans: Mapping[LogKey, Span], options: Options
 ) -> Offsets:
-    """The offsets that a place means, in the logs that there are."""
+    """The offsets that the place in this option means, in the logs that there are."""
     if place.time_us is not None:
         return Offsets(logs.queue_id, logs.seek(place.time_us))
     if place.word == EARLIEST:
@@ -276,7 +280,8 @@ def _offsets_at(
     given = {LogKey(*key): offset for key, offset in (place.offsets or {}).items()}
     gone = [str(key) for key in given if key not in spans]
     if gone:
-        _lose(options, f"the offsets name logs that are gone: {', '.join(gone)}")
+        _lose(options, f"{name} names logs that are gone: {', '.join(gone)}")
+    check_ends(given, spans, name)
     return Offsets(logs.queue_id, {key: given.get(key, span.floor) for key, span in spans.items()})
 
 

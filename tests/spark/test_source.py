@@ -151,11 +151,15 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
         catch_up()
 
 
-def test_an_empty_queue_is_an_empty_table(
-    spark: SparkSession, roq_cluster: RunningCluster, queue: str
+def test_an_empty_queue_is_an_empty_table_with_nothing_beyond_its_end(
+    spark: SparkSession, roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str
 ) -> None:
     assert source(spark, roq_cluster, queue).count() == 0
     assert source(spark, roq_cluster, queue, topic="eu").filter("topic = 'us'").count() == 0
+    (exchange,) = cluster.exchanges(queue)
+    beyond = f'{{"{exchange.number}:{exchange.epoch}": 1}}'
+    with pytest.raises(PySparkException, match=r"offset 1 is beyond the end .* which is 0"):
+        source(spark, roq_cluster, queue, startingOffsets=beyond).count()
 
 
 def test_what_has_left_the_ring_fails_the_query_or_is_reported(

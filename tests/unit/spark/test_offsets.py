@@ -17,6 +17,7 @@ from roq.spark.offsets import (
     Span,
     Step,
     advance,
+    check_ends,
     parts,
     read_offsets,
     within,
@@ -164,3 +165,12 @@ def test_the_parts_of_tasks_cover_everything_once(present: dict[LogKey, Span], m
         assert len(mine) <= most
         covered = [offset for first, until in mine for offset in range(first, until)]
         assert covered == list(range(*span))
+
+
+def test_an_offset_beyond_the_end_of_its_log_is_named_with_that_end() -> None:
+    present = {X1: Span(3, 9), X2: Span(0, 4)}
+    check_ends({X1: 9, X2: 0, X3: 1_000}, present, "startingOffsets")
+    with pytest.raises(
+        ConfigError, match=r"^the checkpoint: offset 5 .* exchange x2 \(epoch 65538\), which is 4"
+    ):
+        check_ends({X1: 9, X2: 5}, present, "the checkpoint")

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from roq.errors import ConfigError
 from roq.spark.logs import Logs
 from roq.spark.offsets import LogKey, Offsets, Span, read_offsets
 from roq.spark.options import read_options
@@ -91,3 +92,16 @@ def test_a_spark_that_does_not_say_where_it_stands_reads_nothing_twice() -> None
     assert ends(stream.latestOffset()) == {X1: 9, X2: 4}
     logs.now = {X1: Span(0, 9), X2: Span(0, 4)}
     assert ends(stream.latestOffset()) == {X1: 9, X2: 4}
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_offsets_beyond_the_end_are_no_loss_but_an_error(loss: str) -> None:
+    logs = FakeLogs({X1: Span(2, 9)})
+    for offset in (0, 9):
+        given = f'{{"{X1}": {offset}}}'
+        assert ends(reader(logs, startingOffsets=given).initialOffset()) == {X1: offset}
+    beyond = reader(logs, startingOffsets=f'{{"{X1}": 10}}', failOnDataLoss=loss)
+    with pytest.raises(ConfigError, match=r"startingOffsets: offset 10 .* x1 .* which is 9"):
+        beyond.initialOffset()
+    with pytest.raises(ConfigError, match="the checkpoint: offset 10"):
+        reader(logs, failOnDataLoss=loss).latestOffset(Offsets(QUEUE, {X1: 10}).document())
