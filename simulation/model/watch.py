@@ -28,6 +28,7 @@ class Watch:
         self.established: frozenset[str] = frozenset()
         self._ended: dict[str, float] = {}
         self._world = world
+        self._leader = ""
         self._leader_epoch = 0
         self._obeyed: dict[str, int] = {}
         self._reads: dict[tuple[str, int], int] = {}
@@ -39,11 +40,16 @@ class Watch:
         self.established = frozenset(self.spawned)
 
     def elected(self, manager: str, epoch: int) -> None:
-        """A manager leads from now on, under this epoch."""
+        """A manager leads from now on, under this epoch.
+
+        Again under the same one, if it was cut off for a while and nobody else has led meanwhile.
+        """
         self.checked["a leader has a higher epoch than all before it"] += 1
-        if epoch <= self._leader_epoch:
+        again = (manager, epoch) == (self._leader, self._leader_epoch)
+        if epoch <= self._leader_epoch and not again:
             self._break(f"{manager} leads with epoch {epoch}, after one with {self._leader_epoch}")
-        self._leader_epoch = max(epoch, self._leader_epoch)
+        if epoch >= self._leader_epoch:
+            self._leader, self._leader_epoch = manager, epoch
 
     def commanded(self, machine: str, epoch: int, *, obeyed: bool) -> None:
         """A host manager was told to do something by a leader of this epoch."""
