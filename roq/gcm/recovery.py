@@ -2,7 +2,9 @@
 
 Twice a second the leader looks for what is lost and for what was left half-done, by an earlier
 leader or by an attempt that failed. A few queues at once are brought in order, those without a
-monitor first; what cannot be done now is tried again after a while that doubles each time.
+monitor first; what cannot be done now is tried again after a while that doubles each time. Nobody
+waits long for those who wait themselves: for a host that does not answer, for a request that works
+on their queue, or for their next attempt.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from roq.errors import RequestError
 from roq.gcm.events import Effect, Note
@@ -40,7 +42,9 @@ from roq.protocol.public_answers import done
 LOOK_SECONDS: Final = 0.5
 QUEUES_PER_LOOK: Final = 2_000
 AT_ONCE: Final = 8
-"""Queues that are brought in order side by side."""
+"""Queues that are brought in order side by side; those that are held up do not count."""
+HELD_SECONDS: Final = 2.0
+"""What takes longer than this waits for somebody, and leaves its place to the next one."""
 CONFIRM_SECONDS: Final = 1.2
 """A live host must leave a process out of its reports for so long: one may be under way."""
 RETRY_FIRST_SECONDS: Final = 1.0
@@ -58,6 +62,7 @@ class _Trouble:
 
     Attributes:
         since: number of a process (0: the monitor) → when it was first found lost.
+        tried: those of them that were among what an attempt was to mend.
         failures: attempts in a row.
         due: when the next one is made; None: to be settled at the next look.
         reason: why the last one failed.
@@ -66,6 +71,7 @@ class _Trouble:
     """
 
     since: dict[int, float] = field(default_factory=dict)
+    tried: set[int] = field(default_factory=set)
     failures: int = 0
     due: float | None = 0.0
     reason: str = ""
@@ -81,6 +87,10 @@ class _Moved:
     """When it was last found lost."""
     ran: bool = False
     """Whether it has run since."""
+
+
+_Rank: TypeAlias = tuple[bool, bool, float]
+"""Tried in vain, not without a monitor, since when it waits: the lowest comes first."""
 
 
 class Recovery:
@@ -104,8 +114,9 @@ class Recovery:
         self._sagas = sagas
         self._provisioning = provisioning
         self._names: deque[str] = deque()
-        self._line: list[tuple[bool, str]] = []
-        self._active: set[str] = set()
+        self._line: list[tuple[_Rank, str]] = []
+        self._active: dict[str, float | None] = {}
+        """Queue → when an attempt began to mend it; None: another operation is still at it."""
         self._troubles: dict[str, _Trouble] = {}
         self._moved: dict[tuple[bytes, int], _Moved] = {}
         self.mended = 0
@@ -140,34 +151,46 @@ class Recovery:
         if self._standing.registry_away:
             self._line.clear()
             return effects
-        line = set(self._line)
+        line = {name: rank for rank, name in self._line}
         for queue in self._next_queues():
             if queue.name in self._active:
                 continue
-            if self._operations.busy(queue.name) and not self._losses(queue):
+            busy = self._operations.busy(queue.name)
+            if busy and not self._losses(queue):
                 continue  # what is half-done is just being done
-            urgent = self._look_at(queue, now)
-            if urgent is not None:
-                line.add((not urgent, queue.name))
-        self._line = sorted(line)
+            rank = self._look_at(queue, now)
+            if rank is None:
+                line.pop(queue.name, None)
+            elif busy:
+                effects += self._take_on(queue.name, now)
+            else:
+                line[queue.name] = rank
+        self._line = sorted((rank, name) for name, rank in line.items())
         return effects + self.advance(now)
 
     def advance(self, now: float) -> list[Effect]:
         """Take on the next queues in the line, if there is room."""
         effects: list[Effect] = []
-        while self._line and len(self._active) < AT_ONCE:
+        while self._line and self._at_work(now) < AT_ONCE:
             _, name = self._line.pop(0)
-            queue = self._queues.get(name)
-            if queue is None or name in self._active or self._standing.registry_away:
-                continue
-            if self._remedy(queue, now) is None:
-                continue
-            self._active.add(name)
-            attempt = partial(self._attempt, name)
-            accepted, more = self._operations.submit_own(name, attempt, now)
-            effects += more
-            if not accepted:
-                self._active.discard(name)
+            effects += self._take_on(name, now)
+        return effects
+
+    def _at_work(self, now: float) -> int:
+        begun = (at for at in self._active.values() if at is not None)
+        return sum(now - at < HELD_SECONDS for at in begun)
+
+    def _take_on(self, name: str, now: float) -> list[Effect]:
+        """Mend a queue, as soon as nobody else works on it."""
+        queue = self._queues.get(name)
+        if queue is None or name in self._active or self._standing.registry_away:
+            return []
+        if self._remedy(queue, now) is None:
+            return []
+        self._active[name] = None
+        accepted, effects = self._operations.submit_own(name, partial(self._attempt, name), now)
+        if not accepted:
+            self._active.pop(name, None)
         return effects
 
     def _look_at_hosts(self, now: float) -> list[Effect]:
@@ -201,8 +224,8 @@ class Recovery:
         for key in [key for key, moved in self._moved.items() if moved.seen < calm]:
             del self._moved[key]
 
-    def _look_at(self, queue: Queue, now: float) -> bool | None:
-        """Whether a queue without a monitor is to be mended now, or one that has lost less.
+    def _look_at(self, queue: Queue, now: float) -> _Rank | None:
+        """Where a queue that is to be mended now stands in the line.
 
         None: nothing is to be done, or not yet.
         """
@@ -212,12 +235,18 @@ class Recovery:
             return None
         trouble = self._trouble(queue.name)
         trouble.since = {each.number: trouble.since.get(each.number, now) for each in lost}
+        trouble.tried &= trouble.since.keys()
         if trouble.due is None:
             delay = RETRY_FIRST_SECONDS * 2 ** min(trouble.failures - 1, 10)
             trouble.due = now + min(RETRY_MOST_SECONDS, delay)
-        if now < trouble.due or self._remedy(queue, now) is None:
+        fresh = any(
+            each.number not in trouble.tried and self._is_ripe(queue, each, now) for each in lost
+        )
+        if (now < trouble.due and not fresh) or self._remedy(queue, now) is None:
             return None
-        return any(each.number == MONITOR for each in lost)
+        speechless = any(each.number == MONITOR for each in lost)
+        waits_since = trouble.due or min(trouble.since.values(), default=0.0)
+        return trouble.failures > 0 and not fresh, not speechless, waits_since
 
     def _trouble(self, name: str) -> _Trouble:
         return self._troubles.setdefault(name, _Trouble())
@@ -280,6 +309,7 @@ class Recovery:
 
     def _attempt(self, name: str) -> Saga:
         """Do what is to be done with a queue when its turn has come."""
+        self._active[name] = self._hosts.now
         try:
             queue = self._queues.get(name)
             make = self._remedy(queue, self._hosts.now) if queue is not None else None
@@ -300,11 +330,12 @@ class Recovery:
             trouble.failures, trouble.reason = 0, ""
             return answer
         finally:
-            self._active.discard(name)
+            self._active.pop(name, None)
 
     def _heal(self, name: str, lost: list[Loss]) -> Saga:
         queue = self._queues.demand_running(name)
         trouble = self._trouble(name)
+        trouble.tried |= {each.number for each in lost}
         for each in lost:
             if each.kind is FAILED and len(self._moved) < MOVED_MAX:
                 self._moved[queue.record.queue_id, each.number] = _Moved(self._hosts.now)
@@ -385,5 +416,4 @@ class Recovery:
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self._active <= self._operations.queues  # noqa: S101 - for tests and simulation
-        assert len(self._active) <= AT_ONCE  # noqa: S101
+        assert self._active.keys() <= self._operations.queues  # noqa: S101 - tests and simulation

@@ -7,7 +7,7 @@ from gcm_script import OTHER, PaperHost, Script
 from roq.gcm import events
 from roq.gcm.hosts import SILENT_SECONDS
 from roq.gcm.operations import AGAIN_SECONDS
-from roq.gcm.recovery import AT_ONCE, CONFIRM_SECONDS, FAILED_SECONDS
+from roq.gcm.recovery import AT_ONCE, CONFIRM_SECONDS, FAILED_SECONDS, HELD_SECONDS
 from roq.model import child_epoch, host_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 from roq.protocol.documents import RawDocument
@@ -628,10 +628,99 @@ def test_a_healing_that_waits_for_its_turn_is_ended_with_all_the_others(script: 
     script.expire_node("h1")
     script.pass_time(1.0)
     assert script.answers[peer]
-    assert script.machine.recovery._active == {"q"}
+    assert script.machine.recovery._active == {"q": None}
     script.feed(events.RegistryLost(session_ended=True))  # and checks the machine
-    assert script.machine.recovery._active == set()
+    assert script.machine.recovery._active == {}
     script.pending.clear()
     script.elect()
     script.live(6)
     assert set(where(script).values()) <= {"h2", "h3"}
+
+
+# --- queues that cannot be healed do not keep others waiting --------------------------------------
+
+
+def many(script: Script, host: str) -> list[str]:
+    """More queues on this host than are mended side by side; all come before "z"."""
+    names = [f"a{number:02}" for number in range(3 * AT_ONCE)]
+    for name in names:
+        script.ask(2003, QName=name, Host=host)
+    return names
+
+
+def live_but(script: Script, seconds: float, silent: str) -> None:
+    """Let time pass while nobody at this host gets to answering; it reports all the same."""
+    for _ in range(int(seconds / 0.5)):
+        for host in script.hosts.values():
+            if host.up:
+                script.report(host)
+        while waiting := [
+            which
+            for which, each in enumerate(script.pending)
+            if not (isinstance(each, events.Ask) and silent in each.endpoint)
+        ]:
+            script.step(waiting[0])
+        script.pass_time(0.5)
+
+
+def test_queues_for_which_there_is_no_room_do_not_delay_one_for_which_there_is() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2))
+    many(script, "h1")
+    script.ask(2003, QName="z", Host="h2")
+    script.hosts["h2"].exchange_max = 1
+    lose(script, "h1")
+    script.live(40.0)
+    script.hosts["h2"].children.clear()
+    script.live(CONFIRM_SECONDS + 1.5)
+    assert where(script, "z") == {0: "h2", 1: "h2"}
+    assert where(script, "a00") == {0: "h2"}
+
+
+def test_a_host_that_reports_but_starts_nothing_delays_other_hosts_for_moments() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2))
+    many(script, "h1")
+    script.ask(2003, QName="z", Host="h2")
+    script.hosts["h1"].children.clear()
+    live_but(script, CONFIRM_SECONDS + 2.0, "h1")
+    assert len(script.pending) == AT_ONCE, "these wait for their host"
+    script.hosts["h2"].children.clear()
+    live_but(script, CONFIRM_SECONDS + 2 * HELD_SECONDS + 1.0, "h1")
+    assert where(script, "z") == {0: "h2", 1: "h2"}
+
+
+def test_what_was_tried_in_vain_is_tried_again_after_what_was_not_tried_yet() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2))
+    names = many(script, "h1")
+    script.ask(2003, QName="z", Host="h2")
+    script.hosts["h1"].refuse.add(StartMonitor)
+    script.hosts["h2"].refuse.add(StartMonitor)
+    script.hosts["h1"].children.clear()
+    script.live(60.0)
+    assert all("attempt" in reasons(script, name)[0] for name in names)
+    script.hosts["h2"].children.clear()
+    script.feed(events.RegistryLost())
+    script.live(31.0)
+    script.feed(events.RegistryBack(script.snapshot()))  # all may be tried now
+    for _ in range(10):  # and nobody gets an answer
+        for host in script.hosts.values():
+            script.report(host)
+        script.pass_time(0.5)
+    asked = [each.message.queue for each in script.pending if isinstance(each, events.Ask)]
+    assert "z" in asked
+
+
+def test_queues_that_others_work_on_do_not_delay_the_rest(script: Script) -> None:
+    names = many(script, "h1")
+    for name in names:
+        script.ask(2004, QName=name, Host="h2", TransactionID="t")
+        script.monitors[name].mute = True
+    removals = [script.send(2100, QName=name, Exchange="x2") for name in names]
+    script.pending.clear()  # their monitors say nothing
+    script.ask(2003, QName="z", Host="h3")
+    script.hosts["h2"].children.clear()
+    script.hosts["h3"].children.clear()
+    live_but(script, CONFIRM_SECONDS + 2.0, "nobody")
+    assert not any(script.answers[peer] for peer in removals)
+    assert where(script, "z") == {0: "h3", 1: "h3"}
+    live_but(script, 40.0, "nobody")
+    assert all(where(script, name)[2] == "h2" for name in names)
