@@ -28,7 +28,7 @@ from typing import IO, Final, NamedTuple
 from roq.coordination.java import find_java
 from roq.errors import ConfigError, LocalProtocolError, Unavailable
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 1.0
 PROBE_EVERY_SECONDS: Final = 0.02

@@ -40,7 +40,7 @@ def exchange(control: FakeControl) -> Iterator[ThreadExchange]:
 def reader(control: FakeControl, exchange: ThreadExchange, **options: object) -> LogReader:
     return LogReader(
         str(options.get("address", exchange.info.data)), control.queue_id, number=1,
-        epoch=exchange.info.epoch, timeout=float(str(options.get("timeout", 10.0))),
+        epoch=exchange.info.epoch, timeout=float(str(options.get("timeout", 30.0))),
     )  # fmt: skip
 
 

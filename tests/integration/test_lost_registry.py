@@ -78,8 +78,8 @@ def test_the_leader_writes_everything_back_and_data_flows_all_the_time(tmp_path:
                     each.pid for each in processes
                 ]
                 pub.publish(b"still here")
-                pub.flush(10)
-                message = sub.receive(timeout=10)
+                pub.flush(30)
+                message = sub.receive(timeout=30)
                 assert message is not None
                 assert message.payload == b"still here"
             assert until(lambda: host_is_registered(client))

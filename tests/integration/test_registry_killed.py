@@ -22,8 +22,8 @@ from roq.protocol.documents import RawDocument
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
-ANSWER_SECONDS = 8.0
-"""What a commit may take, and a little."""
+ANSWER_SECONDS = 30.0
+"""More than a commit may take, on a machine that does other work as well."""
 MOMENTS = (0.0, 0.004, 0.015, 0.1)
 """Seconds from a command until the server is killed: before, in, between and after its commits."""
 
@@ -87,7 +87,7 @@ def test_whenever_zookeeper_is_killed_each_change_is_answered_and_then_refused(
 ) -> None:
     pause = threading.Event()
     for moment in MOMENTS:
-        eventually(setup.accepts, "a change after ZooKeeper has come back", 20.0)
+        eventually(setup.accepts, "a change after ZooKeeper has come back", 60.0)
         setup.begin()
         pause.wait(moment)
         os.kill(setup.server.pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ def test_whenever_zookeeper_is_killed_each_change_is_answered_and_then_refused(
             refused = setup.change()
             assert (refused["RESULT"], refused["CODE"]) == (1101, "registry_away"), refused
         setup.restart()
-    eventually(setup.accepts, "a change in the end", 20.0)
+    eventually(setup.accepts, "a change in the end", 60.0)
 
 
 def test_a_zookeeper_that_hangs_leaves_no_change_without_an_answer(setup: Setup) -> None:
@@ -109,4 +109,4 @@ def test_a_zookeeper_that_hangs_leaves_no_change_without_an_answer(setup: Setup)
             assert refused["CODE"] == "registry_away", refused
     finally:
         os.kill(setup.server.pid, signal.SIGCONT)
-    eventually(setup.accepts, "a change once it goes on", 20.0)
+    eventually(setup.accepts, "a change once it goes on", 60.0)
