@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from roq.protocol.kpi import MoveKpi, QueueKpi
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def mood(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(mood: Path) -> Iterator[RunningCluster]:
     settings = {
-        "provider": {"call_seconds": 1, "register_seconds": 1},
+        "provider": {"call_seconds": 2, "register_seconds": 1},
         "provider.moody": {"mood": str(mood)},
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -98,16 +97,14 @@ def test_whatever_the_provider_does_who_wants_to_grow_is_told_and_messages_flow(
             "fails": "no room in the rack",
             "exits": "could not make host",
             "nonsense": "instead of a host",
-            "hangs": "no answer within 1 s",
+            "hangs": "no answer within 2 s",
             "paper": "did not register within 1 s",
         }.items():
             mood.write_text(state)
-            before = time.monotonic()
             answer = grow(running, cluster, state)
             assert answer.id == 7
             assert answer.CODE == "no_capacity"
             assert words in answer.COMMENT or words in log_of(running)
-            assert time.monotonic() - before < PATIENCE
         assert {each.name for each in cluster.exchanges("full")} == {"x1", "x2", "x3"}
     flow.judge()
 

@@ -105,13 +105,13 @@ def test_rules_are_stored_and_read_back(cluster: roq.Cluster) -> None:
 
 def test_the_broadcast_tells_of_each_change(cluster: roq.Cluster) -> None:
     with cluster.watch() as watch:
-        state = watch.receive(10)
+        state = watch.receive(30)
         assert state is not None
         assert set(state.hosts) == {"127.0.0.1", "127.0.0.2"}
         cluster.create_queue("seen")
         names: set[str] = set()
         while "seen" not in names:
-            state = watch.receive(10)
+            state = watch.receive(30)
             assert state is not None
             names = {queue.name for queue in state.queues}
         cluster.remove_queue("seen")
@@ -127,7 +127,7 @@ def test_nobody_at_the_address_is_said_with_the_address() -> None:
 
 
 def test_one_good_address_is_enough(roq_cluster: RunningCluster) -> None:
-    with roq.connect("127.0.0.1:1", roq_cluster.address, timeout=10) as cluster:
+    with roq.connect("127.0.0.1:1", roq_cluster.address, timeout=30) as cluster:
         assert any(roq_cluster.address in address for address in cluster.addresses)
 
 
@@ -182,7 +182,7 @@ def test_a_message_goes_through_in_asyncio(roq_cluster: RunningCluster) -> None:
                 assert (await receipt).ok
                 assert (await receipt).ok
                 pub.publish(b"other", topic="us")
-                message = await sub.receive(10)
+                message = await sub.receive(30)
                 assert message is not None
                 assert (message.payload, message.topic) == (b"one", "eu.be")
                 assert message.publisher == pub.id
@@ -272,7 +272,7 @@ def test_a_waiting_receive_can_be_cancelled_and_nothing_is_lost(
                 async with asyncio.timeout(0.05):
                     await sub.receive()
             await pub.publish(b"x")
-            message = await sub.receive(10)
+            message = await sub.receive(30)
             assert message is not None
             assert message.payload == b"x"
 
@@ -295,7 +295,8 @@ def test_management_and_watching_in_asyncio(roq_cluster: RunningCluster) -> None
                 async for state in watch:
                     assert len(state.hosts) == 2
                     break
-                assert await watch.receive(0) is None
+                while await watch.receive(0) is not None:
+                    continue  # there may have been news meanwhile
             await cluster.stop_queue("managed")
             await cluster.start_queue("managed")
             assert (await cluster.describe("managed")).running
@@ -317,9 +318,9 @@ def test_closing_in_asyncio_ends_whoever_waits(roq_cluster: RunningCluster) -> N
             states = tasks.create_task(_count(watch))
             await asyncio.sleep(0)
             pub.publish(b"last")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await sub.stats()).counts.delivered == 0:  # noqa: ASYNC110 - no event
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.01)
             await cluster.close()
         assert messages.result() == [b"last"]
         assert states.result() >= 0

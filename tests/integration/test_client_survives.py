@@ -14,6 +14,10 @@ from roq.client.state import Cause, ClientState
 from roq.testing import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
+PATIENT = {"window_batches": 1_024}
+"""Publishers need not wait because an exchange gets no processor for a moment."""
+BUSY = {(ClientState.WAITING, Cause.STARVED), (ClientState.CONNECTED, Cause.NONE)}
+"""What is told when this process gets none for two seconds, and again afterwards."""
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def running() -> Iterator[RunningCluster]:
     with roq.testing.cluster(hosts=2, managers=2, restart=True) as running:
         with running.connect() as cluster:
             for queue in ("steady", "headless", "two", "both"):
-                cluster.create_queue(queue, host="127.0.0.1")
+                cluster.create_queue(queue, host="127.0.0.1", limits=PATIENT)
             cluster.add_exchange("two", "127.0.0.2")
         yield running
 
@@ -45,7 +49,7 @@ def test_configuration_managers_and_the_registry_stop_and_end(
         again(lambda: running.pid(part), before)
         messages.goes_on()
         assert not messages.waited
-        assert messages.told.told == []
+        assert set(messages.told.states) <= BUSY, messages
 
 
 def test_a_monitor_stops_and_ends(running: RunningCluster, cluster: roq.Cluster) -> None:
@@ -58,7 +62,8 @@ def test_a_monitor_stops_and_ends(running: RunningCluster, cluster: roq.Cluster)
             messages.goes_on()
         messages.goes_on()
         assert not messages.waited
-        assert ClientState.WAITING not in {each.state for each in messages.told.told}
+        waiting = {each for each in messages.told.states if each[0] is ClientState.WAITING}
+        assert waiting <= BUSY, messages
 
 
 def test_two_exchanges_die_one_after_the_other(

@@ -12,6 +12,7 @@ import zmq
 from gcm_process import Console, DaemonProcess, eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.local.ports import choose_ports
 
 pytestmark = pytest.mark.integration
 
@@ -21,13 +22,14 @@ FEW_FILES = 150
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+    (port,) = choose_ports("127.0.0.1", 1)
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), port=port) as server:
         yield server
 
 
 @pytest.fixture
 def manager(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[DaemonProcess]:
-    text = f'[ports]\nbase = 0\n[zk]\nservers = "{zookeeper.address}"\nsession_seconds = 2.0\n'
+    text = f'[ports]\nbase = 0\n[zk]\nservers = "{zookeeper.address}"\n'
     process = DaemonProcess("roq.gcm", tmp_path, f"{text}root = '/{tmp_path.name}'\n")
     yield process
     process.close()
@@ -53,7 +55,7 @@ def test_a_thousand_clients_that_come_at_once_are_all_answered(manager: DaemonPr
     with zmq.Context() as context:
         clients = crowd(context, endpoint, CLIENTS)
         for client in clients:
-            assert client.poll(20_000), "no answer"
+            assert client.poll(60_000), "no answer"
             assert bson.decode(client.recv_multipart()[-1])["RESULT"] == 0
             client.close(0)
     with Console(endpoint) as console:
@@ -68,13 +70,11 @@ def test_without_descriptors_those_who_are_there_are_served_and_later_all_others
         assert console.ask(2101)["RESULT"] == 0
         resource.prlimit(manager.child.pid, resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
         clients = crowd(context, endpoint, 2 * FEW_FILES)
-        answered = sum(bool(client.poll(50)) for client in clients[:50])
-        assert answered, "some got in"
+        eventually(lambda: any(client.poll(0) for client in clients), "some got in")
         assert console.ask(2101)["RESULT"] == 0
         # Not even a registry that has to be connected to anew ends it.
         zookeeper.stop()
         assert console.ask(2101)["RESULT"] == 0
-        zookeeper._wanted_port = int(zookeeper.address.rsplit(":", 1)[1])
         zookeeper.start()
         for client in clients:
             client.close(0)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 from commands import family, gone, read_line, roq, started, until
 
 pytestmark = pytest.mark.integration
+LONG = "200000"
+"""Lines: more than can be through before somebody interferes."""
 
 
 def test_every_byte_arrives_at_both_subscribers() -> None:
@@ -22,7 +27,7 @@ def test_every_byte_arrives_at_both_subscribers() -> None:
 
 
 def test_an_interrupted_demo_leaves_nothing_behind() -> None:
-    with started("demo", "--lines", "20000") as demo:
+    with started("demo", "--lines", LONG) as demo:
         for line in iter(lambda: read_line(demo.stdout), b""):
             if b"line by line" in line:
                 break
@@ -34,20 +39,20 @@ def test_an_interrupted_demo_leaves_nothing_behind() -> None:
 
 
 def test_a_worker_that_dies_is_named() -> None:
-    with started("demo", "--lines", "20000") as demo:
-        workers: list[int] = []
+    with started("demo", "--lines", LONG) as demo:
+        workers: dict[str, psutil.Process] = {}
 
         def found() -> bool:
-            workers[:] = [
-                process.pid
-                for process in family(demo.pid)
-                if "roq.demo.worker" in process.cmdline()
-            ]
+            for process in family(demo.pid):
+                with suppress(psutil.NoSuchProcess):
+                    arguments = process.cmdline()
+                    if "roq.demo.worker" in arguments:
+                        workers[Path(arguments[-1]).stem] = process
             return len(workers) == 4
 
         assert until(found)
         processes = family(demo.pid)
-        next(process for process in processes if process.pid == workers[0]).kill()
+        workers["publisher-1"].kill()
         _, err = demo.communicate(timeout=40)
         assert demo.returncode == 1
         assert b"publisher 1 has ended" in err

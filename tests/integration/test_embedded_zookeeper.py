@@ -16,6 +16,7 @@ from roq.coordination.embedded import EmbeddedZooKeeper, serves
 from roq.coordination.port import Committed, Create, Node, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError
+from roq.local.ports import choose_ports
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ def place(server: EmbeddedZooKeeper) -> tuple[str, int]:
 
 
 def ended(pidfd: int) -> bool:
-    return bool(select.select([pidfd], [], [], 20)[0])
+    return bool(select.select([pidfd], [], [], 60)[0])
 
 
 def test_serves_once_started_and_not_once_stopped(tmp_path: Path) -> None:
@@ -63,8 +64,8 @@ def test_serves_on_ipv6(tmp_path: Path) -> None:
 
 def test_keeps_its_data_over_a_restart_and_over_a_kill(tmp_path: Path) -> None:
     loop = Loop()
-    with EmbeddedZooKeeper(tmp_path) as server:
-        _, port = place(server)
+    (port,) = choose_ports("127.0.0.1", 1)
+    with EmbeddedZooKeeper(tmp_path, port=port) as server:
         registry = ZooKeeperRegistry(server.address, loop.post)
         registry.start(lambda _: None)
         loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")

@@ -58,13 +58,13 @@ def test_a_thousand_clients_at_the_same_instant_are_all_answered(running: Runnin
             one.send(request)
             poller.register(one, zmq.POLLIN)
         answers: list[object] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(answers) < CROWD and time.monotonic() < deadline:
             for one, _ in poller.poll(1_000):
                 answers.append(documents.decode(one.recv(), Answer))  # type: ignore[arg-type]
         assert len(answers) == CROWD
         assert all(isinstance(answer, Located) for answer in answers)
-        assert all(each["ready"] for each in health(running))
+        assert until(lambda: all(each["ready"] for each in health(running)))
     finally:
         context.destroy(0)
 
@@ -85,18 +85,18 @@ def test_a_manager_without_descriptors_serves_whom_it_knows_says_so_and_recovers
 
     def answers() -> bool:
         known.send(documents.encode(HealthRequest(id=1)))
-        return bool(known.poll(5_000)) and bool(known.recv())
+        return bool(known.poll(30_000)) and bool(known.recv())
 
     try:
         assert answers()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 20, hard))
         with ExitStack() as crowd:
             for _ in range(150):
-                crowd.enter_context(socket.create_connection((host, int(port)), timeout=5))
+                crowd.enter_context(socket.create_connection((host, int(port)), timeout=30))
             assert until(lambda: "descriptors are open; raise LimitNOFILE" in log.read_text())
             assert answers()
         assert until(
-            lambda: roq("health", "--timeout", "1", cluster=running.address).returncode == 0
+            lambda: roq("health", "--timeout", "5", cluster=running.address).returncode == 0
         )
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -120,14 +120,14 @@ def test_a_full_disk_costs_logs_and_new_processes_and_no_message(tmp_path: Path)
             ):
                 _fill(disk / "ballast")
                 publisher.publish(b"on a full disk")
-                assert subscriber.receive(timeout=10).payload == b"on a full disk"
+                assert subscriber.receive(timeout=30).payload == b"on a full disk"
                 with pytest.raises(client.RequestError, match="make room on the disk"):
                     connection.create_queue("another")
                 assert until(lambda: "disk: 0 MB are free" in str(health(small)))
                 (disk / "ballast").unlink()
                 connection.create_queue("another")
                 publisher.publish(b"there is room again")
-                assert subscriber.receive(timeout=10).payload == b"there is room again"
+                assert subscriber.receive(timeout=30).payload == b"there is room again"
     finally:
         subprocess.run(["umount", disk], check=True)
 

@@ -43,11 +43,11 @@ def echo() -> Iterator[str]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(5)
+        thread.join(30)
 
 
 def connect(relay: Relay) -> socket.socket:
-    return socket.create_connection(parse_endpoint(relay.address), timeout=5)
+    return socket.create_connection(parse_endpoint(relay.address), timeout=30)
 
 
 def read(client: socket.socket, size: int) -> bytes:
@@ -93,7 +93,7 @@ def test_a_paused_relay_passes_on_later() -> None:
         with pytest.raises(TimeoutError):
             client.recv(1)
         relay.resume()
-        client.settimeout(5)
+        client.settimeout(30)
         assert read(client, 1) == b"b"
 
 
@@ -102,7 +102,7 @@ def test_a_lossy_fan_out_drops_batches_and_no_control_topics() -> None:
     publisher = sockets.publisher(context)
     port = sockets.bind_port(publisher, "127.0.0.1", 0)
     subscriber = sockets.subscriber(context)
-    subscriber.setsockopt(zmq.RCVTIMEO, 5_000)
+    subscriber.setsockopt(zmq.RCVTIMEO, 30_000)
     with LossyLive(f"tcp://127.0.0.1:{port}", drop=0.5, seed=1) as lossy:
         subscriber.setsockopt(zmq.SUBSCRIBE, b"")
         subscriber.connect(lossy.address)

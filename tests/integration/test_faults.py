@@ -23,13 +23,15 @@ from roq.client.subscriber import Subscriber
 from roq.testing.faults import FaultyNetwork
 from roq.testing.history import History, Verdict
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(300)]
 
 TOPICS = ["eu.be", "eu.nl", "us", "asia.jp"]
 PUBLISHERS = 5
 DROPPED = 0.01
 LATE_SECONDS = 0.2
 CUT_SECONDS = 1.0
+MESSAGES, FAULTS = 10_000, 10
+"""What a run must at least have seen."""
 
 
 def faulty(queue: QueueProcesses, seed: int, drop: float) -> FaultyNetwork:
@@ -47,15 +49,16 @@ def faulty(queue: QueueProcesses, seed: int, drop: float) -> FaultyNetwork:
 
 
 class Writer(threading.Thread):
-    """Publishes on all topics for some seconds, through its own bad network."""
+    """Publishes on all topics until it is told to end, through its own bad network."""
 
-    def __init__(self, queue: QueueProcesses, number: int, seconds: float) -> None:
+    def __init__(self, queue: QueueProcesses, number: int, ending: threading.Event) -> None:
         super().__init__()
+        self.count = 0
         self.history = History()
         self.failure: BaseException | None = None
         self._queue = queue
         self._number = number
-        self._seconds = seconds
+        self._ending = ending
 
     def run(self) -> None:
         try:
@@ -76,16 +79,13 @@ class Writer(threading.Thread):
                 timeout=60.0,
                 translate=network.translate,
             ) as publisher:
-                end = time.monotonic() + self._seconds
-                pause = threading.Event()
-                count = 0
-                while time.monotonic() < end:
+                while not self._ending.wait(0.01):
                     for topic in TOPICS:
-                        payloads = [f"{self._number}:{count + i}".encode() for i in range(20)]
-                        count += 20
+                        first = self.count
+                        payloads = [f"{self._number}:{first + i}".encode() for i in range(20)]
+                        self.count += 20
                         publisher.publish_many(payloads, topic=topic)
                         self.history.sent(publisher.id, topic, *payloads)
-                    pause.wait(0.01)
         finally:
             engine.close()
 
@@ -111,7 +111,7 @@ class Listener(threading.Thread):
             [queue.control.address],
             queue.control.queue,
             topics,
-            timeout=20.0,
+            timeout=60.0,
             on_gap=lambda gap: self.history.gap(name, gap),
             translate=self.network.translate,
             **switches,
@@ -142,10 +142,20 @@ class Outcome:
     dropped: int
 
 
+def faults(listeners: list[Listener]) -> tuple[int, int]:
+    """How many links were cut, and how many batches dropped, on the way to them."""
+    networks = [listener.network for listener in listeners]
+    return (
+        sum(relay.cuts for network in networks for relay in network.relays),
+        sum(lossy.dropped for network in networks for lossy in network.lossy),
+    )
+
+
 def play(
-    folder: Path, *, seconds: float = 4.0, patience: float = 15.0, kill: bool = False,
+    folder: Path, *, seconds: float = 3.0, patience: float = 60.0, kill: bool = False,
     **switches: bool,
 ) -> Outcome:  # fmt: skip
+    """Publish for so long and until enough has gone wrong; an exchange may be killed then, too."""
     with contextlib.ExitStack() as stack:
         queue = stack.enter_context(QueueProcesses(folder))
         listeners = [
@@ -155,12 +165,28 @@ def play(
         for listener in listeners:
             stack.callback(listener.close)
             listener.start()
-        writers = [Writer(queue, number, seconds) for number in range(PUBLISHERS)]
+        ending = threading.Event()
+        writers = [Writer(queue, number, ending) for number in range(PUBLISHERS)]
+        stack.callback(ending.set)
         for writer in writers:
             writer.start()
+
+        def enough() -> bool:
+            stats = [listener.subscriber.stats() for listener in listeners]
+            return (
+                sum(writer.count for writer in writers) > MESSAGES
+                and all(fault > FAULTS for fault in faults(listeners))
+                and all(each.repairs and (each.counts.duplicates or not kill) for each in stats)
+            )
+
+        ending.wait(seconds / 2)
         if kill:
-            writers[0].join(seconds / 2)
             queue.kill(2)
+        ending.wait(seconds / 2)
+        deadline = time.monotonic() + patience
+        while not enough() and time.monotonic() < deadline:
+            ending.wait(0.1)
+        ending.set()
         for writer in writers:
             writer.join()
             if writer.failure is not None:
@@ -173,21 +199,19 @@ def play(
             listeners[0].join(0.05)
         listeners[0].join(0.3)  # what is doubled may come yet
         stats = [listener.subscriber.stats() for listener in listeners]
-        networks = [listener.network for listener in listeners]
     return Outcome(
         wanted.merge(*(listener.history for listener in listeners)).check(),
         stats,
-        sum(relay.cuts for network in networks for relay in network.relays),
-        sum(lossy.dropped for network in networks for lossy in network.lossy),
+        *faults(listeners),
     )
 
 
 def test_a_bad_network_loses_doubles_and_reorders_nothing(tmp_path: Path) -> None:
     outcome = play(tmp_path)
     assert outcome.verdict.ok, outcome
-    assert outcome.verdict.sent > 10_000
-    assert outcome.cuts > 10
-    assert outcome.dropped > 10
+    assert outcome.verdict.sent > MESSAGES
+    assert outcome.cuts > FAULTS
+    assert outcome.dropped > FAULTS
     assert all(stats.repairs for stats in outcome.stats)
 
 

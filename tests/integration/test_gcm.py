@@ -31,6 +31,14 @@ def gcm(ensemble: MemoryEnsemble) -> Iterator[RunningGcm]:
     assert running.code == 0
 
 
+@pytest.fixture(scope="module")
+def unspoilt() -> Iterator[RunningGcm]:
+    """One for all that is sent to it: nothing of that may change it."""
+    with RunningGcm(MemoryEnsemble()) as running:
+        yield running
+    assert running.code == 0
+
+
 @pytest.fixture
 def host(gcm: RunningGcm) -> Iterator[PaperHost]:
     with PaperHostManager(PaperHost("127.0.0.1"), gcm.manager.client) as manager:
@@ -78,9 +86,10 @@ def test_a_queue_lives_and_goes(
     ("kind", "delimiter"), [(zmq.REQ, False), (zmq.DEALER, False), (zmq.DEALER, True)]
 )
 def test_whatever_comes_is_answered(
-    gcm: RunningGcm, interface: str, frames: list[bytes], kind: int, *, delimiter: bool
+    unspoilt: RunningGcm, interface: str, frames: list[bytes], kind: int, *, delimiter: bool
 ) -> None:
-    with Console(getattr(gcm.manager, interface), kind=kind, delimiter=delimiter) as console:
+    address = getattr(unspoilt.manager, interface)
+    with Console(address, kind=kind, delimiter=delimiter) as console:
         answer = console.ask_raw(frames)
         assert answer["RESULT"] == 1101
         assert answer["COMMENT"]
@@ -161,10 +170,12 @@ def test_rules_are_pushed_to_every_listener(gcm: RunningGcm, host: PaperHost) ->
             console.ask(2010, QName="orders")
             for pull in pulls:
                 pull.setsockopt(zmq.LINGER, 0)
-                pull.setsockopt(zmq.RCVTIMEO, 10_000)
+                pull.setsockopt(zmq.RCVTIMEO, 30_000)
                 port = pull.bind_to_random_port("tcp://127.0.0.1")
                 address = f"tcp://127.0.0.1:{port}"
                 assert console.ask(2008, QName="orders", Address=address)["RESULT"] == 0
+            # While it runs its monitor would be told of the rules, and that is of paper.
+            assert console.ask(2002, QName="orders")["RESULT"] == 0
             # A listener that is not there holds nobody up, and is forgotten in the end.
             console.ask(2008, QName="orders", Address="tcp://127.0.0.1:1")
             for number in range(40):

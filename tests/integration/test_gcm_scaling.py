@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -28,7 +29,9 @@ pytestmark = pytest.mark.integration
 QUEUE = "by-hand"
 PUBLISHERS = 4
 TURN_SECONDS = 0.005
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
+QUIET_SECONDS = 0.3
+"""So long what is doubled may come yet."""
 
 
 @pytest.fixture
@@ -81,6 +84,7 @@ class Traffic:
         self._publishers = [cluster.publisher(QUEUE) for _ in range(PUBLISHERS)]
         self._subscriber = cluster.subscriber(QUEUE, on_gap=partial(self.read.gap, "reader"))
         self._ending, self._spoken = threading.Event(), threading.Event()
+        self._patience_ends = 0.0
         self._threads = [
             threading.Thread(target=self._speak),
             threading.Thread(target=self._listen),
@@ -91,7 +95,7 @@ class Traffic:
     def end(self) -> None:
         self._ending.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(2 * ANSWER_SECONDS)
         for publisher in self._publishers:
             publisher.close()
         self._subscriber.close()
@@ -105,16 +109,19 @@ class Traffic:
                 publisher.publish(payload, topic="t")
                 self.written.sent(publisher.id, "t", payload)
         for publisher in self._publishers:
-            publisher.flush(20)
+            publisher.flush(ANSWER_SECONDS)
+        self._patience_ends = time.monotonic() + ANSWER_SECONDS
         self._spoken.set()
 
     def _listen(self) -> None:
         while True:
-            message = self._subscriber.receive(timeout=1.0)
+            message = self._subscriber.receive(timeout=QUIET_SECONDS)
             if message is not None:
                 self.read.received("reader", message)
                 self.received += 1
-            elif self._spoken.is_set():
+            elif self._spoken.is_set() and (
+                self.received >= self.written.messages() or time.monotonic() > self._patience_ends
+            ):
                 return
 
 

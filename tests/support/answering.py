@@ -14,7 +14,7 @@ from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 
 
 class Answering:
@@ -53,6 +53,8 @@ class Answering:
 
     def run(self, until: Callable[[], object]) -> None:
         """Let things happen until a condition holds, within a deadline."""
+        if until():
+            return
         late = self.reactor.call_later(SECONDS_MAX, self.reactor.stop)
 
         def look() -> None:

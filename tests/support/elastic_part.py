@@ -4,8 +4,8 @@
     python elastic_part.py listen CLUSTER QUEUE FILE
 
 Either says `ready`. A publisher ends at SIGTERM, when everything is acknowledged; a
-subscriber when nothing more has come for a second after it. What was sent and received stands in
-the file then.
+subscriber after it, when it has received as many messages as it was told on its standard input.
+What was sent and received stands in the file then.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from roq.testing.history import History
 
 TURN_SECONDS = 0.01
 PAYLOAD = b"." * 200
+PATIENCE_SECONDS = 30.0
+QUIET_SECONDS = 0.3
+"""So long what is doubled may come yet."""
 
 
 class Part:
@@ -30,7 +34,9 @@ class Part:
     def __init__(self, what: str, cluster: str, queue: str, file: Path) -> None:
         self.file = file
         self._process = subprocess.Popen(
-            [sys.executable, __file__, what, cluster, queue, str(file)], stdout=subprocess.PIPE
+            [sys.executable, __file__, what, cluster, queue, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline().startswith(b"ready")
@@ -41,15 +47,18 @@ class Part:
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
-    def end(self) -> History:
-        """Let it come to its end; gives what it has written down."""
+    def end(self, messages: int = 0) -> History:
+        """Let it come to its end, a subscriber to that of so many messages; what it wrote down."""
         self.thaw()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"%d\n" % messages)
+        self._process.stdin.close()
         self._process.terminate()
         try:
-            assert self._process.wait(30) == 0
+            assert self._process.wait(2 * PATIENCE_SECONDS) == 0
         finally:
             self._process.kill()
-            assert self._process.stdout is not None
             self._process.stdout.close()
         return History().load(self.file)
 
@@ -70,11 +79,24 @@ def publish(cluster: roq.Cluster, queue: str, ending: threading.Event) -> Histor
 
 def listen(cluster: roq.Cluster, queue: str, ending: threading.Event) -> History:
     history = History()
+    received = 0
     with cluster.subscriber(queue, on_gap=partial(history.gap, "frozen")) as subscriber:
-        _say("ready")
-        while (message := subscriber.receive(timeout=1.0)) is not None or not ending.is_set():
+
+        def take() -> bool:
+            nonlocal received
+            message = subscriber.receive(timeout=QUIET_SECONDS)
             if message is not None:
+                received += 1
                 history.received("frozen", message)
+            return message is not None
+
+        _say("ready")
+        while not ending.is_set():
+            take()
+        wanted = int(sys.stdin.readline())
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while take() or (received < wanted and time.monotonic() < deadline):
+            continue
     return history
 
 

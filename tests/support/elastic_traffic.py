@@ -22,8 +22,10 @@ LIMIT = 20_000
 """Bytes per second that one exchange takes."""
 PAYLOAD = 1_000
 TURN_SECONDS = 0.02
-BUSY = 2.0
+PATIENCE_SECONDS = 30.0
 """A machine that does other work takes longer for everything."""
+QUIET_SECONDS = 0.3
+"""So long what is doubled may come yet."""
 SUBSCRIBERS = ("one", "two")
 
 
@@ -44,6 +46,7 @@ class Traffic:
         self._statistics = cluster.statistics(queue)
         self._ending = threading.Event()
         self._spoken = threading.Event()
+        self._patience_ends = 0.0
         self._threads = [
             threading.Thread(target=self._speak),
             threading.Thread(target=self._watch, args=(self._statistics,)),
@@ -57,10 +60,10 @@ class Traffic:
     def end(self) -> None:
         """Publish no more, and let subscribers come to the end."""
         self._ending.set()
-        self._threads[0].join(30)
+        self._threads[0].join(2 * PATIENCE_SECONDS)
         self._statistics.close()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(2 * PATIENCE_SECONDS)
         for publisher in self._publishers:
             publisher.close()
         for subscriber in self._subscribers.values():
@@ -106,16 +109,21 @@ class Traffic:
                     self.written.sent(publisher.id, topic, payload)
             pause.wait(TURN_SECONDS)
         for publisher in self._publishers:
-            publisher.flush(20)
+            publisher.flush(PATIENCE_SECONDS)
+        self._patience_ends = time.monotonic() + PATIENCE_SECONDS
         self._spoken.set()
 
     def _listen(self, name: str) -> None:
         subscriber, history = self._subscribers[name], self._read[name]
+        received = 0
         while True:
-            message = subscriber.receive(timeout=1.0)
+            message = subscriber.receive(timeout=QUIET_SECONDS)
             if message is not None:
+                received += 1
                 history.received(name, message)
-            elif self._spoken.is_set():
+            elif self._spoken.is_set() and (
+                received >= self.written.messages() or time.monotonic() > self._patience_ends
+            ):
                 return
 
     def _watch(self, statistics: Statistics) -> None:
@@ -123,8 +131,8 @@ class Traffic:
             self.documents.append(sample.document)
 
 
-def eventually(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + BUSY * seconds
+def eventually(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + max(seconds, PATIENCE_SECONDS)
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline
@@ -140,6 +148,8 @@ def traffic(
     traffic = Traffic(cluster, queue, publishers)
     traffic.start()
     try:
+        # What happens is told once: whoever wants to hear of it must listen before.
+        eventually(lambda: bool(traffic.told(QueueKpi)))
         yield traffic
     finally:
         traffic.end()
@@ -150,7 +160,7 @@ def child(cluster: RunningCluster, queue: str, number: int = 0) -> psutil.Proces
     """The process of an exchange of a queue, as soon as it runs; 0: that of its monitor."""
     name = f"/{queue}.x{number}.json" if number else f"/{queue}.monitor.json"
     found: list[psutil.Process] = []
-    eventually(lambda: found.extend(_children(cluster, name)) or bool(found), 10)
+    eventually(lambda: found.extend(_children(cluster, name)) or bool(found))
     return found[0]
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from roq.runtime import sockets
 
 QUEUE: Final = b"q" * 16
 EPOCH: Final = 5
-DEADLINE_SECONDS: Final = 15.0
+DEADLINE_SECONDS: Final = 30.0
 Message = list[bytes]
 
 
@@ -39,7 +40,9 @@ def spec(**fields: object) -> ExchangeSpec:
 def until(condition: Callable[[], bool], what: str) -> None:
     """Wait for a condition, not for time to pass."""
     deadline = time.monotonic() + DEADLINE_SECONDS
+    pause = threading.Event()
     while not condition():
+        pause.wait(0.002)
         assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:g} s: {what}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,9 @@ from roq.testing import RunningCluster
 from roq.testing.history import History, Verdict
 
 TURN_SECONDS = 0.005
+PATIENCE_SECONDS = 30.0
+QUIET_SECONDS = 0.3
+"""So long what is doubled may come yet."""
 PAYLOAD = b"." * 100
 
 
@@ -34,6 +38,7 @@ class Flow:
         self.subscriber = cluster.subscriber(queue, on_gap=partial(self.read.gap, "reader"))
         self._ending = threading.Event()
         self._spoken = threading.Event()
+        self._patience_ends = 0.0
         self._threads = [
             threading.Thread(target=self._speak),
             threading.Thread(target=self._listen),
@@ -44,7 +49,7 @@ class Flow:
     def goes_on(self, messages: int = 200) -> None:
         """Wait until so many more were received."""
         wanted = self.received + messages
-        eventually(lambda: self.received >= wanted, 20, self)
+        eventually(lambda: self.received >= wanted, PATIENCE_SECONDS, self)
 
     @property
     def waited(self) -> int:
@@ -55,7 +60,7 @@ class Flow:
         """Publish no more, let the subscriber come to the end, and judge."""
         self._ending.set()
         for thread in self._threads:
-            thread.join(40)
+            thread.join(3 * PATIENCE_SECONDS)
         for publisher in self.publishers:
             publisher.close()
         self.subscriber.close()
@@ -74,16 +79,19 @@ class Flow:
                 else:
                     self.written.sent(publisher.id, topic, payload)
         for publisher in self.publishers:
-            publisher.flush(20)
+            publisher.flush(PATIENCE_SECONDS)
+        self._patience_ends = time.monotonic() + PATIENCE_SECONDS
         self._spoken.set()
 
     def _listen(self) -> None:
         while True:
-            message = self.subscriber.receive(timeout=1.0)
+            message = self.subscriber.receive(timeout=QUIET_SECONDS)
             if message is not None:
                 self.read.received("reader", message)
                 self.received += 1
-            elif self._spoken.is_set():
+            elif self._spoken.is_set() and (
+                self.received >= self.written.messages() or time.monotonic() > self._patience_ends
+            ):
                 return
 
     def __repr__(self) -> str:
@@ -119,7 +127,7 @@ def child(cluster: RunningCluster, queue: str, number: int = 0) -> int:
                 found.append(process.info["pid"])
         return bool(found)
 
-    eventually(look, 15)
+    eventually(look, PATIENCE_SECONDS)
     return found[-1]
 
 
@@ -141,4 +149,4 @@ def paused(pid: int) -> Iterator[None]:
 
 def again(pid: Callable[[], int], before: int) -> None:
     """Wait until this part has another process."""
-    eventually(lambda: pid() != before and psutil.pid_exists(pid()), 20)
+    eventually(lambda: pid() != before and psutil.pid_exists(pid()), PATIENCE_SECONDS)
