@@ -272,7 +272,8 @@ class Board:
                 and event.state == "started"
             )
 
-        began = self._take_back(same)
+        # Several exchanges may be added at once: each beginning is one more.
+        began = self._take_back(same) if document.state != "started" else None
         self._events.append(
             ScaleEvent(
                 at=when if began is None else began.at,

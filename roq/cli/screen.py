@@ -114,7 +114,7 @@ def queue(
         clock: for the times of events.
         ring_limit: bytes that a ring holds at most; 0: not known.
     """
-    head = [_headline(view, state), _totals(view)]
+    head = [_headline(view, state), *_totals(view, room.width)]
     if reason:
         head.append(Text(reason, style="yellow"))
     for line in head:
@@ -186,20 +186,24 @@ def _headline(view: QueueView, state: str) -> Text:
     return line
 
 
-def _totals(view: QueueView) -> Text:
-    line = Text.assemble(
+def _totals(view: QueueView, width: int) -> list[Text]:
+    """What flows and how well; on two lines where one would be cut off."""
+    flow = Text.assemble(
         ("in ", "dim"),
         f"{view.messages_in:,.0f} msg/s  {bytes_text(view.bytes_in)}/s   ",
         ("out ", "dim"),
-        f"{view.messages_out:,.0f} msg/s  {bytes_text(view.bytes_out)}/s   ",
+        f"{view.messages_out:,.0f} msg/s  {bytes_text(view.bytes_out)}/s",
+    )
+    quality = Text.assemble(
         ("limit ", "dim"),
         f"{bytes_text(view.limit * 60)}/min each   ",
         ("latency ", "dim"),
         f"{_milliseconds(view.latency_ms)}   ",
         ("lost ", "dim"),
+        _lost(view.lost),
     )
-    line.append_text(_lost(view.lost))
-    return line
+    line = Text("   ").join([flow, quality])
+    return [line] if len(line) <= width else [flow, quality]
 
 
 def _exchanges(

@@ -196,6 +196,17 @@ def test_a_scale_operation_is_one_event_with_the_exchange_as_soon_as_it_is_known
     assert (second.direction, second.state) == ("in", "started")
 
 
+def test_exchanges_that_are_added_at_once_are_one_event_each(board: Board) -> None:
+    for _ in range(3):
+        board.take(scale("out", "started"), 1.0)
+    board.take(scale("out", "done", 2), 2.0)
+    assert [event.state for event in board.view(2.0).events] == ["started", "started", "done"]
+    for number in (3, 4):
+        board.take(scale("out", "done", number), 3.0)
+    events = board.view(3.0).events
+    assert [(event.at, event.state) for event in events] == [(1.0, "done")] * 3
+
+
 def test_events_are_in_the_order_in_which_they_began(board: Board) -> None:
     board.take(scale("out", "started"), 1.0)
     board.take(move("aa", "started"), 2.0)
