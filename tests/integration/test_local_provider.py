@@ -26,7 +26,9 @@ FIRST, LAST = "127.0.8.1", "127.0.8.20"
 
 
 def options(folder: Path, **changes: object) -> LocalOptions:
-    plain = LocalOptions(data_dir=str(folder), first_address=FIRST, last_address=LAST)
+    plain = LocalOptions(
+        data_dir=str(folder), first_address=FIRST, last_address=LAST, start_seconds=60.0
+    )
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -87,7 +89,7 @@ def test_a_killed_host_manager_leaves_no_exchange_behind(
         request(managers=[roq_cluster.address], zookeeper=roq_cluster.zookeeper, settings={})
     )
     with roq_cluster.connect() as cluster:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (host.host, "live") not in {(each.host, each.state) for each in cluster.hosts()}:
             assert time.monotonic() < deadline
         cluster.create_queue("left-behind", host=host.host)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 SESSION_SECONDS = 2.0
-eventually = partial(within, seconds=40.0)
+eventually = partial(within, seconds=60.0)
 
 
 class Cluster:

@@ -32,10 +32,16 @@ def test_one_picture_shows_exchanges_publishers_and_subscribers(
     with roq_cluster.connect() as cluster:
         with cluster.publisher(queue) as publisher, cluster.subscriber(queue) as subscriber:
             publisher.publish(b"x" * 1_000)
-            assert subscriber.receive(10) is not None
-            text = roq("top", queue, "--once", cluster=address).stdout.decode()
+            assert subscriber.receive(30) is not None
+            text = ""
+
+            def is_complete() -> bool:
+                nonlocal text
+                text = roq("top", queue, "--once", cluster=address).stdout.decode()
+                return "1 exchange · 1 publisher · 1 subscriber" in text
+
+            assert until(is_complete), text
             shown = json.loads(roq("top", queue, "--once", "--json", cluster=address).stdout)
-        assert "1 exchange · 1 publisher · 1 subscriber" in text
         assert publisher.id.hex()[:8] in text
         assert shown["state"] == "running"
         [row] = shown["view"]["exchanges"]
@@ -43,9 +49,12 @@ def test_one_picture_shows_exchanges_publishers_and_subscribers(
 
 
 def test_the_overview_has_a_line_for_each_queue(roq_cluster: RunningCluster, queue: str) -> None:
-    text = roq("top", "--once", cluster=roq_cluster.address).stdout.decode()
-    [line] = [line for line in text.splitlines() if line.startswith(f"{queue} ")]
-    assert "running" in line
+    def is_running() -> bool:
+        text = roq("top", "--once", cluster=roq_cluster.address).stdout.decode()
+        [line] = [line for line in text.splitlines() if line.startswith(f"{queue} ")]
+        return "running" in line
+
+    assert until(is_running)
 
 
 def test_a_queue_that_is_not_there_is_an_error(roq_cluster: RunningCluster) -> None:
@@ -72,7 +81,7 @@ def test_it_goes_on_while_the_queue_stops_and_starts_and_ends_with_ctrl_c(
         cluster.start_queue(queue)
         assert until(lambda: says("running", 1))
         top.send_signal(signal.SIGINT)
-        _, err = top.communicate(timeout=20)
+        _, err = top.communicate(timeout=40)
         assert top.returncode == 0
         assert err == b""
 
@@ -100,8 +109,11 @@ def test_the_stream_says_whether_its_queue_is_there(
 ) -> None:
     with roq_cluster.connect() as cluster:
         with cluster.statistics(queue) as statistics:
-            kinds = {type(statistics.receive(10).document) for _ in range(4)}  # type: ignore[union-attr]
-            assert {ExchangeKpi, QueueKpi} <= kinds
+            kinds: set[type] = set()
+            while not {ExchangeKpi, QueueKpi} <= kinds:
+                sample = statistics.receive(30)
+                assert sample is not None, kinds
+                kinds.add(type(sample.document))
             assert statistics.state is StreamState.LIVE
             assert statistics.limits is not None
         with cluster.statistics("nothing") as statistics:

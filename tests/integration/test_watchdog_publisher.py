@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from standings import eventually
+from standings import eventually, seconds
 from watched import Scene
 
 from roq.client.publisher import Publisher
-from roq.client.state import Cause, ClientState
+from roq.client.state import Cause, ClientState, StateChange
 from roq.errors import DeliveryError, QueueNotFound, Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
@@ -41,13 +41,14 @@ def test_an_exchange_that_does_not_acknowledge(
     released = scene.exchanges[0].freeze()
     publisher.publish(b"x")
     reason = scene.told.wait(ClientState.WAITING, Cause.NOT_ACKNOWLEDGED)
-    assert "exchange x1 has acknowledged nothing for 2." in reason
+    assert seconds(reason, "exchange x1 has acknowledged nothing for") >= 2.0
     with pytest.raises(Unavailable, match="exchange x1 has acknowledged nothing for"):
         publisher.flush(0.01)
-    assert "publisher of queue orders: exchange x1 has acknowledged nothing" in caplog.text
+    logged = "publisher of queue orders: exchange x1 has acknowledged nothing"
+    eventually(lambda: logged in caplog.text)
     released.set()
     scene.told.wait(ClientState.CONNECTED)
-    publisher.flush(10)
+    publisher.flush(30)
 
 
 def test_no_exchange_no_monitor_and_no_manager(scene: Scene) -> None:
@@ -74,8 +75,8 @@ def test_a_monitor_that_is_silent_while_data_flows(scene: Scene) -> None:
     eventually(lambda: "the monitor" in publisher.trouble and "the monitor" in subscriber.trouble)
     assert publisher.state is subscriber.state is ClientState.CONNECTED
     publisher.publish(b"x")
-    publisher.flush(10)
-    assert subscriber.receive(10) is not None
+    publisher.flush(30)
+    assert subscriber.receive(30) is not None
 
 
 def test_a_queue_that_is_stopped_and_then_removed(scene: Scene) -> None:
@@ -97,13 +98,13 @@ def test_a_background_thread_that_does_not_run(scene: Scene) -> None:
 
     def hang() -> None:
         hung.set()
-        released.wait(30)
+        released.wait(120)
 
     scene.engine.call_soon(hang)
-    assert hung.wait(10)
+    assert hung.wait(30)
     for client in (publisher, subscriber):
         eventually(lambda client=client: client.state is ClientState.WAITING)
-        assert "background thread did not run for 2." in client.trouble
+        assert seconds(client.trouble, "background thread did not run for") >= 2.0
     released.set()
     scene.told.wait(ClientState.WAITING, Cause.STARVED)
     scene.told.wait(ClientState.CONNECTED)
@@ -113,10 +114,12 @@ def test_what_is_given_up_is_told_as_lost(scene: Scene) -> None:
     publisher = scene.publisher(delivery_timeout=0.3)
     released = scene.exchanges[0].freeze()
     publisher.publish_many([b"a", b"b"])
-    eventually(lambda: ClientState.LOST_DATA in [each.state for each in scene.told.told])
-    lost = [each for each in scene.told.told if each.state is ClientState.LOST_DATA]
-    assert sum(each.messages for each in lost) == 2
-    assert "not acknowledged within 0.3 s" in lost[0].reason
+
+    def lost() -> list[StateChange]:
+        return [each for each in scene.told.told if each.state is ClientState.LOST_DATA]
+
+    eventually(lambda: sum(each.messages for each in lost()) == 2)
+    assert "not acknowledged within 0.3 s" in lost()[0].reason
     with pytest.raises(DeliveryError):
         publisher.flush(0.01)
     released.set()
@@ -129,14 +132,14 @@ def test_a_callback_that_raises_or_hangs_disturbs_nobody(
 
     def fail(_change: object) -> None:
         called.set()
-        released.wait(30)
+        released.wait(120)
         raise ZeroDivisionError
 
     publisher = scene.publisher(on_state=fail)
-    assert called.wait(10)
+    assert called.wait(30)
     for number in range(100):
         publisher.publish(b"%d" % number)
-    publisher.flush(10)
+    publisher.flush(30)
     released.set()
     eventually(lambda: "ZeroDivisionError" in caplog.text)
 
@@ -145,8 +148,8 @@ def test_a_callback_may_ask_and_close_its_own_client(scene: Scene) -> None:
     asked: list[object] = []
     done = threading.Event()
 
-    def ask(_change: object) -> None:
-        if publishers and not done.is_set():
+    def ask(change: StateChange) -> None:
+        if change.state is ClientState.LOST_DATA:
             asked.append(publishers[0].stats().acked_messages)
             publishers[0].abort()
             done.set()
@@ -155,6 +158,6 @@ def test_a_callback_may_ask_and_close_its_own_client(scene: Scene) -> None:
     publishers.append(scene.publisher(on_state=ask, delivery_timeout=0.2))
     released = scene.exchanges[0].freeze()
     publishers[0].publish(b"given up")
-    assert done.wait(20)
+    assert done.wait(30)
     assert asked == [0]
     released.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from standings import eventually
+from standings import eventually, seconds
 from watched import Scene
 
 from roq.client.state import Cause, ClientState
@@ -25,9 +25,10 @@ def test_an_exchange_that_hangs(scene: Scene, caplog: pytest.LogCaptureFixture) 
     subscriber = scene.subscriber()
     released = scene.exchanges[0].freeze()
     reason = scene.told.wait(ClientState.WAITING, Cause.SILENT_EXCHANGE)
-    assert "exchange x1 has not been heard for 2." in reason
+    assert seconds(reason, "exchange x1 has not been heard for") >= 2.0
     eventually(lambda: "does not answer" in subscriber.trouble)
-    assert "subscriber of queue orders: exchange x1 has not been heard" in caplog.text
+    logged = "subscriber of queue orders: exchange x1 has not been heard"
+    eventually(lambda: logged in caplog.text)
     released.set()
     scene.told.wait(ClientState.CONNECTED)
 
@@ -40,7 +41,7 @@ def test_a_fan_out_that_is_cut_off_while_the_log_can_be_read(scene: Scene) -> No
     reason = scene.told.wait(ClientState.CONNECTED, Cause.SILENT_EXCHANGE)
     assert "its log is read instead" in reason
     publisher.publish(b"x")
-    message = subscriber.receive(10)
+    message = subscriber.receive(30)
     assert message is not None
     relay.mend()
     scene.told.wait(ClientState.CONNECTED)
@@ -54,7 +55,7 @@ def test_messages_that_wait_for_older_ones(scene: Scene) -> None:
     subscriber = scene.subscriber()
     data.cut()
     publisher.publish(b"older", topic="t")
-    publisher.flush(10)
+    publisher.flush(30)
     scene.control.relocate(publisher.id, scene.info(2))
     eventually(lambda: publisher.stats().exchange == "x2")
     publisher.publish(b"newer", topic="t")
@@ -62,7 +63,7 @@ def test_messages_that_wait_for_older_ones(scene: Scene) -> None:
     assert "topic 't': 1 messages from sequence 0 are missing; not read to the end since" in reason
     assert "x1" in reason
     data.mend()
-    received = [subscriber.receive(10) for _ in range(2)]
+    received = [subscriber.receive(30) for _ in range(2)]
     assert [message.payload for message in received if message] == [b"older", b"newer"]
     scene.told.wait(ClientState.CONNECTED)
 
@@ -72,8 +73,8 @@ def test_an_application_that_takes_nothing(scene: Scene) -> None:
     subscriber = scene.subscriber()
     publisher.publish(b"x")
     reason = scene.told.wait(ClientState.WAITING, Cause.NOT_TAKEN)
-    assert "the application has taken nothing for 2." in reason
-    assert subscriber.receive(10) is not None
+    assert seconds(reason, "the application has taken nothing for") >= 2.0
+    assert subscriber.receive(30) is not None
     scene.told.wait(ClientState.CONNECTED)
 
 
@@ -91,7 +92,7 @@ def test_a_queue_that_has_lost_all_of_its_exchanges(scene: Scene) -> None:
 def test_a_start_that_gets_no_answer_says_what_it_waits_for(scene: Scene) -> None:
     released = scene.exchanges[0].freeze()
     with pytest.raises(Unavailable, match="exchange x1"):
-        scene.subscriber(timeout=1.0)
+        scene.subscriber(timeout=3.0)
     released.set()
     scene.control.close()
     with pytest.raises(Unavailable, match="no configuration manager answers"):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from commands import until
 
 PROGRAM: Final = shutil.which("chromium") or shutil.which("google-chrome")
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 _KEYS: Final = {"Tab": 9, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,13 @@ class Standings:
 
     def __repr__(self) -> str:
         return "; ".join(f"{each.state} {each.cause}: {each.reason}" for each in self.told)
+
+
+def seconds(text: str, before: str) -> float:
+    """The number of seconds that a text names after these words."""
+    found = re.search(rf"{re.escape(before)} (\d+\.\d) s", text)
+    assert found is not None, text
+    return float(found[1])
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 30.0, what: object = "") -> None:
