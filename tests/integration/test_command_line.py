@@ -107,7 +107,7 @@ def test_lines_go_in_and_come_out(roq_cluster: RunningCluster, queue: str, tmp_p
         assert b"Published 20,000 messages" in done.stderr
         last = roq("pub", queue, "--topic", "a.2", "--json", cluster=address, stdin=b"\xff\n")
         assert json.loads(last.stdout)["messages"] == 1
-        out, _ = sub.communicate(timeout=40)
+        out, _ = sub.communicate(timeout=60)
         assert sub.returncode == 0
     received = out.split(b"\n")
     assert received[:20_000] == lines
@@ -133,7 +133,7 @@ def test_sub_ends_quietly_at_a_signal(
         assert sub.stderr is not None
         assert b"Subscribed" in read_line(sub.stderr)
         sub.send_signal(number)
-        out, err = sub.communicate(timeout=40)
+        out, err = sub.communicate(timeout=60)
         assert (sub.returncode, out, err) == (0, b"", b"")
 
 

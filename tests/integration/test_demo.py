@@ -33,7 +33,7 @@ def test_an_interrupted_demo_leaves_nothing_behind() -> None:
                 break
         processes = family(demo.pid)
         demo.send_signal(signal.SIGINT)
-        demo.communicate(timeout=40)
+        demo.communicate(timeout=60)
         assert demo.returncode == 1
         assert gone(processes)
 
@@ -53,7 +53,7 @@ def test_a_worker_that_dies_is_named() -> None:
         assert until(found)
         processes = family(demo.pid)
         workers["publisher-1"].kill()
-        _, err = demo.communicate(timeout=40)
+        _, err = demo.communicate(timeout=60)
         assert demo.returncode == 1
         assert b"publisher 1 has ended" in err
         assert gone(processes)

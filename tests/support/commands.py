@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 ROQ = [sys.executable, "-m", "roq"]
-DEADLINE_SECONDS = 40.0
+DEADLINE_SECONDS = 60.0
 
 
 def environment(**changes: str) -> dict[str, str]:
