@@ -19,6 +19,7 @@ from roq.protocol.public_answers import error_of
 from roq.runtime import sockets
 from roq.runtime.lifeline import REFUSED, Lifeline
 from roq.runtime.reactor import Timer
+from roq.runtime.rpc import Party
 
 INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
@@ -45,6 +46,7 @@ class Management:
         self.addresses = list(addresses)
         self._engine = engine
         self._translate = translate
+        self._party = Party()
 
     def info(self, timeout: float) -> Future[ClusterInfo]:
         """Where the interfaces of the cluster are; from whichever manager answers first."""
@@ -79,6 +81,12 @@ class Management:
         return self._translate(endpoint) if self._translate is not None else endpoint
 
     # --- I/O thread -------------------------------------------------------------------------------
+
+    def socket(self) -> zmq.Socket[bytes]:
+        """One for a command. However many there are, the manager takes them for one client."""
+        socket = sockets.dealer(self._engine.context)
+        socket.setsockopt(zmq.ROUTING_ID, self._party.routing_id())
+        return socket
 
     def learn(self, good: str, info: ClusterInfo) -> None:
         """A manager has answered: it is asked first the next time, and knows of others."""
@@ -179,7 +187,7 @@ class _Command:
 
     def _send(self, endpoint: str) -> None:
         reactor = self._engine.reactor
-        socket = self._socket = sockets.dealer(self._engine.context)
+        socket = self._socket = self._owner.socket()
         self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
         reactor.add(socket, self._readable)
         try:

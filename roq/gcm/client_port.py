@@ -15,13 +15,14 @@ from roq.errors import (
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
 from roq.gcm.healing import GONE, loss
 from roq.gcm.hosts import LIVE, Hosts
-from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.operations import Operations
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import EXCHANGES_MAX, SCALING
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
+from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom, Part
 from roq.gcm.standing import Standing

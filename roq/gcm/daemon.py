@@ -256,7 +256,11 @@ class Gcm:
     def _management_frame(self, peer: Peer, data: bytes) -> None:
         self._feed(
             events.ManagementFrame(
-                _Asker(self._management_server, peer), data, unique=os.urandom(16), wall=time.time()
+                _Asker(self._management_server, peer),
+                data,
+                unique=os.urandom(16),
+                wall=time.time(),
+                party=peer.party,
             )
         )
 

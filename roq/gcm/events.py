@@ -54,6 +54,8 @@ class ManagementFrame:
     """16 random bytes: the id of the queue, if one is created."""
     wall: float
     """Seconds since 1970: the creation time, if a queue is created."""
+    party: Hashable = None
+    """Who stands behind the peer, and perhaps behind others, too; None: nobody else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from roq.gcm import views
 from roq.gcm.client_port import malformed
 from roq.gcm.events import Effect, ManagementFrame, Note, Reply
 from roq.gcm.hosts import Hosts
-from roq.gcm.operations import Call, Calls, Emit, Operations, Saga
+from roq.gcm.operations import Operations
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
 from roq.gcm.recovery import Recovery
 from roq.gcm.rules import Rules
+from roq.gcm.saga import Call, Calls, Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.protocol import documents, public
@@ -72,7 +73,7 @@ class ManagementPort:
             name, make = change
             number = request.__struct_config__.tag
             return self._operations.submit(
-                name, event.peer, lambda: _noted(name, number, make()), now
+                name, event.peer, lambda: _noted(name, number, make()), now, party=event.party
             )
         except RequestError as known:
             error = self._standing.as_far_as_known(known)

@@ -1,17 +1,14 @@
 """Runs the sagas: one at a time per queue, each step with a deadline, each request with an answer.
 
-A saga is a generator that yields what it needs (`Save` to the registry, `Draw` from its counter,
-`Calls` to host managers, `Admit` to a host on which something is to be started, `Emit` for effects
-without an answer), is sent the outcome, and returns
-the answer to its request; a `RequestError` that leaves it is the answer as well. Further requests
-for the same queue wait in a short line. A saga has finitely many steps, and a place in the line has
-a deadline, so everybody is answered within a bound.
+Further requests for the same queue wait in a short line. A saga has finitely many steps, and a
+place in the line has a deadline, so everybody is answered within a bound. Whoever asks for much at
+once leaves room for others, and waits longest.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
@@ -19,16 +16,18 @@ from typing import Final, TypeAlias
 
 from roq.errors import Busy, HostNotFound, RegistryAway, RequestError
 from roq.gcm import admission
-from roq.gcm.events import Ask, Change, Commit, DrawEpoch, Effect, Reply
+from roq.gcm.events import Ask, Commit, DrawEpoch, Effect, Reply
+from roq.gcm.fairness import FairLine, has_share
+from roq.gcm.saga import Admit, Call, Calls, Draw, Emit, Outcome, Result, Saga, Save, Step
 from roq.protocol import documents
 from roq.protocol.control import Control
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import failed
 
 WAITING_MAX: Final = 32
-"""Requests that may wait for their turn at one queue."""
+"""Requests that may wait for their turn at one queue; of one party at most as many as are left."""
 OPERATIONS_MAX: Final = 2_000
-"""Operations of all queues, running and waiting."""
+"""Operations of all queues, running and waiting; of one party at most as many as are left."""
 OWN_MAX: Final = 1_000
 """More of them, for what nobody has asked for."""
 WAIT_SECONDS: Final = 25.0
@@ -41,60 +40,6 @@ _ALLOWANCE_SECONDS: Final = 1.0
 """The shell times a call out first; this is for a shell that does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
-    """Change the registry; the saga goes on once it stands there, or gets the error raised."""
-
-    changes: tuple[Change, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Draw a number of the counter of host epochs; the saga goes on with it, or gets the error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Ask the manager of one host, or a monitor."""
-
-    host: str
-    endpoint: str
-    message: Control
-    timeout: float = 10.0
-    again: bool = False
-    """Whether it is asked again and again until the time is over: a connection may be dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Ask several hosts at once; the saga goes on with a `Control` or a reason (str) for each."""
-
-    calls: tuple[Call, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Perform these and go on."""
-
-    effects: tuple[Effect, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Admit:
-    """Start something on this host, once there; the saga goes on when it is its turn.
-
-    Raises `Busy` in the saga if that takes too long. What it begins counts until it ends.
-    """
-
-    host: str
-
-
-Step: TypeAlias = Save | Draw | Calls | Admit | Emit
-Result: TypeAlias = Control | str | int
-"""An answer, the reason why there is none, or a number that was drawn."""
-Outcome: TypeAlias = list[Result]
-Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control | None]
-"""Gives the answer to its request; None if somebody else will give it."""
 Refuse: TypeAlias = Callable[[RequestError], bytes]
 """Makes the frame that tells whoever asked why nothing came of it."""
 
@@ -103,6 +48,7 @@ Refuse: TypeAlias = Callable[[RequestError], bytes]
 class _Operation:
     queue: str
     peer: Hashable
+    party: Hashable
     make: Callable[[], Saga]
     refuse: Refuse
     deadline: float
@@ -128,7 +74,25 @@ class _Pending:
 @dataclass(slots=True)
 class _Lane:
     running: _Operation
-    waiting: deque[_Operation] = field(default_factory=deque)
+    ahead: deque[_Operation] = field(default_factory=deque)
+    """What the leader itself has to do, and what has let that pass."""
+    line: FairLine[_Operation] = field(default_factory=lambda: FairLine(WAITING_MAX))
+
+    @property
+    def waiting(self) -> list[_Operation]:
+        """All that wait."""
+        return [*self.ahead, *self.line]
+
+    def next(self) -> _Operation | None:
+        """Whose turn it is."""
+        if self.ahead:
+            return self.ahead.popleft()
+        return self.line.take() if self.line else None
+
+    def remove(self, operation: _Operation) -> None:
+        """It does not wait any longer."""
+        if not self.line.remove(operation.party, operation):
+            self.ahead.remove(operation)
 
 
 class Operations:
@@ -139,6 +103,8 @@ class Operations:
         self._pending: dict[int, _Pending] = {}
         self._tokens = count(1)
         self._size = 0
+        self._held: Counter[Hashable] = Counter()
+        """By whom it was asked → operations under way."""
         self._admission = admission.Admission()
         self._admitted: deque[int] = deque()
         """Whose turn has just come."""
@@ -159,29 +125,33 @@ class Operations:
         make: Callable[[], Saga],
         now: float,
         refuse: Refuse | None = None,
+        party: Hashable = None,
     ) -> list[Effect]:
         """Run a saga as soon as it is its turn.
 
         Args:
             queue: the name that it works on.
-            peer: who gets the answer; None for nobody.
+            peer: who gets the answer.
             make: makes the generator when its turn has come, so that it sees the state of then.
             now: the time.
             refuse: the frame for an error; None: as the management port says it.
+            party: on whose behalf, if one has several connections; None: the peer's own.
         """
         refuse = refuse or _refused
+        party = peer if party is None else party
         lane = self._lanes.get(queue)
-        full = lane is not None and len(lane.waiting) >= WAITING_MAX
-        # However many ask, what the leader itself has to do is done.
-        most = OPERATIONS_MAX if peer is not None else OPERATIONS_MAX + OWN_MAX
-        if full or self._size >= most:
+        operation = _Operation(queue, peer, party, make, refuse, now + WAIT_SECONDS)
+        if not self._has_room(party):
+            return _answer(peer, refuse(Busy(
+                f"{self._size} operations are under way, {self._held[party]} of them yours; "
+                "try again later"
+            )))  # fmt: skip
+        if lane is not None and not lane.line.put(party, operation):
             return _answer(peer, refuse(Busy(
                 f"too many requests for queue {queue!r} are waiting; try again later"
             )))  # fmt: skip
-        operation = _Operation(queue, peer, make, refuse, now + WAIT_SECONDS)
-        self._size += 1
+        self._count(operation)
         if lane is not None:
-            lane.waiting.append(operation)
             return []
         self._lanes[queue] = _Lane(operation)
         return self._all(self._run(operation, now), now)
@@ -194,13 +164,13 @@ class Operations:
         Returns:
             Whether there was room for it, and the effects.
         """
-        if self._size >= OPERATIONS_MAX + OWN_MAX:
+        if not self._has_room(None):
             return False, []
-        operation = _Operation(queue, None, make, _refused, inf)
-        self._size += 1
+        operation = _Operation(queue, None, None, make, _refused, inf)
+        self._count(operation)
         lane = self._lanes.get(queue)
         if lane is not None:
-            lane.waiting.appendleft(operation)
+            lane.ahead.appendleft(operation)
             return True, self._let_pass(lane, now)
         self._lanes[queue] = _Lane(operation)
         return True, self._all(self._run(operation, now), now)
@@ -250,8 +220,8 @@ class Operations:
         effects = self._ask_again(now)
         for lane in list(self._lanes.values()):
             for late in [each for each in lane.waiting if each.deadline <= now]:
-                lane.waiting.remove(late)
-                self._size -= 1
+                lane.remove(late)
+                self._discount(late)
                 effects += _answer(late.peer, late.refuse(Busy(
                     f"other operations on queue {late.queue!r} took longer than "
                     f"{WAIT_SECONDS:g} s; try again"
@@ -290,6 +260,7 @@ class Operations:
         self._pending.clear()
         self._admission.clear()
         self._admitted.clear()
+        self._held.clear()
         self._size = 0
         return effects
 
@@ -306,6 +277,8 @@ class Operations:
         assert held == running  # noqa: S101 - check() is for tests and simulation
         total = sum(1 + len(lane.waiting) for lane in self._lanes.values())
         assert total == self._size <= OPERATIONS_MAX + OWN_MAX  # noqa: S101
+        assert total == self._held.total()  # noqa: S101
+        assert all(held > 0 for held in self._held.values())  # noqa: S101
         assert not self._admitted  # noqa: S101
         self._admission.check()
 
@@ -360,7 +333,7 @@ class Operations:
             operation.host = operation.host or host
             return False
         token = next(self._tokens)
-        if not self._admission.wait(host, token):
+        if not self._admission.wait(host, operation.party, token):
             return False
         operation.host = host
         operation.outcomes = {token: _ADMISSION}
@@ -375,18 +348,18 @@ class Operations:
         if token not in self._pending or running.outcomes[token] is not _ADMISSION:
             return []
         del self._pending[token]
-        self._admission.give_up(running.host, token)
+        self._admission.give_up(running.host, running.party, token)
         assert running.saga is not None  # noqa: S101 - narrows the type; set by _run
         running.saga.close()
         running.saga, running.outcomes, running.host = None, {}, ""
-        lane.running = lane.waiting.popleft()
-        lane.waiting.appendleft(running)
+        lane.running = lane.ahead.popleft()
+        lane.ahead.appendleft(running)
         return self._all(self._run(lane.running, now), now)
 
     def _turn_away(self, token: int, error: RequestError, now: float) -> list[Effect]:
         """Its turn has not come."""
         operation = self._pending[token].operation
-        self._admission.give_up(operation.host, token)
+        self._admission.give_up(operation.host, operation.party, token)
         operation.host = ""
         return self.commit_failed(token, error, now)
 
@@ -419,18 +392,35 @@ class Operations:
     def _finished(
         self, operation: _Operation, answer: bytes | None, now: float
     ) -> Iterator[Effect]:
-        self._size -= 1
+        self._discount(operation)
         yield from _answer(operation.peer, answer)
         if operation.host:
             token = self._admission.leave(operation.host)
             if token is not None:
                 self._admitted.append(token)
         lane = self._lanes[operation.queue]
-        if lane.waiting:
-            lane.running = lane.waiting.popleft()
-            yield from self._run(lane.running, now)
+        following = lane.next()
+        if following is not None:
+            lane.running = following
+            yield from self._run(following, now)
         else:
             del self._lanes[operation.queue]
+
+    def _has_room(self, party: Hashable) -> bool:
+        # However many ask, what the leader itself has to do is done.
+        if party is None:
+            return self._size < OPERATIONS_MAX + OWN_MAX
+        return has_share(self._held[party], self._size, OPERATIONS_MAX)
+
+    def _count(self, operation: _Operation) -> None:
+        self._size += 1
+        self._held[operation.party] += 1
+
+    def _discount(self, operation: _Operation) -> None:
+        self._size -= 1
+        self._held[operation.party] -= 1
+        if not self._held[operation.party]:
+            del self._held[operation.party]
 
 
 def _again(call: Call, now: float, deadline: float) -> float:

@@ -30,10 +30,11 @@ from roq.gcm.healing import (
     unready,
 )
 from roq.gcm.hosts import AWAITED, AWAY, LOST, SILENT, Hosts
-from roq.gcm.operations import Emit, Operations, Saga
+from roq.gcm.operations import Operations
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import MONITOR, Queue, Queues
+from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.gcm.standing import Standing

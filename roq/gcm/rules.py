@@ -14,9 +14,9 @@ import msgspec
 
 from roq.errors import RequestError
 from roq.gcm.events import Effect, ForgetListener, PushRules, Put
-from roq.gcm.operations import Emit, Saga, Save
 from roq.gcm.queues import Queues
 from roq.gcm.records import Snapshot, encode, listeners_path, rules_path
+from roq.gcm.saga import Emit, Saga, Save
 from roq.model import ElasticRules, Limits
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument

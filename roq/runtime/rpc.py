@@ -8,6 +8,7 @@ answer is dropped.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from itertools import count
 from typing import Final, NamedTuple, NoReturn
@@ -31,6 +32,9 @@ from roq.runtime.reactor import Reactor, Timer, drain
 
 PENDING_MAX: Final = 10_000
 """Requests that one client may have under way."""
+PARTY_BYTES: Final = 16
+"""Connections whose routing ids begin with the same bytes are one party's; ids that a server has
+given are shorter, so whoever has said nothing stands for himself."""
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,23 @@ class Peer(NamedTuple):
 
     routing_id: bytes
     delimiter: bool
+
+    @property
+    def party(self) -> bytes:
+        """Who stands behind it, perhaps with several connections."""
+        return self.routing_id[:PARTY_BYTES]
+
+
+class Party:
+    """One who makes several connections, and says so."""
+
+    def __init__(self) -> None:
+        self._name = b"p" + os.urandom(PARTY_BYTES - 1)  # none may begin with a zero
+        self._numbers = count(1)
+
+    def routing_id(self) -> bytes:
+        """For one more connection."""
+        return self._name + next(self._numbers).to_bytes(8, "big")
 
 
 class RpcServer:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from roq.errors import NotLeader, RegistryAway
 from roq.gcm import admission
 from roq.gcm.events import Ask, Commit, Effect, Reply
-from roq.gcm.operations import Admit, Call, Calls, Operations, Saga, Save
+from roq.gcm.operations import Operations
+from roq.gcm.saga import Admit, Call, Calls, Saga, Save
 from roq.protocol.control import Done
 from roq.protocol.public_answers import done
 
@@ -73,7 +74,7 @@ class Bench:
                 self.starting[host] -= 1
             return done()
 
-        self.take(self.operations.submit(queue, peer, saga, self.now))
+        self.take(self.operations.submit(queue, peer, saga, self.now, party=f"party {peer % 3}"))
 
     def lost(self, queue: str) -> None:
         def saga() -> Saga:

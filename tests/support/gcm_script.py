@@ -369,11 +369,11 @@ class Script:
         """Send a request; gives the peer, whose answers stand in `answers`."""
         return self.send_raw(bson.encode({"CMD": command, **fields}), port=port)
 
-    def send_raw(self, data: bytes, *, port: int = 5003) -> int:
+    def send_raw(self, data: bytes, *, port: int = 5003, party: str | None = None) -> int:
         peer = next(self.peers)
         if port == 5003:
             unique = peer.to_bytes(16, "big")
-            self.feed(events.ManagementFrame(peer, data, unique=unique, wall=1e9))
+            self.feed(events.ManagementFrame(peer, data, unique=unique, wall=1e9, party=party))
         else:
             self.feed(events.ClientFrame(peer, data))
         return peer

@@ -15,7 +15,6 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.events import Change, Note, Put
-from roq.gcm.operations import Admit, Call, Calls, Emit, Result, Saga
 from roq.gcm.queues import MONITOR, Queue, transactions_of
 from roq.gcm.records import (
     EXCHANGES_MAX,
@@ -26,6 +25,7 @@ from roq.gcm.records import (
     encode,
     transactions_path,
 )
+from roq.gcm.saga import Admit, Call, Calls, Emit, Result, Saga
 from roq.gcm.sagas.steps import OPEN_ERRORS, Part, Steps, with_problem, without_exchange
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (

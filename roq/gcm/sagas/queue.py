@@ -8,9 +8,9 @@ import msgspec
 
 from roq.errors import NoCapacity, QueueExists, QueueStopped, RequestError
 from roq.gcm.events import Note
-from roq.gcm.operations import Admit, Call, Calls, Emit, Saga
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import CREATION, SCALING, ExchangeRecord, QueueRecord
+from roq.gcm.saga import Admit, Call, Calls, Emit, Saga
 from roq.gcm.sagas.healing import HealingSagas
 from roq.gcm.sagas.steps import OPEN_ERRORS, STOP_SECONDS, Part, Steps, with_problem
 from roq.model import Limits, QueueState

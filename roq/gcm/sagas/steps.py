@@ -18,10 +18,10 @@ from roq.errors import (
 from roq.gcm.events import Change, Drop, Put
 from roq.gcm.healing import Loss, loss, losses
 from roq.gcm.hosts import LOST, UNMANAGED, Hosts
-from roq.gcm.operations import Call, Calls, Draw, Outcome, Result, Save, Step
 from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord, QueueRecord, encode, queue_path
+from roq.gcm.saga import Call, Calls, Draw, Outcome, Result, Save, Step
 from roq.model import child_epoch, host_epoch
 from roq.policy import placement
 from roq.protocol.control import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from roq.gcm.operations import Call, Calls, Saga
 from roq.gcm.queues import MONITOR, Queue
+from roq.gcm.saga import Call, Calls, Saga
 from roq.gcm.sagas.steps import EVERYTHING, STOP_SECONDS, Steps
 from roq.model import QueueState
 from roq.protocol.control import StopQueue

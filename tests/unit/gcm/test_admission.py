@@ -1,5 +1,6 @@
 """Hundreds of requests at once: few things are started at the same time, the others wait."""
 
+import bson
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
@@ -26,6 +27,16 @@ def begun(script: Script, host: str = "h1") -> int:
 
 def create(script: Script, count: int, host: str = "h1") -> list[int]:
     return [script.send(2003, QName=f"{host}-{n}", Host=host) for n in range(count)]
+
+
+def flood(script: Script, party: str, count: int, host: str = "h1") -> list[int]:
+    """One who asks for so much at once, over as many connections."""
+    return [
+        script.send_raw(
+            bson.encode({"CMD": 2003, "QName": f"{party}-{number}", "Host": host}), party=party
+        )
+        for number in range(count)
+    ]
 
 
 def codes(script: Script, peers: list[int]) -> list[str]:
@@ -58,6 +69,44 @@ def test_what_does_not_fit_the_line_is_refused_at_once_and_nothing_of_it_is_begu
     assert f"/queues/h1-{AT_ONCE + WAITING_MAX}" not in script.registry
     assert script.machine.queues.reserved == {}
     assert script.ask(2003, QName="again", Host="h1")["RESULT"] == 0
+
+
+def test_one_who_floods_a_host_leaves_room_for_others_and_does_not_delay_them(
+    script: Script,
+) -> None:
+    flooding = flood(script, "a", AT_ONCE + 3 * WAITING_MAX)
+    assert codes(script, flooding).count("busy") == 3 * WAITING_MAX - WAITING_MAX // 2
+    script.answers.clear()
+    other = script.send(2003, QName="other", Host="h1")
+    while not script.answers[other]:
+        script.step()
+    assert script.answer(other)["RESULT"] == 0
+    assert len(script.answers) - 1 <= 2 * AT_ONCE, "those that were inside, and one in its turn"
+    script.settle()
+    assert script.machine.operations.queues == frozenset()
+
+
+def test_one_who_floods_a_queue_leaves_room_for_others(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    one = [
+        script.send_raw(bson.encode({"CMD": 2002, "QName": "q"}), party="a")
+        for _ in range(3 * operations.WAITING_MAX)
+    ]
+    other = script.send(2005, QName="q")
+    assert codes(script, one).count("busy") == len(one) - 1 - operations.WAITING_MAX // 2
+    assert script.answers[other] == []
+    script.settle()
+    assert script.answer(other)["RESULT"] == 0
+
+
+def test_one_who_floods_all_queues_leaves_room_for_others(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "OPERATIONS_MAX", 20)
+    flooding = flood(script, "a", 30)
+    assert codes(script, flooding).count("busy") == 20
+    assert "10 of them yours" in script.answer(flooding[-1])["COMMENT"]
+    assert script.ask(2003, QName="other", Host="h2")["RESULT"] == 0
 
 
 def test_who_waits_for_too_long_is_refused_and_those_inside_go_on(script: Script) -> None:

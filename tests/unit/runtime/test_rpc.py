@@ -16,7 +16,7 @@ from roq.protocol.control import (
 )
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
-from roq.runtime.rpc import Peer, RpcClient, RpcServer, failure_of, raise_failure
+from roq.runtime.rpc import Party, Peer, RpcClient, RpcServer, failure_of, raise_failure
 
 
 class Bench:
@@ -119,6 +119,23 @@ def test_pushed_messages_reach_the_client(bench: Bench) -> None:
     bench.server.send(bench.requests[0][0], documents.encode(push))
     bench.run_until(lambda: bench.pushed)
     assert bench.pushed == [push]
+
+
+def test_connections_of_one_party_are_known_as_such_and_all_others_stand_for_themselves(
+    bench: Bench,
+) -> None:
+    party, other = Party(), Party()
+    names = [party.routing_id(), party.routing_id(), other.routing_id(), b"", b""]
+    for name in names:
+        with bench.context.socket(zmq.DEALER) as socket:
+            if name:
+                socket.setsockopt(zmq.ROUTING_ID, name)
+            socket.connect(bench.endpoint)
+            socket.send(documents.encode(ClusterInfoRequest(id=1)))
+            bench.run_until(lambda socket=socket: socket.poll(0))
+    first, second, *others = [peer.party for peer, _ in bench.requests]
+    assert first == second
+    assert len({first, *others}) == 4
 
 
 @pytest.mark.parametrize("frames", [[b""], [b"a", b"b"], [b"", b"a", b"b"], [b"garbage"]])
