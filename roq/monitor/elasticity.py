@@ -87,6 +87,7 @@ class Elasticity:
     ) -> None:
         news = News(queue, queue_id)
         self.policy_errors = 0
+        self._policy_problem = ""
         request = ElasticityRequest(queue=queue, queue_id=queue_id, epoch=epoch, control=control)
         self.rules = Rules(request, limits, policy_named, exchanges.heard, self._question, now)
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
@@ -157,6 +158,13 @@ class Elasticity:
             return self._call_off(number, "whoever wanted it emptied has said so", now)
         effects = self.emptying.asked(peer, message, now)
         return [*effects, *self.scaling.removed_by_others(number, now), *self._empty_on(now)]
+
+    @property
+    def policy_trouble(self) -> str:
+        """Why the policy that is wanted does not decide, or did not in the last round; or empty."""
+        text = self.rules.replaced or self._policy_problem
+        # Partly somebody else's words: of any length, and perhaps not to be encoded.
+        return text[:ERROR_MAX].encode(errors="replace").decode()
 
     def lost(self, exchange: Exchange, now: float) -> None:
         """An exchange serves no more."""
@@ -234,6 +242,7 @@ class Elasticity:
             return []
         scaling = self.scaling.under_way or self.emptying.under_way()
         view = self._viewer.queue(self.rules, scaling=scaling, now=now)
+        self._policy_problem = ""
         try:
             decisions, memory = policy.decide(view, self.rules.memory)
             problem = problem_of(decisions, view) or _problem_of_memory(memory)
@@ -247,6 +256,7 @@ class Elasticity:
     def _nonsense(self, problem: str) -> list[Effect]:
         self.policy_errors += 1
         text = f"policy {self.rules.in_force.policy}: {problem}; nothing is done"
+        self._policy_problem = text
         return [Note("policy_failed", text, warning=True)]
 
     def _perform(self, decision: Decision, view: QueueView, now: float) -> list[Effect]:

@@ -20,6 +20,7 @@ def of_monitor(
     serving: Collection[int],
     missing: Collection[int],
     trouble: str,
+    policy_trouble: str,
     request_id: int,
 ) -> Health:
     """The answer of a monitor: ready if it shows exchanges to whoever asks.
@@ -31,9 +32,13 @@ def of_monitor(
         serving: numbers of the exchanges that report to it.
         missing: numbers of those that the queue has and that do not.
         trouble: why no configuration manager tells it the rules; empty if one does.
+        policy_trouble: why the policy that is wanted decides nothing; empty if it does.
         request_id: of the request that is answered.
     """
-    checks = [_exchanges(serving, missing), _manager(trouble)]
+    policy = Check(
+        name="policy", ok=not policy_trouble, detail=policy_trouble or "decides", essential=False
+    )
+    checks = [_exchanges(serving, missing), _manager(trouble), policy]
     if settling:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))

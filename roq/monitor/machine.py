@@ -232,6 +232,7 @@ class MonitorMachine:
             serving=serving,
             missing=self._settling.missing(serving),
             trouble=self._elasticity.rules.trouble,
+            policy_trouble=self._elasticity.policy_trouble,
             request_id=request_id,
         )
 

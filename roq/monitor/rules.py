@@ -49,6 +49,8 @@ class Rules:
         hosts: where the queue has exchanges, and how busy these are.
         superseded: why the configuration manager wants this monitor no more; empty if it does.
         trouble: why it does not tell the rules; empty if it does.
+        replaced: why RoQ's own policy decides in the place of the one that is wanted; empty if it
+            does not.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Rules:
         self._named: str | None = None
         self._serial = 0
         self.trouble = ""
+        self.replaced = ""
         self._ask_at = now
 
     @property
@@ -149,11 +152,12 @@ class Rules:
         """Another policy, with nothing to remember; RoQ's own if that one is not to be had."""
         before, self._named = self._named, name
         self.memory = Memory()
+        self.replaced = ""
         try:
             self.policy = self._policy_named(name[:NAME_MAX])
         except RoQError as error:
-            text = f"{error}; policy {DEFAULT} is used"
-            return [*self._fall_back(), Note("unknown_policy", text, warning=True)]
+            self.replaced = f"{error}; policy {DEFAULT} is used"
+            return [*self._fall_back(), Note("unknown_policy", self.replaced, warning=True)]
         return [] if before is None else [Note("policy", f"decides by policy {name} now")]
 
     def _fall_back(self) -> list[Effect]:

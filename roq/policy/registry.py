@@ -33,7 +33,7 @@ def as_policy(found: object, name: str) -> Policy:
     if isinstance(found, type):
         try:
             found = found()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(f"policy {name!r} cannot be made: {error!r}") from error
     if not callable(getattr(found, "decide", None)):
         raise ConfigError(

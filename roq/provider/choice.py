@@ -72,7 +72,7 @@ def _make(name: str, found: object, options: msgspec.Struct, where: str) -> Prov
         provider = make(options)
     except RoQError as error:
         raise ConfigError(f"{where}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"provider {name!r} cannot be made: {error!r}") from error
     missing = [each for each in _METHODS if not callable(getattr(provider, each, None))]
     if missing:

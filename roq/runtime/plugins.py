@@ -37,7 +37,7 @@ def load(group: str, name: str) -> object:
         raise ConfigError(f"{name!r} in {group} is offered by several packages: {packages}")
     try:
         loaded: object = points[0].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{name!r} in {group}, offered by {_package(points[0])}, cannot be loaded: {error!r}"
         ) from error

@@ -201,11 +201,20 @@ def test_one_senseless_decision_spoils_its_round() -> None:
     assert queue.moves() == []
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), RecursionError(), MemoryError(), Wordless()])
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), RecursionError(), MemoryError(), Wordless(), ValueError("\ud800" * 999)],
+)
 def test_whatever_a_policy_raises_the_monitor_goes_on(error: BaseException) -> None:
     queue = watched(Raises(error))
-    assert queue.machine._elasticity.policy_errors >= 2
+    elasticity = queue.machine._elasticity
+    assert elasticity.policy_errors >= 2
     assert any(type(error).__name__ in each.text for each in queue.notes)
+    assert type(error).__name__ in elasticity.policy_trouble
+    assert elasticity.policy_trouble.encode()
+    elasticity.rules.policy = Script()
+    queue.periods(2)
+    assert elasticity.policy_trouble == ""
 
 
 def test_a_policy_that_raises_is_counted_and_told_and_data_goes_on() -> None:
@@ -234,6 +243,11 @@ def test_an_unknown_policy_is_told_and_roqs_own_is_used() -> None:
     assert "'dreamt of'" in note.text
     assert script.views
     assert queue.documents(kpi.QueueKpi)[-1].policy == "dreamt of"
+    assert "policy balanced is used" in queue.machine._elasticity.policy_trouble
+    queue.rules = ElasticRules()
+    queue.receive("gcm", Configure(id=4, queue_id=b"q" * 16))
+    queue.periods(2)
+    assert queue.machine._elasticity.policy_trouble == ""
 
 
 def test_without_any_policy_publishers_are_still_assigned() -> None:

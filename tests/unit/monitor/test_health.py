@@ -10,7 +10,8 @@ from roq.protocol.control import Health
 
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
-        "settling": False, "serving": {1, 2}, "missing": (), "trouble": "", "request_id": 7,
+        "settling": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
+        "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
@@ -53,6 +54,12 @@ def test_rules_that_nobody_tells_are_a_warning() -> None:
     health = ask(trouble="nobody leads")
     assert health.ready
     assert texts(health)["manager"].startswith("nobody leads")
+
+
+def test_a_policy_that_does_not_decide_is_a_warning() -> None:
+    health = ask(policy_trouble="nobody offers policy 'calm'; policy balanced is used")
+    assert health.ready
+    assert "'calm'" in texts(health)["policy"]
 
 
 def test_many_exchanges_are_counted_and_not_all_named() -> None:

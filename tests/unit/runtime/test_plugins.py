@@ -66,3 +66,13 @@ def test_what_is_no_policy_is_explained(offer) -> None:
     offer(("calm", "math:pi"))
     with pytest.raises(ConfigError, match="no method decide"):
         plugins.policy("calm")
+
+
+def test_one_that_ends_the_process_when_it_is_loaded_is_explained(
+    offer, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plugin_that_exits.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(("calm", "plugin_that_exits:Calm"))
+    with pytest.raises(ConfigError, match="cannot be loaded: SystemExit"):
+        plugins.load("roq.policies", "calm")
