@@ -155,7 +155,7 @@ def show(target: Target, queue: str) -> None:
     """
     with target.connect() as cluster:
         described = cluster.describe(queue)
-    found = rules_of(described.rules) if described.rules else ScalingRules(name="")
+    found = in_force(described)
     if target.as_json:
         fields: Mapping[str, object] = msgspec.to_builtins(found)
         print_json({**fields, "set": bool(described.rules), "exchange_limit": limit_of(described)})
@@ -163,19 +163,28 @@ def show(target: Target, queue: str) -> None:
     print_fields(fields_of(found, limit_of(described)))
 
 
+def in_force(described: QueueDescription) -> ScalingRules:
+    """The rules of a queue, set or not; without a name nobody has set any.
+
+    Those that say nothing of the number of exchanges leave the queue's own limit in force.
+    """
+    given = described.rules
+    found = rules_of(given) if given else ScalingRules(name="")
+    if "AUTOSCALING_ROQ" in given:
+        return found
+    return msgspec.structs.replace(found, exchanges_max=described.limits.exchanges_max)
+
+
 def limit_of(described: QueueDescription) -> int:
     """The limit L of one exchange that is in force, payload bytes per minute."""
-    if described.rules:
-        given = rules_of(described.rules).exchange_bytes_per_minute
-        return given or described.limits.throughput_bytes
-    return described.limits.throughput_bytes
+    return in_force(described).exchange_bytes_per_minute or described.limits.throughput_bytes
 
 
 def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
     """The rules in force as names and values for people.
 
     Args:
-        found: the rules; without a name nobody has set any.
+        found: the rules, see `in_force`.
         limit: L, see `limit_of`.
     """
     exchanges = f"{found.exchanges_min} to {found.exchanges_max}"

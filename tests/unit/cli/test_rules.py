@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from roq.cli.rules import fields_of, limit_of, rules
+from roq.cli.rules import fields_of, in_force, limit_of, rules
 from roq.client.views import QueueDescription, ScalingRules, rules_document
 from roq.model import Limits
 
@@ -15,17 +15,17 @@ def described(given: ScalingRules | None) -> QueueDescription:
     document = {
         "Name": "orders", "Host": "h", "State": "running", "Running": True, "Durability": "none",
         "Monitor": "", "Statistics": "", "Created": 0.0, "QueueId": "ab", "Exchanges": [],
-        "Limits": msgspec.to_builtins(Limits(throughput_bytes=600_000_000)),
+        "Limits": msgspec.to_builtins(Limits(throughput_bytes=600_000_000, exchanges_max=6)),
         "Rules": rules_document(given) if given is not None else {},
     }  # fmt: skip
     return msgspec.convert(document, QueueDescription)
 
 
 def test_without_rules_the_defaults_in_force_are_told() -> None:
-    told = dict(fields_of(ScalingRules(name=""), limit_of(described(None))))
+    told = dict(fields_of(in_force(described(None)), limit_of(described(None))))
     assert told["Rules"] == "(none set: these are the defaults in force)"
     assert told["Policy"] == "balanced"
-    assert told["Exchanges"] == "1 to 4"
+    assert told["Exchanges"] == "1 to 6"
     assert told["Exchange: limit L"] == "600,000,000 bytes/min (10 MB/s)"
     assert told["Queue: latency"] == "not evaluated"
 
@@ -34,6 +34,15 @@ def test_the_limit_is_that_of_the_rules_if_they_have_one() -> None:
     assert limit_of(described(ScalingRules(name="a"))) == 600_000_000
     mine = ScalingRules(name="a", exchange_bytes_per_minute=7)
     assert limit_of(described(mine)) == 7
+
+
+def test_rules_of_an_old_console_leave_the_queues_own_cap_in_force() -> None:
+    old = described(None)
+    old.rules.update(
+        {"AUTOSCALING_NAME": "old", "AUTOSCALING_XCHANGE": {"AUTOSCALING_XCHANGE_THR": 7}}
+    )
+    assert (in_force(old).exchanges_max, limit_of(old)) == (6, 7)
+    assert in_force(described(ScalingRules(name="new", exchanges_max=9))).exchanges_max == 9
 
 
 def test_set_rules_are_told_with_their_units() -> None:
