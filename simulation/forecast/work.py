@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,8 @@ from roq.errors import ConfigError, RoQError
 from simulation.forecast.case import Case
 from simulation.forecast.cell import Cell
 from simulation.forecast.outcome import Outcome, Sums, outcome
-from simulation.shipping import missing, packed
+from simulation.session import Session
+from simulation.shipping import missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -99,17 +99,13 @@ class Spark:
 
     Args:
         context: of the session.
-        ship: folder for a zip of RoQ's packages, which is sent along and has to stay there; None:
-            they are installed where the executors are.
 
     Raises:
         ConfigError: executors cannot import the model.
     """
 
-    def __init__(self, context: SparkContext, *, ship: Path | None = None) -> None:
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        if ship is not None:
-            context.addPyFile(str(packed(ship)))
         try:
             context.parallelize([0], 1).map(_importable).collect()
         except Exception as error:
@@ -147,28 +143,20 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
 
     Raises:
         ConfigError: there is no PySpark here, or executors cannot import the model.
+        Unavailable: Spark does not start.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - it is an extra
     except ImportError:
         raise ConfigError("this needs PySpark: pip install 'roq[sim]'") from None
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    there = SparkSession.getActiveSession()
-    session = there or (
-        SparkSession.builder.master(master)
-        .appName("roq forecast")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    with tempfile.TemporaryDirectory(prefix="roq-ship-") as folder:
+    session = Session(SparkSession.getActiveSession())
+    with tempfile.TemporaryDirectory(prefix="roq-sweep-") as name:
+        folder = Path(name)
         try:
-            if there is None:
-                # What is wrong with a task is told by its exception; locally that is all there is.
-                session.sparkContext.setLogLevel("OFF" if master.startswith("local") else "ERROR")
-            yield Spark(session.sparkContext, ship=Path(folder) if ship else None)
+            session.start(master, folder / "spark.log", folder if ship else None)
+            yield Spark(session.context)
         finally:
-            if there is None:
-                session.stop()
+            session.stop()
 
 
 def tasks_of(cases: Sequence[Case]) -> list[bytes]:

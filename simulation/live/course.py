@@ -23,7 +23,7 @@ from simulation.live.load import Job
 from simulation.live.plan import offered_at, phases
 from simulation.live.setting import LiveFailed, Queues, Setting
 from simulation.live.show import Picture
-from simulation.live.tasks import Session, Stage
+from simulation.live.tasks import Stage, Tasks
 from simulation.live.verdict import TaskTally
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Course:
     """
 
     def __init__(
-        self, setting: Setting, spark: Session, cluster: roq.Cluster, queues: Queues,
+        self, setting: Setting, spark: Tasks, cluster: roq.Cluster, queues: Queues,
         parts: Parts | None, statistics: Statistics, driver: Driver, tracer: Publisher | None,
         stack: ExitStack,
     ) -> None:  # fmt: skip

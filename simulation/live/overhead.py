@@ -32,7 +32,7 @@ from simulation.live.driver import Driver
 from simulation.live.load import Job, perform
 from simulation.live.plan import plan
 from simulation.live.setting import LiveFailed
-from simulation.live.tasks import Session, Stage
+from simulation.live.tasks import Stage, Tasks
 from simulation.live.verdict import TaskTally
 from simulation.scenario import results
 from simulation.scenario.results import Machine, Target, measured
@@ -75,7 +75,7 @@ class Bench:
     """One cluster and one Spark session, and jobs for them."""
 
     def __init__(
-        self, address: str, cluster: roq.Cluster, spark: Session, *, publishers: int, size: int,
+        self, address: str, cluster: roq.Cluster, spark: Tasks, *, publishers: int, size: int,
         seconds: float,
     ) -> None:  # fmt: skip
         self._address = address
@@ -190,7 +190,7 @@ def measure(publishers: int, size: int, seconds: float, rate: float, turns: int)
     per_second: dict[str, list[float]] = {kind: [] for kind in KINDS}
     late: dict[str, list[float]] = {kind: [] for kind in KINDS[:2]}
     cpu: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    spark = Session()
+    spark = Tasks()
     with (
         measured() as machine,
         tempfile.TemporaryDirectory(prefix="roq-overhead-") as folder,

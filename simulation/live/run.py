@@ -43,7 +43,7 @@ from simulation.live.request import LiveRequest
 from simulation.live.setting import LiveFailed, Queues, Setting
 from simulation.live.show import Show, Silent
 from simulation.live.surroundings import Surroundings
-from simulation.live.tasks import Session, master_for
+from simulation.live.tasks import Tasks, master_for
 from simulation.live.tracing import Tracing
 from simulation.live.verdict import Counts, TaskTally, count, figures
 from simulation.scenario.results import Machine, measured
@@ -122,7 +122,7 @@ class LiveRun:
         self._setting = setting
         self._show = setting.show
         self._glance = setting.glance
-        self._spark = Session(session)
+        self._spark = Tasks(session)
         self._remarks = list(setting.plan.remarks)
         self._driver: Driver | None = None
         self._series: Series | None = None

@@ -19,7 +19,7 @@ from simulation.description.settings import queue_rules
 from simulation.live import faults
 from simulation.live.interrupts import Aside, check
 from simulation.live.setting import Queues, Setting
-from simulation.live.tasks import Session
+from simulation.live.tasks import Tasks
 
 QUEUE_SECONDS: Final = 30.0
 
@@ -37,7 +37,7 @@ class Surroundings:
         remarks: what could not be cleared away, in sentences.
     """
 
-    def __init__(self, setting: Setting, spark: Session, stack: ExitStack) -> None:
+    def __init__(self, setting: Setting, spark: Tasks, stack: ExitStack) -> None:
         self.own: RunningCluster | None = None
         self.remarks: list[str] = []
         self._setting = setting

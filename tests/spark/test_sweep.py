@@ -27,7 +27,7 @@ def sweep() -> Sweep:
 
 def test_a_sweep_on_spark_gives_what_this_process_gives(spark, tmp_path) -> None:
     told: list[tuple[int, int]] = []
-    workers = Spark(spark.sparkContext, ship=tmp_path)
+    workers = Spark(spark.sparkContext)
     rows = run(sweep(), workers, lambda done, total: told.append((done, total)))
     alone = run(sweep(), Here(), lambda done, total: None)
     for row in (*rows, *alone):
@@ -46,8 +46,9 @@ def test_a_sweep_on_spark_gives_what_this_process_gives(spark, tmp_path) -> None
 
 def test_a_sweep_that_is_ordered_uses_the_session_that_is_there(spark, tmp_path) -> None:
     order = SweepOrder(
-        scenarios=["ramp"], scale=0.3, seeds=2, vary={"cooldown_seconds": [2, 10]}, out=tmp_path
-    )
+        scenarios=["ramp"], scale=0.3, seeds=2, vary={"cooldown_seconds": [2, 10]}, out=tmp_path,
+        ship=True,
+    )  # fmt: skip
     found = conduct(order)
     assert (found.runs, len(found.table)) == (4, 2)
     assert spark.range(3).count() == 3, "the session goes on"

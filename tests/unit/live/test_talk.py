@@ -19,7 +19,7 @@ from simulation.live.plan import Plan
 from simulation.live.receivers import Receiver
 from simulation.live.setting import Setting
 from simulation.live.surroundings import Surroundings
-from simulation.live.tasks import Session
+from simulation.live.tasks import Tasks
 
 
 def test_a_task_that_spark_begins_anew_under_load_ends_the_run() -> None:
@@ -77,7 +77,7 @@ class FakeCluster:
 def test_queues_of_somebody_else_are_left_alone_and_half_made_ones_are_not() -> None:
     cluster, show = FakeCluster(), SimpleNamespace(show=None)
     with ExitStack() as stack:
-        around = Surroundings(cast("Setting", show), Session(), stack)
+        around = Surroundings(cast("Setting", show), Tasks(), stack)
         for name, error in (("theirs", QueueExists), ("slow", Unavailable)):
             with pytest.raises(error):
                 around._make_queue(cast("roq.Cluster", cluster), name, {})
