@@ -40,7 +40,7 @@ WORK_SECONDS: Final = 300.0
 END_SECONDS: Final = 90.0
 ENDS_MAX: Final = 5
 """So often the driver may end by itself in a row without any progress."""
-STEP_SECONDS: Final = 0.02
+STEP_SECONDS: Final = 0.1
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):

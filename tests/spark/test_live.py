@@ -60,7 +60,6 @@ def request_of(scenario: Scenario, cluster: RunningCluster, out: Path) -> LiveRe
     return LiveRequest(scenario=scenario, cluster=cluster.address, tasks=1, out=out)
 
 
-@pytest.mark.timeout(290)  # a busy machine takes long to start Java
 def test_a_run_sends_what_it_says_and_knows_what_became_of_it(
     spark: SparkSession, roq_cluster: RunningCluster, tmp_path: Path
 ) -> None:
@@ -101,7 +100,6 @@ class Stopping(Silent):
             self._stop.set()
 
 
-@pytest.mark.timeout(290)
 def test_a_run_that_is_interrupted_leaves_nothing_and_says_so(
     spark: SparkSession, roq_cluster: RunningCluster, tmp_path: Path
 ) -> None:

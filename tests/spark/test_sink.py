@@ -47,7 +47,7 @@ def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:
 def take(subscriber: roq.Subscriber, count: int) -> list[str]:
     found: list[str] = []
     while len(found) < count:
-        message = subscriber.receive(timeout=30)
+        message = subscriber.receive(timeout=60)
         assert message is not None, f"only {len(found)} of {count} messages came"
         found.append(message.payload.decode())
     return found
@@ -90,7 +90,7 @@ def test_a_micro_batch_that_is_repeated_comes_once(
             )
             .start()
         )  # fmt: skip
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(120)
 
     with cluster.subscriber(queue) as subscriber:
         run()

@@ -19,7 +19,7 @@ from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-DEADLINE_SECONDS = 100.0
+DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
             .trigger(availableNow=True)
             .start(sink)
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(120)
         return len([each for each in query.recentProgress if each.numInputRows])
 
     publish(cluster, queue, "t", numbered(1_000))  # ten batches of the log, or more

@@ -30,7 +30,7 @@ from simulation.traces.tap import Tap
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 120.0
 LOADED = msgspec.structs.replace(run_of(RUN), seconds=20.0)
 """Four publishers of 100 messages a second."""
 
