@@ -65,11 +65,15 @@ def run(
     wishes: Sequence[Wish] = WISHES,
     nodes: int = 3,
     zookeepers: int = 3,
+    steps: int | None = None,
+    patience: float = 1.0,
     logs: Path | None = None,
 ) -> Result:
     """Play the plan of a seed; the step that is on when the time is over is the last one.
 
     Args:
+        steps: after so many it ends before.
+        patience: so many times as long as promised may everything take.
         logs: where everything that was written is copied to when something was wrong, or slow.
 
     Raises:
@@ -88,7 +92,7 @@ def run(
         usable, skipped = _usable(made, kinds)
         for each in skipped:
             say(f"skipped: {each}")
-        course = Course(made, say)
+        course = Course(made, say, patience)
         result = Result(
             machine=machine,
             seed=seed,
@@ -105,7 +109,7 @@ def run(
             slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
             if (outcome.violations or slow) and logs is not None:
                 say(f"           logs: {_saved(made, logs / f'{seed}-{step.number}')}")
-            if course.elapsed >= seconds:
+            if course.elapsed >= seconds or len(result.steps) == steps:
                 break
         result.seconds = course.elapsed
         result.tally = asdict(made.crew.judge.tally)
@@ -146,6 +150,16 @@ def _saved(made: Ground, folder: Path) -> Path:
     help="How long things go on going wrong.",
 )
 @click.option(
+    "--steps", type=click.IntRange(1), metavar="N", help="End after so many steps, if before."
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(1.0, 100.0),
+    default=1.0,
+    metavar="FACTOR",
+    help="So many times as long as promised may everything take, on a machine that is busy.",
+)
+@click.option(
     "--only",
     metavar="KIND",
     multiple=True,
@@ -175,6 +189,8 @@ def _saved(made: Ground, folder: Path) -> Path:
 def main(
     seed: int | None,
     seconds: float,
+    steps: int | None,
+    patience: float,
     only: tuple[str, ...],
     local: bool,
     zookeepers: str,
@@ -208,6 +224,8 @@ def main(
         kinds=kinds,
         networked=not reason,
         zookeepers=int(zookeepers),
+        steps=steps,
+        patience=patience,
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
         logs=output / "chaos-logs",
     )

@@ -20,9 +20,12 @@ class Change:
 
     Args:
         name: of the queue; nobody has used it before.
+        patience: so many times as long may everything take.
     """
 
-    def __init__(self, ground: Ground, name: str) -> None:
+    def __init__(self, ground: Ground, name: str, patience: float = 1.0) -> None:
+        self._create_seconds = CREATE_SECONDS * patience
+        self._settle_seconds = SETTLE_SECONDS * patience
         self._ground = ground
         self._name = name
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="change")
@@ -31,12 +34,14 @@ class Change:
     def settle(self) -> list[str]:
         """Wait for its end, undo it, and give what was wrong, in sentences."""
         ground = self._ground
-        ground.until(self._created.done, CREATE_SECONDS + SETTLE_SECONDS)
+        ground.until(self._created.done, self._create_seconds + self._settle_seconds)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if not self._created.done():
             return [f"nobody has told what became of queue {self._name}"]
         error = self._created.exception()
-        if not ground.until(lambda: self._state() in ("running", ""), SETTLE_SECONDS, step=0.2):
+        if not ground.until(
+            lambda: self._state() in ("running", ""), self._settle_seconds, step=0.2
+        ):
             return [f"queue {self._name} stays {self._state()}, half done ({error or 'created'})"]
         if self._state() == "":
             return [] if error else [f"queue {self._name} was created, and is not there"]
@@ -45,17 +50,18 @@ class Change:
         if runs != [f"{self._name}.monitor", f"{self._name}.x1"]:
             wrong.append(f"of queue {self._name} there run {', '.join(runs) or 'none'}")
         try:
-            ground.cluster.remove_queue(self._name, timeout=CREATE_SECONDS)
+            ground.cluster.remove_queue(self._name, timeout=self._create_seconds)
         except RoQError as failure:
             return [*wrong, f"queue {self._name} cannot be removed: {failure}"]
-        if not ground.until(lambda: not self._children(), SETTLE_SECONDS, step=0.2):
+        if not ground.until(lambda: not self._children(), self._settle_seconds, step=0.2):
             wrong.append(f"queue {self._name} is removed, and still runs")
         return wrong
 
     def _create(self) -> None:
         try:
-            with roq.connect(self._ground.parts.addresses, timeout=CREATE_SECONDS) as cluster:
-                cluster.create_queue(self._name, timeout=CREATE_SECONDS)
+            seconds = self._create_seconds
+            with roq.connect(self._ground.parts.addresses, timeout=seconds) as cluster:
+                cluster.create_queue(self._name, timeout=seconds)
         except QueueExists:  # an attempt that was not answered has done it
             return
 

@@ -73,11 +73,13 @@ class Course:
 
     Args:
         say: called with a line for people at each fault and each end of a step.
+        patience: so many times as long as promised may everything take.
     """
 
-    def __init__(self, ground: Ground, say: Callable[[str], None]) -> None:
+    def __init__(self, ground: Ground, say: Callable[[str], None], patience: float = 1.0) -> None:
         self._ground = ground
         self._say = say
+        self._patience = patience
         self._began = time.monotonic()
         self._change: Change | None = None
 
@@ -94,7 +96,7 @@ class Course:
         happened = list(self._happen(step))
         healed = time.monotonic()
         change, self._change = self._change, None
-        violations = [f"not whole: {each}" for each in ground.whole(WHOLE_SECONDS)]
+        violations = [f"not whole: {each}" for each in ground.whole(WHOLE_SECONDS * self._patience)]
         whole = None if violations else time.monotonic() - healed
         waited_for = ground.last_complaint
         if change is not None:
@@ -132,7 +134,7 @@ class Course:
             now = time.monotonic()
             if change_at is not None and now >= change_at:
                 change_at = None
-                self._change = Change(ground, f"extra-{step.number}")
+                self._change = Change(ground, f"extra-{step.number}", self._patience)
                 self._say(f"{self.elapsed:7.1f} s  queue extra-{step.number} is created")
             if waiting and now >= began + waiting[0].after:
                 draw = waiting.pop(0)
@@ -165,7 +167,7 @@ class Course:
         # What a dead publisher had acknowledged may have died with an exchange: nobody replays it.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
         marks = judge.acked(ended=not forgotten)
-        self._ground.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS)
+        self._ground.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)
         return judge.behind(marks)
 
     def _judged(self, happened: list[_Active], before: Tally) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def played(name: str, *arguments: str, output: Path, seconds: float = 110.0) -> dict[str, Any]:
+def played(name: str, *arguments: str, output: Path, seconds: float = 280.0) -> dict[str, Any]:
     """Run a scenario to its end, within so many seconds, and give what it says to programs."""
     argv = [sys.executable, "-m", f"simulation.{name}", "--json", "--output", str(output)]
     done = subprocess.run([*argv, *arguments], capture_output=True, timeout=seconds, check=False)
