@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from benchmarks.case import Case, Run, Sample
 from benchmarks.processes import Answer, BenchmarkError, Worker, cpu_seconds, rss_bytes
 
-OPEN_SECONDS: Final = 20.0
+OPEN_SECONDS: Final = 60.0
 RUN_SECONDS: Final = 60.0
 
 _topics = itertools.count(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import bson
 import pytest
 import zmq
-from gcm_process import Console, DaemonProcess, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess, eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports
@@ -30,6 +30,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 @pytest.fixture
 def manager(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[DaemonProcess]:
     text = f'[ports]\nbase = 0\n[zk]\nservers = "{zookeeper.address}"\n'
+    text += f"session_seconds = {SESSION_SECONDS}\n"
     process = DaemonProcess("roq.gcm", tmp_path, f"{text}root = '/{tmp_path.name}'\n")
     yield process
     process.close()

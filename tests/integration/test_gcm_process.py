@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
-from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess, PaperHostManager, eventually
 from gcm_script import PaperHost
 
 from roq.coordination.embedded import EmbeddedZooKeeper
@@ -38,6 +38,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
 def test_it_serves_with_a_real_registry_and_stops_clean(start, zookeeper: str) -> None:
     text = f'[ports]\nbase = 0\n[zk]\nservers = "{zookeeper}"\n'
+    text += f"session_seconds = {SESSION_SECONDS}\n"
     first = start(text)
     one = first.ready()
     second = start(text)

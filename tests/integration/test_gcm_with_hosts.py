@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gcm_process import Console, DaemonProcess, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess, eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 
@@ -23,7 +23,7 @@ class Cluster:
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
         self.daemons: list[DaemonProcess] = []
-        zk = f'[zk]\nservers = "{zookeeper}"\n'
+        zk = f'[zk]\nservers = "{zookeeper}"\nsession_seconds = {SESSION_SECONDS}\n'
         self.gcm = self._start("roq.gcm", folder, f"[ports]\nbase = 0\n{zk}")
         self.addresses = self.gcm.ready()
         manager = self.addresses["client"].removeprefix("tcp://")

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import psutil
@@ -143,7 +143,7 @@ def paused(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if process.is_running():
+        with suppress(psutil.NoSuchProcess):
             process.resume()
 
 

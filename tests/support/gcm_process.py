@@ -21,7 +21,7 @@ from gcm_script import PaperHost
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.errors import Unavailable
-from roq.gcm.config import Broadcasting, GcmConfig, Ports
+from roq.gcm.config import Broadcasting, GcmConfig, Ports, Zk
 from roq.gcm.daemon import Gcm
 from roq.protocol import documents
 from roq.protocol.control import Answer, StartExchange, StartMonitor, StopQueue
@@ -31,6 +31,11 @@ from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
 DEADLINE = 30.0
+SESSION_SECONDS = 30.0
+"""A manager that stands still for half of it believes that somebody else may lead."""
+PATIENT = GcmConfig(
+    ports=Ports(base=0), broadcast=Broadcasting(period=200), zk=Zk(session_seconds=SESSION_SECONDS)
+)
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
@@ -51,7 +56,7 @@ class RunningGcm:
         self.addresses: dict[str, str] = {}
         self.code: int | None = None
         self.gcm = Gcm(
-            config or GcmConfig(ports=Ports(base=0), broadcast=Broadcasting(period=200)),
+            config or PATIENT,
             partial(self._registry, ensemble),
             self._on_ready,
         )
