@@ -322,6 +322,8 @@ class HostManager:
                 self._reporter.report(endpoint, report)
             case Announce(cluster):
                 self._announce(cluster)
+            case Note(name, text, repeated=True):
+                self._limited.warning(name, self._reactor.now(), "%s", text)
             case Note(name, text, warning):
                 log.log(logging.WARNING if warning else logging.INFO, text, extra={"event": name})
             case Finished():

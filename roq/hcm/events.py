@@ -217,11 +217,19 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something in a child's life that belongs into the log."""
+    """Something that belongs into the log.
+
+    Attributes:
+        event: what kind of thing it is.
+        text: the line.
+        warning: somebody may have to do something.
+        repeated: it may come several times a second for long; one line in a few seconds will do.
+    """
 
     event: str
     text: str
     warning: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,7 +312,8 @@ class HostMachine:
         news = refusal not in {"", self._refusal}
         self._refusal = refusal or (self._refusal if trouble else "")
         if trouble and (news or not self._trouble):
-            effects.append(Note("leader_away", f"no leading manager yet: {trouble}", True))
+            text = f"no leading manager yet: {trouble}"
+            effects.append(Note("leader_away", text, warning=True, repeated=True))
         self._trouble = trouble
         if self._leader.leading not in {"", self._reported_to}:
             self._reported_to = self._leader.leading
