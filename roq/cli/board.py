@@ -182,10 +182,13 @@ class Board:
         total = self._fresh_total(now)
         limit = 0.0 if total is None else total.limit_bytes_per_second
         heard = sum(each.received_per_second for each in subscribers)
+        # Who is striped counts once: such a one is among the busiest of each of its exchanges.
+        named = [rate.publisher for each in exchanges for rate in each.top]
+        repeated = len(named) - len(set(named))
         return QueueView(
             queue=self.queue,
             limit=limit,
-            publisher_count=sum(each.publishers for each in exchanges),
+            publisher_count=sum(each.publishers for each in exchanges) - repeated,
             subscriber_count=0 if total is None else total.subscribers,
             waiting=0 if total is None else total.waiting,
             messages_in=sum(each.messages_in_per_second for each in exchanges),

@@ -177,6 +177,12 @@ def test_moves_of_different_publishers_and_later_ones_of_the_same_are_events_of_
     assert sorted(shown) == [("aa", "failed"), ("aa", "started"), ("bb", "started")]
 
 
+def test_a_striped_publisher_is_one_publisher(board: Board) -> None:
+    board.take(exchange(1, 300.0, rate("big", 200.0), rate("aa", 100.0), publishers=3), 0.0)
+    board.take(exchange(2, 200.0, rate("big", 200.0), publishers=1), 0.0)
+    assert board.view(0.0).publisher_count == 3
+
+
 def test_a_move_whose_end_nobody_tells_does_not_last_for_ever(board: Board) -> None:
     board.take(move("aa", "started"), 0.0)
     board.take(exchange(1, 0.0, rate("aa", 100.0)), 20.0)
