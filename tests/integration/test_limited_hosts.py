@@ -54,10 +54,11 @@ def test_a_thread_can_be_on_a_host_for_a_while(pair: list[NetworkHost]) -> None:
 
 def test_two_hosts_carry_more_than_one_does(pair: list[NetworkHost]) -> None:
     del pair  # shows that there can be hosts; the scenario makes its own
-    outcome = hosts.run(hosts.Plan(hosts=2, megabits=16.0, warm_up=1.5, seconds=2.5), Silent())
+    outcome = hosts.run(hosts.Plan(hosts=2, megabits=8.0, warm_up=1.5, seconds=3.0), Silent())
     assert [run.exchanges for run in outcome.runs] == [1, 2]
     assert all(run.counts.ok for run in outcome.runs)
-    # The shaper lets short bursts pass, and some seconds are measured only.
-    assert outcome.runs[0].bytes_per_second < 1.2 * outcome.plan.link_bytes
+    # The shaper lets short bursts pass, and some seconds are measured only; without a limit it
+    # would be ten times as much.
+    assert outcome.runs[0].bytes_per_second < 1.5 * outcome.plan.link_bytes
     # How much more is measured by `python -m simulation.hosts`, on a machine that is quiet.
     assert outcome.runs[1].bytes_per_second > outcome.runs[0].bytes_per_second

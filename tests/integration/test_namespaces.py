@@ -33,7 +33,7 @@ class Cluster:
     def roq(self, host: NetworkHost, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run the command line on a host."""
         done = subprocess.run(
-            self.argv(host, *arguments), input=stdin, capture_output=True, timeout=60, check=False
+            self.argv(host, *arguments), input=stdin, capture_output=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr.decode() + self.logs()
         return done.stdout
@@ -123,7 +123,7 @@ def test_a_queue_spans_two_hosts_and_every_message_reaches_the_other_one(cluster
         lines = "\n".join(sent[host.address]).encode()
         cluster.roq(host, "pub", "orders", "--topic", "t", stdin=lines)
     for reader in readers:
-        output, _ = reader.communicate(timeout=60)
+        output, _ = reader.communicate(timeout=120)
         got = output.decode().splitlines()
         for address, lines_sent in sent.items():
             assert [line for line in got if line.startswith(address + " ")] == lines_sent
