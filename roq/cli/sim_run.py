@@ -118,9 +118,17 @@ def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
         scenario=scenario, where=str(path), seed=seed, scale=given["scale"], out=given["out"],
         **{option: given[option] for option in LIVE_ONLY},
     )  # fmt: skip
+    for each in wanted("simulation.archive.folder").settle(given["out"]):
+        note(f"{each.id} was abandoned: {each.error}{_left(each)}")
     with wanted("simulation.live.show").show(console(error=True), scenario.title) as show:
         folder: Path = runs.run(wish, show)
     return folder
+
+
+def _left(run: Run) -> str:
+    """What an abandoned run has left where others are, too."""
+    cluster = run.settings.get("cluster", "its own")
+    return "" if cluster == "its own" else f"; its queues, {run.id}…, are still in {cluster}"
 
 
 def _with_rules(scenario: Scenario, settings: Sequence[str]) -> Scenario:

@@ -13,6 +13,9 @@ from simulation.scenario.results import Machine
 
 VERSION: Final = 1
 """Of `run.json` and `series.json`; a reader refuses later ones."""
+HEARD_FROM: Final = 0.5
+"""A window of which statistics tell less than this share is unknown, not idle; nothing is worked
+out, drawn or judged of it. One exchange may be unknown alone."""
 EVENTS_MAX: Final = 100_000
 WINDOWS_MAX: Final = 100_000
 
@@ -28,14 +31,30 @@ class RunState(StrEnum):
     """How a run ended."""
 
     RUNNING = "running"
-    """Or whoever ran it was killed."""
+    """Or whoever ran it was killed, on another machine."""
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+    ABANDONED = "abandoned"
+    """Whoever ran it was killed, and could not say so."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the parts."""
+
+
+class Process(Document, frozen=True, kw_only=True):
+    """One process among all that there ever were.
+
+    Attributes:
+        place: the machine since its last start, and the container; empty if nobody knows.
+        pid: there.
+        start: when it began, in ticks since the start of the machine.
+    """
+
+    place: str
+    pid: int
+    start: int
 
 
 class PhaseTime(Document, frozen=True, kw_only=True):
@@ -69,6 +88,7 @@ class Run(Document, frozen=True, kw_only=True):
         id: of the folder, too.
         kind: live or modelled.
         state, error: how it ended; why, if not well.
+        process: who runs it; None when it has ended.
         scenario: as it was run, after scaling.
         time_scale: durations of the scenario were multiplied by this.
         seed: of everything drawn.
@@ -89,6 +109,7 @@ class Run(Document, frozen=True, kw_only=True):
     kind: RunKind
     state: RunState
     error: str = ""
+    process: Process | None = None
     scenario: Scenario
     time_scale: float = 1.0
     seed: int = 0

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.errors import RoQError
-from simulation.archive.document import VERSION, Run, Series
+from simulation.archive.document import VERSION, Run, RunState, Series
+from simulation.archive.life import gone
 
 RUNS: Final = Path("simulation/runs")
 """Where runs are kept if nobody says otherwise."""
@@ -104,10 +105,36 @@ def runs(parent: Path = RUNS) -> list[Path]:
 def read_run(folder: Path) -> Run:
     """What was asked, and what came out.
 
+    A run that should go on, and whose process is gone, is given as abandoned.
+
     Raises:
         RunError: the file is missing, damaged or of a later version.
     """
-    return _read(folder / RUN_FILE, Run)
+    run = _read(folder / RUN_FILE, Run)
+    if run.process is None or not gone(run.process):
+        return run
+    run = _read(folder / RUN_FILE, Run)  # it may just have ended in order
+    if run.process is None:
+        return run
+    error = f"the process that ran it ({run.process.pid}) was killed"
+    return msgspec.structs.replace(run, state=RunState.ABANDONED, error=error)
+
+
+def settle(parent: Path = RUNS) -> list[Run]:
+    """Write down of all abandoned runs that they are; gives those of which nobody had known yet.
+
+    Raises:
+        RunError: it cannot be written down.
+    """
+    found = []
+    for folder in runs(parent):
+        with suppress(RunError):  # whoever wants to see that one is told
+            run = read_run(folder)
+            if run.state is RunState.ABANDONED and run.process is not None:
+                found.append((folder, msgspec.structs.replace(run, process=None)))
+    for folder, run in found:
+        write_run(folder, run)
+    return [run for _, run in found]
 
 
 def read_series(folder: Path) -> Series:

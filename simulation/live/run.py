@@ -30,6 +30,7 @@ from simulation.archive.document import (
     Series,
 )
 from simulation.archive.folder import make, new_id, write_run, write_series
+from simulation.archive.life import this_process
 from simulation.archive.verdicts import judge
 from simulation.description.scenario import Scenario
 from simulation.live import faults
@@ -195,6 +196,7 @@ class LiveRun:
             id=setting.run,
             kind=RunKind.LIVE,
             state=RunState.RUNNING,
+            process=this_process(),
             scenario=self._scenario,
             time_scale=request.scale,
             seed=request.seed,
@@ -219,6 +221,7 @@ class LiveRun:
             document,
             state=state,
             error=error,
+            process=None,
             began_us=self._driver.begin_us if self._driver is not None else 0,
             seconds=seconds,
             phases=self._phases(seconds),

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from simulation.archive.document import (
+    HEARD_FROM,
     ExchangeWindow,
     LatencyWindow,
     PhaseTime,
@@ -29,8 +30,6 @@ EXCHANGES_MAX: Final = 60
 """Of more exchanges than this the quietest are taken together."""
 OTHERS: Final = -1
 """Number of the exchanges that are taken together."""
-HEARD_FROM: Final = 0.5
-"""Share of a window that statistics have to tell of; of less it is unknown what exchanges did."""
 _SILENT_FROM: Final = 1e-3
 _STRETCHES_MAX: Final = 4
 Column: TypeAlias = "list[float | None]"

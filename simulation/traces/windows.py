@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from roq.demo.latency import Histogram
-from simulation.archive.document import ExchangeWindow, LatencyWindow, Window
+from simulation.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
 from simulation.description.offered import offered
 from simulation.description.scenario import Scenario
 from simulation.traces.grid import MICROSECONDS, Grid
@@ -17,8 +17,8 @@ Rows = Sequence[dict[str, Any]]
 Span = tuple[int, int]
 """From when to when, µs since 1970."""
 
-COVERED_LEAST: Final = 0.1
-"""Of a window of which less is known, no rates are told."""
+DIGITS: Final = 3
+"""Of shares, as they are kept."""
 MS: Final = 1_000.0
 
 
@@ -120,7 +120,7 @@ def _window(
         exchange: _covered(within, [*silences, *unheard.get(exchange, [])])
         for exchange in {*unheard, *(row["exchange"] for row in rows)}
     }
-    heard = {exchange for exchange, part in parts.items() if part >= COVERED_LEAST}
+    heard = {exchange for exchange, part in parts.items() if _known(part)}
     known = [
         _exchange(row, length * parts[row["exchange"]]) for row in rows if row["exchange"] in heard
     ]
@@ -128,14 +128,19 @@ def _window(
     return Window(
         at=at,
         exchanges=known,
-        serving=len(parts) if stream >= COVERED_LEAST else 0,
+        serving=len(parts) if _known(stream) else 0,
         latency=latencies.window(number),
         imbalance=imbalance([each.bytes_in for each in known])
         if len(known) == len(parts)
         else None,
         offered=offered(scenario, at - length, at).messages / length,
-        covered=round(min([stream, *parts.values()]), 3),
+        covered=round(min([stream, *parts.values()]), DIGITS),
     )
+
+
+def _known(part: float) -> bool:
+    """Whether a reader of the series, who has it rounded, takes it for known."""
+    return round(part, DIGITS) >= HEARD_FROM
 
 
 def _covered(within: Span, silences: Iterable[Span]) -> float:

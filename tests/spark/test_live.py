@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import roq
 from roq.errors import ConfigError, Unavailable
 from roq.testing.running import RunningCluster
 from simulation.archive.document import EventKind, RunState
@@ -120,9 +122,10 @@ def test_a_run_that_is_interrupted_leaves_nothing_and_says_so(
 
 
 def test_what_cannot_be_is_refused_before_anything_starts(
-    roq_cluster: RunningCluster, tmp_path: Path
+    roq_cluster: RunningCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = scenario_of(1.0)
+    monkeypatch.setattr(roq, "connect", partial(roq.connect, timeout=1.0))
     with pytest.raises(Unavailable, match="no configuration manager"):
         run(LiveRequest(scenario=scenario, cluster="127.0.0.1:1", out=tmp_path))
     with pytest.raises(ConfigError, match=r"master local\[2\] has fewer slots than the 4"):

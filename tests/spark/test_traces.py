@@ -142,8 +142,8 @@ def test_a_hole_in_the_statistics_is_told_and_damaged_files_are_named_or_left_ou
     assert (figures["files_left_out"], figures["exchanges_most"]) == (1, 2)
     assert [window.covered for window in series.windows[1:8]] == [1, 0.25, 0, 0, 0, 0.75, 1]
     assert figures["silent_seconds"] == pytest.approx(4.0)
-    assert [window.serving for window in series.windows[2:7]] == [1, 0, 0, 0, 1]
-    assert series.windows[2].exchanges[0].bytes_in == pytest.approx(1_200)
+    assert [window.serving for window in series.windows[1:7]] == [1, 0, 0, 0, 0, 1]
+    assert series.windows[6].exchanges[0].bytes_in == pytest.approx(1_200)
     (gap,) = [event for event in series.events if event.kind is EventKind.GAP]
     assert (gap.at, gap.text) == (2.25, "no statistics for 4.0 s")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from runs import run_of, series_of
 
 from roq.cli.main import cli
-from simulation.archive.document import RunKind
+from simulation.archive.document import RunKind, RunState
 from simulation.archive.folder import make, write_run, write_series
+from simulation.archive.life import this_process
 
 
 def roq(*arguments: str | Path) -> Result:
@@ -105,6 +107,23 @@ def test_a_sweep_gives_a_row_for_each_combination(tmp_path: Path) -> None:
     assert "4 of 4 runs" in result.stderr
     (folder,) = tmp_path.iterdir()
     assert {"sweep.json", "runs.parquet", "table.csv"} <= {each.name for each in folder.iterdir()}
+
+
+def test_runs_whose_process_was_killed_are_told_by_the_next_one_and_only_by_that(
+    tmp_path: Path,
+) -> None:
+    lost = msgspec.structs.replace(this_process(), start=-1)
+    for name, cluster in (("a", "its own"), ("b", "10.0.0.1:5000")):
+        run = msgspec.structs.replace(
+            run_of(name), state=RunState.RUNNING, process=lost, settings={"cluster": cluster}
+        )
+        write_run(make(tmp_path, name), run)
+    assert "Abandoned" in roq("report", tmp_path / "a").output
+    told, again = (roq("run", "short", "--master", "local[1]", "--out", tmp_path) for _ in "ab")
+    assert f"a was abandoned: the process that ran it ({lost.pid}) was killed\n" in told.stderr
+    assert "was killed; its queues, b…, are still in 10.0.0.1:5000\n" in told.stderr
+    assert "fewer slots" in told.stderr
+    assert "abandoned" not in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_hostile_texts_stay_texts() -> None:
         (RunState.INTERRUPTED, "Interrupted"),
         (RunState.FAILED, "The run failed"),
         (RunState.RUNNING, "Not finished"),
+        (RunState.ABANDONED, "Abandoned"),
     ],
 )
 def test_a_run_that_did_not_end_says_so_and_shows_what_there_is(

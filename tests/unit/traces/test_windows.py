@@ -6,6 +6,7 @@ import pytest
 from traces import BEGAN_US, SECOND_US, us
 
 from roq.demo.latency import Histogram
+from simulation.archive.document import HEARD_FROM
 from simulation.description.scenario import Phase, PublisherGroup, Scenario
 from simulation.traces.grid import Grid, grid
 from simulation.traces.windows import Latencies, imbalance, silences, windows
@@ -57,17 +58,25 @@ def test_rates_are_those_of_the_part_that_is_known() -> None:
 def test_a_window_in_which_one_of_three_exchanges_is_not_heard_is_not_known() -> None:
     load = grid(BEGAN_US, 5.0)
     rows = [row(number, exchange, 100.0) for number in range(5) for exchange in (1, 2)]
-    rows += [row(0, 3, 400.0), row(1, 3, 100.0, 0.25), row(4, 3, 400.0)]
-    hole = {"exchange": 3, "begin_us": us(1.25), "end_us": us(4.0), "hole": True}
+    rows += [row(0, 3, 400.0), row(1, 3, 300.0, 0.75), row(3, 3, 100.0, 0.25), row(4, 3, 400.0)]
+    hole = {"exchange": 3, "begin_us": us(1.75), "end_us": us(3.75), "hole": True}
     before = {"exchange": 3, "begin_us": us(-9.0), "end_us": us(-4.0), "hole": True}
     found = windows(load, SCENARIO, rows, NOTHING, [], [hole, before])
-    assert [window.covered for window in found] == [1.0, 0.25, 0.0, 0.0, 1.0]
+    assert [window.covered for window in found] == [1.0, 0.75, 0.0, 0.25, 1.0]
     assert [window.serving for window in found] == [3] * 5
     assert [window.imbalance for window in found] == [2.0, 2.0, None, None, 2.0]
     numbers = [[each.exchange for each in window.exchanges] for window in found]
     assert numbers == [[1, 2, 3], [1, 2, 3], [1, 2], [1, 2], [1, 2, 3]]
     # Each rate is that of the part in which this exchange was heard.
     assert [each.bytes_in for each in found[1].exchanges] == pytest.approx([100.0, 100.0, 400.0])
+
+
+def test_a_window_is_known_from_the_share_on_from_which_reports_show_it() -> None:
+    load = grid(BEGAN_US, 1.0)
+    for heard, known in ((0.4994, False), (HEARD_FROM - 0.0004, True), (HEARD_FROM, True)):
+        (found,) = windows(load, SCENARIO, [row(0, 1, 50.0)], NOTHING, [(us(heard), us(1.0))])
+        assert bool(found.exchanges) == (found.serving == 1) == (found.covered >= HEARD_FROM)
+        assert bool(found.exchanges) == known
 
 
 def test_what_is_silent_with_the_stream_counts_once() -> None:
