@@ -8,11 +8,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import bson
 import pytest
 import zmq
 from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
 from gcm_script import PaperHost
+from plain_client import PlainClient
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import broadcast
@@ -42,16 +42,19 @@ class Manager:
             f'root = "{root}"\nsession_seconds = {SESSION_SECONDS}\n',
         )
         self.addresses = self.process.ready()
-        self.console = Console(self.addresses["management"], kind=zmq.DEALER, delimiter=True)
+
+    def ask(self, command: int, **fields: object) -> RawDocument:
+        """Over a connection of its own: one to a process that stood still may be about to end."""
+        with Console(self.addresses["management"]) as console:
+            return console.ask(command, **fields)
 
     def leads(self) -> bool:
-        return self.console.ask(2101)["RESULT"] == 0
+        return self.ask(2101)["RESULT"] == 0
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.child.pid, number)
 
     def close(self) -> None:
-        self.console.__exit__(None, None, None)
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGCONT)
         self.process.close()
@@ -72,43 +75,45 @@ def pair(
     second.close()
 
 
+@pytest.fixture
+def clients() -> Iterator[contextlib.ExitStack]:
+    """Closes them in the end."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
 def states(manager: Manager) -> list[str]:
     """Of all queues, by the manager that leads."""
-    rows: list[RawDocument] = manager.console.ask(2101)["Queues"]  # type: ignore[assignment]
+    rows: list[RawDocument] = manager.ask(2101)["Queues"]  # type: ignore[assignment]
     return [str(row["State"]) for row in rows]
 
 
-def send(console: Console, command: int, **fields: object) -> None:
-    console.socket.send_multipart([b"", bson.encode({"CMD": command, **fields})])
-
-
-def receive(console: Console) -> RawDocument:
-    return bson.decode(console.socket.recv_multipart()[-1])
-
-
 def test_a_leader_that_was_paused_says_at_once_that_it_does_not_lead(
-    pair: tuple[Manager, Manager],
+    pair: tuple[Manager, Manager], clients: contextlib.ExitStack
 ) -> None:
     old, new = pair
     host = PaperHost("127.0.0.1")
     with PaperHostManager(host, old.addresses["client"]):
-        assert old.console.ask(2003, QName="before", Host="127.0.0.1")["RESULT"] == 0
+        assert old.ask(2003, QName="before", Host="127.0.0.1")["RESULT"] == 0
+    client = clients.enter_context(PlainClient(old.addresses["management"]))
+    client.send(2101)
+    assert client.receive()["RESULT"] == 0
     old.signal(signal.SIGSTOP)
     # These wait for it, and are the first that it sees when it goes on.
     for command in (2101, 2003, 2001, 2005):
-        send(old.console, command, QName="before", Host="127.0.0.1")
+        client.send(command, QName="before", Host="127.0.0.1")
     eventually(new.leads, "the other one leads")
     with PaperHostManager(host, new.addresses["client"]):
-        assert new.console.ask(2003, QName="after", Host="127.0.0.1")["RESULT"] == 0
+        assert new.ask(2003, QName="after", Host="127.0.0.1")["RESULT"] == 0
         old.signal(signal.SIGCONT)
-        answers = [receive(old.console) for _ in range(4)]
+        answers = [client.receive() for _ in range(4)]
         assert {answer["CODE"] for answer in answers} == {"not_leader"}
         assert sorted(queue for queue, _ in host.children) == ["after"] * 2 + ["before"] * 2
         eventually(
-            lambda: old.console.ask(2101)["COMMENT"] == new.addresses["management"],
+            lambda: old.ask(2101)["COMMENT"] == new.addresses["management"],
             "the old one names the new one",
         )
-        queues = new.console.ask(2101)["Queues"]
+        queues = new.ask(2101)["Queues"]
         assert [queue["Name"] for queue in queues] == ["after", "before"]
 
 
@@ -139,27 +144,28 @@ def test_only_the_leader_broadcasts_and_versions_rise_with_leaders(
 
 
 def test_a_leader_whose_session_has_ended_does_not_write(
-    pair: tuple[Manager, Manager], zookeeper: str
+    pair: tuple[Manager, Manager], clients: contextlib.ExitStack
 ) -> None:
     old, new = pair
     host = PaperHost("127.0.0.1")
+    client = clients.enter_context(PlainClient(old.addresses["management"]))
     with PaperHostManager(host, old.addresses["client"]):
         # Stopped again and again while it works: wherever that catches it, it writes nothing late.
         for number in range(3):
             name = f"q{number}"
-            send(old.console, 2003, QName=name, Host="127.0.0.1")
+            client.send(2003, QName=name, Host="127.0.0.1")
         old.signal(signal.SIGSTOP)
         eventually(new.leads, "the other one leads")
     with PaperHostManager(host, new.addresses["client"]):
         for number in range(3):
-            answer = new.console.ask(2003, QName=f"q{number}", Host="127.0.0.1")
+            answer = new.ask(2003, QName=f"q{number}", Host="127.0.0.1")
             assert answer["RESULT"] == 0 or answer["CODE"] == "queue_exists", answer
         # What the old one had begun is completed by the new one.
         eventually(lambda: states(new) == ["running"] * 3, "all three run")
         before = {key: child.epoch for key, child in host.children.items()}
         old.signal(signal.SIGCONT)
         for _ in range(3):
-            receive(old.console)
+            client.receive()
         eventually(lambda: not old.leads(), "the old one follows")
         assert {key: child.epoch for key, child in host.children.items()} == before
         assert states(new) == ["running"] * 3
