@@ -104,10 +104,10 @@ def test_without_a_descriptor_left_it_serves_whom_it_has_and_says_what_is_wrong(
     tmp_path: Path, peers: Peers
 ) -> None:
     with running(tmp_path) as process:
+        publisher = peers.publisher(process)
         there = len(list(Path(f"/proc/{process.process.pid}/fd").iterdir()))
         few = (there + 4, there + 4)
         resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, few)
-        publisher = peers.publisher(process)
         crowd = [peers.dealer(process.data) for _ in range(20)]
         until(lambda: "no descriptor is left" in process.log, "the line that says so")
         publisher.send(b"x")
