@@ -16,10 +16,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.output import bytes_text, print_json
+from roq.cli.output import bytes_text
 from roq.client.views import ScalingRules
 from simulation.scenario import measures, place, results
-from simulation.scenario.display import Display, Silent, display
+from simulation.scenario.display import Display, display
 from simulation.scenario.place import Links, Place
 from simulation.scenario.results import Counts, Machine, Target
 from simulation.scenario.stage import QUEUE, Stage, stage
@@ -237,15 +237,7 @@ def _mean(values: Sequence[float]) -> float:
     show_default=True,
     help="How long each number of hosts is measured.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
-@results.scenario
+@results.scenario()
 def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: bool) -> bool:
     """Measure throughput on 1 to 4 hosts with limited links, and of one publisher that is striped
     over 3 of them. Hosts are network namespaces; needs root.
@@ -256,16 +248,9 @@ def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: boo
       sudo python -m simulation.hosts --megabits 20 --seconds 20
     """
     plan = Plan(hosts=hosts, megabits=megabits, seconds=seconds)
-    out = results.console(as_json=as_json)
-    if as_json:
-        outcome = run(plan, Silent())
-        print_json(outcome)
-    else:
-        with display(out) as shown:
-            outcome = run(plan, shown)
-        _show(outcome)
-    written = results.write(outcome, NAME, output)
-    out.print(f"written: {written}", style="dim")
+    with display(as_json=as_json) as shown:
+        outcome = run(plan, shown)
+    results.told(outcome, NAME, output, _show, as_json=as_json)
     return outcome.reached
 
 

@@ -16,11 +16,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.output import print_json
 from roq.client.views import ScalingRules
 from simulation.scenario import measures, place, results, shuffle
 from simulation.scenario.crew import Crew, Worker
-from simulation.scenario.display import Display, Silent, display
+from simulation.scenario.display import Display, display
 from simulation.scenario.job import Move
 from simulation.scenario.measures import Window
 from simulation.scenario.relays import relays
@@ -289,15 +288,7 @@ def _calls(seconds: Sequence[float]) -> Calls:
     help="Bytes of a message.",
 )
 @click.option("--naive", is_flag=True, help="Show what the naive hand-off loses, too.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
-@results.scenario
+@results.scenario()
 def main(
     count: int,
     publishers: int,
@@ -326,20 +317,11 @@ def main(
         rate=rate,
         payload=payload,
     )
-    out = results.console(as_json=as_json)
-    if as_json:
-        outcome = run(plan, Silent())
-    else:
-        with display(out) as shown:
-            outcome = run(plan, shown)
+    with display(as_json=as_json) as shown:
+        outcome = run(plan, shown)
     if naive:
         outcome.naive = run_naively(plan)
-    if as_json:
-        print_json(outcome)
-    else:
-        _show(outcome)
-    written = results.write(outcome, NAME, output)
-    out.print(f"written: {written}", style="dim")
+    results.told(outcome, NAME, output, _show, as_json=as_json)
     return outcome.reached
 
 

@@ -20,11 +20,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.output import print_json
 from roq.client.views import ScalingRules
 from roq.demo.latency import Histogram
 from simulation.scenario import measures, picture, place, results
-from simulation.scenario.display import Display, Silent, display
+from simulation.scenario.display import Display, display
 from simulation.scenario.results import Counts, Machine, Target
 from simulation.scenario.stage import Stage, stage
 
@@ -283,15 +282,7 @@ def _caption(outcome: Outcome) -> picture.Caption:
     show_default=True,
     help="Which policy decides; `known` is the published one.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for JSON and picture.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
-@results.scenario
+@results.scenario("Directory for JSON and picture.")
 def main(
     scale: float,
     share: float,
@@ -313,17 +304,10 @@ def main(
       sudo python -m simulation.published --policy known --scale 10
     """
     plan = Plan(scale=scale, share=share, publishers=publishers, listeners=listeners, policy=policy)
-    out = results.console(as_json=as_json)
     drawing = output / f"{NAME}.png"
-    if as_json:
-        outcome = run(plan, Silent(), drawing)
-        print_json(outcome)
-    else:
-        with display(out) as shown:
-            outcome = run(plan, shown, drawing)
-        _show(outcome)
-    written = results.write(outcome, NAME, output)
-    out.print(f"written: {written} and {drawing}", style="dim")
+    with display(as_json=as_json) as shown:
+        outcome = run(plan, shown, drawing)
+    results.told(outcome, NAME, output, _show, as_json=as_json, drawing=drawing)
     return outcome.reached
 
 

@@ -17,11 +17,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.output import print_json
 from roq.client.views import ScalingRules
 from simulation.scenario import measures, place, results
 from simulation.scenario.crew import Worker
-from simulation.scenario.display import Display, Silent, display
+from simulation.scenario.display import Display, display
 from simulation.scenario.place import Place
 from simulation.scenario.results import Counts, Machine, Target
 from simulation.scenario.stage import QUEUE, Stage, stage
@@ -233,15 +232,7 @@ def _weight(number: int, publishers: int) -> float:
     help="Seconds in which nobody is to move; RoQ's own target says 300.",
 )
 @click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the display.")
-@results.scenario
+@results.scenario()
 def main(
     rounds: int, publishers: int, steady: float, policy: str, output: Path, as_json: bool
 ) -> bool:
@@ -254,16 +245,9 @@ def main(
       python -m simulation.reaction --steady 300 --rounds 10
     """
     plan = Plan(rounds=rounds, publishers=publishers, steady=steady, policy=policy)
-    out = results.console(as_json=as_json)
-    if as_json:
-        outcome = run(plan, Silent())
-        print_json(outcome)
-    else:
-        with display(out) as shown:
-            outcome = run(plan, shown)
-        _show(outcome)
-    written = results.write(outcome, NAME, output)
-    out.print(f"written: {written}", style="dim")
+    with display(as_json=as_json) as shown:
+        outcome = run(plan, shown)
+    results.told(outcome, NAME, output, _show, as_json=as_json)
     return outcome.reached
 
 

@@ -21,7 +21,6 @@ import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from roq.cli.output import print_json
 from simulation.case import Case
 from simulation.scenario import results
 from simulation.scenario.results import Machine
@@ -118,12 +117,7 @@ def run(
     "--faults/--no-faults", default=None, help="In all trials, in none; else in every second one."
 )
 @click.option("--naive", is_flag=True, help="Show what the naive hand-off loses instead.")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), default=results.RESULTS,
-    show_default=True, help="Directory for the JSON.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of tables.")
-@results.scenario
+@results.scenario()
 def main(
     count: int, seed: int, faults: bool | None, naive: bool, output: Path, as_json: bool
 ) -> bool:
@@ -151,12 +145,8 @@ def main(
         machine=machine, seed=seed, count=count, naive=naive,
         seconds=round(time.monotonic() - began, 1), parts=parts, bad_seeds=bad,
     )  # fmt: skip
-    if as_json:
-        print_json(outcome)
-    else:
-        show(outcome)
-    written = results.write(outcome, f"{NAME}-naive" if naive else NAME, output)
-    results.console(as_json=as_json).print(f"written: {written}", style="dim")
+    name = f"{NAME}-naive" if naive else NAME
+    results.told(outcome, name, output, show, as_json=as_json)
     return outcome.whole.ok
 
 

@@ -155,12 +155,7 @@ def _try_all(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
     show_default="as many as cores", help="How many seeds are tried at once.",
 )  # fmt: skip
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), default=results.RESULTS,
-    show_default=True, help="Directory for the JSON.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of tables.")
-@results.scenario
+@results.scenario()
 def main(
     seed: int | None,
     count: int,
@@ -197,12 +192,7 @@ def main(
                 progress.update(task, advance=1, description=f"seeds{bad}")
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
-    if as_json:
-        print_json(outcome)
-    else:
-        _show(outcome)
-    written = results.write(outcome, NAME, output)
-    results.console(as_json=as_json).print(f"written: {written}", style="dim")
+    results.told(outcome, NAME, output, _show, as_json=as_json)
     return not outcome.bad
 
 

@@ -12,9 +12,7 @@ from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
 
-from roq.cli.output import print_json
 from roq.testing import namespaces
 from simulation.chaos.course import Course, Outcome
 from simulation.chaos.faults import FAULTS
@@ -177,15 +175,7 @@ def _saved(made: Ground, folder: Path) -> Path:
     show_default=True,
     help="Servers of the registry, each on a host of the cluster.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON, and for logs when something was wrong.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
-@results.scenario
+@results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(
     seed: int | None,
     seconds: float,
@@ -229,15 +219,12 @@ def main(
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
         logs=output / "chaos-logs",
     )
-    if as_json:
-        print_json(result)
-    else:
-        _show(result, out)
-    out.print(f"written: {results.write(result, NAME, output)}", style="dim")
+    results.told(result, NAME, output, _show, as_json=as_json)
     return result.ok
 
 
-def _show(result: Result, out: Console) -> None:
+def _show(result: Result) -> None:
+    out = results.console(as_json=False)
     rows = []
     for kind in result.kinds:
         steps = [step for step in result.steps if kind in step.kinds]

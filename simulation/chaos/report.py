@@ -11,10 +11,8 @@ from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
 from rich.text import Text
 
-from roq.cli.output import print_json
 from roq.testing import namespaces
 from simulation.chaos.ground import Ground, Wish, ground
 from simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
@@ -213,15 +211,7 @@ def _calls(path: Path) -> list[tuple[float, float]]:
     multiple=True,
     help=f"May be repeated. There are: {', '.join(play[0] for play in PLAYS)}.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
-@results.scenario
+@results.scenario()
 def main(repeat: int, only: tuple[str, ...], output: Path, as_json: bool) -> bool:
     """Kill and hang each part of a cluster on hosts of its own, under a steady load, and measure
     how long it takes until all is as before. Hosts are network namespaces; needs root.
@@ -235,15 +225,12 @@ def main(repeat: int, only: tuple[str, ...], output: Path, as_json: bool) -> boo
     if reason := namespaces.missing():
         raise ScenarioError(f"skipped: {reason}")
     report = run(repeat, only, lambda line: out.print(line, highlight=False, soft_wrap=True))
-    if as_json:
-        print_json(report)
-    else:
-        _show(report, out)
-    out.print(f"written: {results.write(report, NAME, output)}", style="dim")
+    results.told(report, NAME, output, _show, as_json=as_json)
     return report.ok
 
 
-def _show(report: Report, out: Console) -> None:
+def _show(report: Report) -> None:
+    out = results.console(as_json=False)
     rows = []
     for row in report.rows:
         ordered = sorted(row.seconds)

@@ -11,9 +11,7 @@ from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
 
-from roq.cli.output import print_json
 from roq.spark.offsets import LogKey
 from roq.testing import cluster
 from simulation.chaos_spark.application import Job
@@ -183,15 +181,7 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
     show_default=True,
     help="Messages a second, published the whole time.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=results.RESULTS,
-    show_default=True,
-    help="Directory for the JSON, and for logs when something was wrong.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
-@results.scenario
+@results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:
     """Run two streaming queries on a Spark cluster of local processes, from one RoQ queue into
     another and into Parquet files, and kill the driver, executors and tasks at random moments. In
@@ -208,15 +198,12 @@ def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool)
         given, kills, rate, logs=output / "chaos-spark-logs",
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
     )  # fmt: skip
-    if as_json:
-        print_json(result)
-    else:
-        _show(result, out)
-    out.print(f"written: {results.write(result, NAME, output)}", style="dim")
+    results.told(result, NAME, output, _show, as_json=as_json)
     return result.ok
 
 
-def _show(result: Result, out: Console) -> None:
+def _show(result: Result) -> None:
+    out = results.console(as_json=False)
     rows = []
     for kind in sorted({kill.kind for kill in result.kills}):
         some = [kill for kill in result.kills if kill.kind == kind]

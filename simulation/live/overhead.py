@@ -242,13 +242,11 @@ def measure(publishers: int, size: int, seconds: float, rate: float, turns: int)
               help="Messages a second of all publishers, where not flat out.")  # fmt: skip
 @click.option("--turns", type=click.IntRange(1, 100), default=5, show_default=True,
               help="Of each kind.")  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), show_default=True,
-              default=results.RESULTS, help="Directory for the JSON.")  # fmt: skip
 @click.option("--worker", type=click.Choice(["same", "bare"]), hidden=True)
-@results.scenario
+@results.scenario()
 def main(
-    publishers: int, size: int, seconds: float, rate: float, turns: int, output: Path,
-    worker: str | None,
+    publishers: int, size: int, seconds: float, rate: float, turns: int, worker: str | None,
+    output: Path, as_json: bool,
 ) -> bool:  # fmt: skip
     """Measure what generating load inside Spark costs. Takes two minutes."""
     if worker is not None:
@@ -256,6 +254,13 @@ def main(
         sys.stdout.buffer.write(_bare(data) if worker == "bare" else perform(data))
         return True
     outcome = measure(publishers, size, seconds, rate, turns)
+    results.told(
+        outcome, NAME, output, lambda found: _show(found, publishers, size, rate), as_json=as_json
+    )
+    return outcome.reached
+
+
+def _show(outcome: Outcome, publishers: int, size: int, rate: float) -> None:
     out = results.console(as_json=False)
     rows = [
         (
@@ -272,9 +277,6 @@ def main(
     out.print(results.table(f"{publishers} publishers, {size} B", columns, rows))
     out.print(results.targets_table(outcome.targets))
     out.print(results.machine_text(outcome.machine))
-    written = results.write(outcome, NAME, output)
-    out.print(f"written: {written}", style="dim")
-    return outcome.reached
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from rich.text import Text
 from roq.cli import screen
 from roq.cli.board import QueueView
 from roq.cli.output import bytes_text
+from roq.cli.output import console as standard_console
 
 FRAME_SECONDS: Final = 0.25
 LINE_SECONDS: Final = 5.0
@@ -103,8 +104,12 @@ def _headline(picture: Picture) -> Text:
 
 
 @contextmanager
-def display(console: Console) -> Iterator[Display]:
-    """The one that fits this console."""
+def display(*, as_json: bool) -> Iterator[Display]:
+    """The one that fits the console; none where programs read the output."""
+    console = standard_console()
+    if as_json:
+        yield Silent()
+        return
     if not console.is_terminal:
         yield Lines(console)
         return

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Final, ParamSpec
+from typing import Final, ParamSpec, TypeVar
 
 import click
 import msgspec
@@ -21,12 +21,14 @@ from rich.text import Text
 
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console as standard_console
+from roq.cli.output import print_json
 from roq.errors import RoQError
 from roq.testing.history import Verdict
 from simulation.scenario.crew import ScenarioError
 
 RESULTS: Final = Path("simulation/results")
 P = ParamSpec("P")
+D = TypeVar("D", bound=msgspec.Struct)
 
 
 class Machine(msgspec.Struct, kw_only=True):
@@ -115,23 +117,66 @@ def measured() -> Iterator[Machine]:
     machine.busy_percent = psutil.cpu_percent()
 
 
-def scenario(function: Callable[P, bool]) -> Callable[P, None]:
+def scenario(
+    keeps: str = "Directory for the JSON.",
+) -> Callable[[Callable[P, bool]], Callable[P, None]]:
     """Make a command of a function that gives whether everything was reached.
 
-    Exit codes: 0 reached, 1 not, or it could not be run.
+    It gets the options `--output` (as `output`) and `--json` (as `as_json`) behind its own; end it
+    with `told`. Exit codes: 0 reached, 1 not, or it could not be run.
+
+    Args:
+        keeps: what the directory of `--output` is for.
     """
 
-    @wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> None:
-        reached = False
-        with ends_quietly():
-            try:
-                reached = function(*args, **kwargs)
-            except (ScenarioError, RoQError) as error:
-                raise click.ClickException(str(error)) from None
-        raise SystemExit(0 if reached else 1)
+    def decorated(function: Callable[P, bool]) -> Callable[P, None]:
+        @wraps(function)
+        def command(*args: P.args, **kwargs: P.kwargs) -> None:
+            reached = False
+            with ends_quietly():
+                try:
+                    reached = function(*args, **kwargs)
+                except (ScenarioError, RoQError) as error:
+                    raise click.ClickException(str(error)) from None
+            raise SystemExit(0 if reached else 1)
 
-    return command
+        folder = click.Path(path_type=Path, file_okay=False)
+        output = click.option(
+            "--output", type=folder, default=RESULTS, show_default=True, help=keeps
+        )
+        as_json = click.option(
+            "--json", "as_json", is_flag=True, help="JSON for programs on standard output."
+        )
+        return output(as_json(command))
+
+    return decorated
+
+
+def told(
+    document: D,
+    name: str,
+    output: Path,
+    show: Callable[[D], None],
+    *,
+    as_json: bool,
+    drawing: Path | None = None,
+) -> None:
+    """Tell what came out, to programs or to people, and keep it.
+
+    Args:
+        document: what came out.
+        name: of its file.
+        output: directory of that.
+        show: prints it for people.
+        as_json: for programs.
+        drawing: was made beside it.
+    """
+    if as_json:
+        print_json(document)
+    else:
+        show(document)
+    written = f"{write(document, name, output)}{f' and {drawing}' if drawing else ''}"
+    console(as_json=as_json).print(f"written: {written}", style="dim")
 
 
 def console(*, as_json: bool) -> Console:
