@@ -35,9 +35,9 @@ BATCHES_MAX: Final = 2
 DELAY_MAX_SECONDS: Final = 0.8
 """A kill comes after so many further micro-batches and so long; a micro-batch takes about as
 long."""
-WORK_SECONDS: Final = 300.0
+WORK_SECONDS: Final = 600.0
 """Both queries have to go on within so long."""
-END_SECONDS: Final = 90.0
+END_SECONDS: Final = 180.0
 ENDS_MAX: Final = 5
 """So often the driver may end by itself in a row without any progress."""
 STEP_SECONDS: Final = 0.1
