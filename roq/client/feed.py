@@ -343,9 +343,9 @@ class Feed:
             jitter=self._engine.jitter,
         )
         self._read_taps[source] = tap
-        self._watch()
         if self._paused:
             tap.pause()
+        self._watch()
 
     def _step(self, source: Source, event: Event) -> None:
         self._mend()
@@ -376,7 +376,7 @@ class Feed:
     def _watch(self) -> None:
         """Have the I/O thread read what is to be read, if it is to read."""
         for source, tap in self._taps.items():
-            tap.watch(wanted=self._watching and not self._paused and source in self._read_taps)
+            tap.watch(wanted=self._watching and tap.reading and source in self._read_taps)
 
     def _pace(self) -> None:
         """Leave exchanges alone that are ahead of others, and read those that are so no more."""
@@ -400,6 +400,8 @@ class Feed:
         if not self.confirmed and self._reception.confirmed:
             self.confirmed = True
             self._on_confirmed()
+            if self._handoff.full:
+                self._pause()
         if self._reception.gaps:
             self._report()
         if self._reception.out:
@@ -430,10 +432,19 @@ class Feed:
         self._put()
         self._attendance.ring()
         if self._handoff.full and not self._paused:
-            self._paused = True
-            self._watch()
-            for tap in list(self._taps.values()):
+            self._pause()
+
+    def _pause(self) -> None:
+        """Read no more until the user has caught up.
+
+        Nobody can take anything before the start is confirmed. So until then those exchanges are
+        read that it waits for.
+        """
+        self._paused = self.confirmed
+        for source, tap in list(self._taps.items()):
+            if self._paused or self._reception.readers[source].confirmed:
                 tap.pause()
+        self._watch()
 
     def _put(self) -> None:
         out = self._reception.out

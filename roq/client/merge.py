@@ -114,9 +114,10 @@ class Merge:
                 stream.expected = stream.origin = following
                 self._advance(publisher + topic, stream)
 
-    def tables_complete(self) -> None:
-        """All exchanges of the start have told their streams."""
+    def tables_complete(self, now: float) -> None:
+        """All exchanges of the start have told their streams; what is missing is looked for now."""
         self._tables_complete = True
+        self._rules.read_again(now)
         for key, stream in list(self._waiting.items()):
             self._begin(stream, stream.held[0])
             self._advance(key, stream)

@@ -265,8 +265,8 @@ class Reader:
         self._look_at_clock(now)
         self._presence(effects, now)
         self.checks.resolve(now, self.live_at, self._live_position)
-        self._pump(effects, now)
         self._confirm(effects)
+        self._pump(effects, now)
         effects.extend(self.chain.gaps)
         self.chain.gaps.clear()
         return effects
@@ -339,7 +339,7 @@ class Reader:
             since = self.checks.question(now, self.live_at)
             if since is not None:
                 self._ask(effects, HEADS, now, prefixes=self._prefixes, since=since)
-        if FETCH not in self.inquiries:
+        if FETCH not in self.inquiries and (self.confirmed or self._start.at is From.NEW):
             self._ask_fetch(effects, now)
 
     def _ask_fetch(self, effects: list[Effect], now: float) -> None:

@@ -168,7 +168,7 @@ class Reception:
         if reader.chain.verified is not None and len(self._retired) < _RETIRED_MAX:
             self._retired[source] = reader.chain.verified
         self.merge.source_gone(source, now)
-        self._look_confirmed()
+        self._look_confirmed(now)
         return [order for order in orders if order[0] != source]
 
     def trouble(self) -> str:
@@ -241,14 +241,14 @@ class Reception:
         offset = self._start.get(source[0])
         return Start(From.EARLIEST) if offset is None else Start(From.OFFSET, offset)
 
-    def _look_confirmed(self) -> None:
+    def _look_confirmed(self, now: float) -> None:
         if (
             not self.confirmed
             and self.readers
             and all(reader.confirmed for reader in self.readers.values())
         ):
             self.confirmed = True
-            self.merge.tables_complete()
+            self.merge.tables_complete(now)
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class Reception:
         effects = reader.handle(event, now)
         self._pass_on(source, reader, now)
         for effect in effects:
-            self._perform(source, reader, effect, orders)
+            self._perform(source, reader, effect, now, orders)
         if self.merge.recalls:
             self._recall(now, orders)
         self._collect()
@@ -363,14 +363,16 @@ class Reception:
             passed.clear()
             self._collect()
 
-    def _perform(self, source: Source, reader: Reader, effect: Effect, orders: list[Order]) -> None:
+    def _perform(
+        self, source: Source, reader: Reader, effect: Effect, now: float, orders: list[Order]
+    ) -> None:
         match effect:
             case Ask() | Subscribe() | Unsubscribe():
                 orders.append((source, effect))
             case StreamsFound(streams):
                 self.merge.start(source, streams, latest=self._latest)
             case Confirmed():
-                self._look_confirmed()
+                self._look_confirmed(now)
             case Gone(topic, offset):
                 self.merge.gone(source, topic, offset)
             case LogGap():

@@ -119,6 +119,11 @@ class Tap:
         """Remove a filter."""
         self._live.setsockopt(zmq.UNSUBSCRIBE, topic)
 
+    @property
+    def reading(self) -> bool:
+        """Whether it is not paused."""
+        return self._reading
+
     def pause(self) -> None:
         """Stop reading: what the sockets cannot hold is dropped by the exchange."""
         if self._reading:

@@ -178,14 +178,6 @@ def subscriber_standing(facts: SubscriberFacts) -> Standing:
     over = _over(facts)
     if over is not None:
         return over
-    if facts.untaken >= QUIET_SECONDS:
-        then = "and nothing more is read meanwhile" if facts.full else "and more will be read"
-        return Standing(
-            ClientState.WAITING,
-            Cause.NOT_TAKEN,
-            f"the application has taken nothing for {facts.untaken:.1f} s; {facts.batches} batches "
-            f"wait for it, {then}",
-        )
     session = facts.session
     if not facts.confirmed:
         cause = session.cause if session.cause is not Cause.NONE else Cause.SILENT_EXCHANGE
@@ -193,6 +185,14 @@ def subscriber_standing(facts: SubscriberFacts) -> Standing:
             ClientState.CONNECTING,
             _ENDS.get(session.state, cause),
             session.reason or facts.start,
+        )
+    if facts.untaken >= QUIET_SECONDS:
+        then = "and nothing more is read meanwhile" if facts.full else "and more will be read"
+        return Standing(
+            ClientState.WAITING,
+            Cause.NOT_TAKEN,
+            f"the application has taken nothing for {facts.untaken:.1f} s; {facts.batches} batches "
+            f"wait for it, {then}",
         )
     if not facts.exchanges:
         return _subscriber_alone(facts)

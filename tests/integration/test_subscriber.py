@@ -25,7 +25,7 @@ from roq.client.publisher import Publisher
 from roq.client.subscriber import Subscriber
 from roq.errors import Closed, InvalidRequest, QueueNotFound, Unavailable
 from roq.model import ExchangeInfo, Limits
-from roq.testing.faults import parse_endpoint
+from roq.testing.faults import FaultyNetwork, parse_endpoint
 from roq.testing.history import History, Verdict
 
 pytestmark = pytest.mark.integration
@@ -124,6 +124,25 @@ def test_a_late_subscriber_can_read_from_the_earliest_an_offset_or_a_time(
             assert sub.stats().counts.lost == 0
         with subscribe(engine, queue, "history") as sub:
             assert sub.receive(timeout=0.05) is None
+
+
+def test_a_start_does_not_wait_for_ever_for_an_exchange_that_answers_late(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    with publish(engine, queue) as publisher:
+        publisher.publish_many([bytes(1_000)] * 100, topic="much")
+        publisher.publish(b"end", topic="much")
+        publisher.flush(timeout=30)
+        full = publisher.publish(b"more", topic="much").wait(30).exchange
+    (late,) = (one for one in queue.control.exchanges if one.name != full)
+    with FaultyNetwork() as network:
+        network.add(late, delay_seconds=0.5)
+        with subscribe(
+            engine, queue, "much", start="earliest", buffer_bytes=1_000, timeout=30,
+            translate=network.translate,
+        ) as sub:  # fmt: skip
+            assert receive(sub, 102) == [*[bytes(1_000)] * 100, b"end", b"more"]
+            assert sub.stats().counts.lost == 0
 
 
 def test_large_messages_arrive_by_fetch(engine: Engine, queue: QueueProcesses) -> None:

@@ -26,7 +26,7 @@ def marker(first: int, age_us: int = 0) -> bytes:
 class Driver:
     def __init__(self, **options: int) -> None:
         self.merge = Merge(0.0, **options)  # type: ignore[arg-type]
-        self.merge.tables_complete()
+        self.merge.tables_complete(0.0)
         self.offset = 0
 
     def settle(self, now: float, as_of: float) -> float | None:
@@ -171,7 +171,7 @@ def test_a_latest_start_begins_at_the_maximum_over_the_exchanges() -> None:
     driver = Driver()
     driver.merge.start(A, [(P, b"t", 5)], latest=True)
     driver.merge.start(B, [(P, b"t", 3)], latest=True)
-    driver.merge.tables_complete()
+    driver.merge.tables_complete(1.0)
     driver.add(data(3, 2))
     driver.add(data(5), B)
     assert driver.got() == [5]
@@ -193,7 +193,7 @@ def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_th
     driver.add(data(30))
     assert driver.settle(9.0, 9.0) is None
     assert driver.got() == []
-    driver.merge.tables_complete()
+    driver.merge.tables_complete(1.0)
     driver.add(data(31))
     assert driver.got() == [30, 31]
     assert driver.merge.counts.lost == 0
@@ -203,7 +203,7 @@ def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
     driver = Driver()
     driver.merge.start(A, [(P, b"t", 50)], latest=False)
     driver.merge.start(B, [(P, b"t", 30)], latest=False)
-    driver.merge.tables_complete()
+    driver.merge.tables_complete(1.0)
     driver.add(data(30), now=1.0)
     driver.add(data(29), B, now=1.1)
     assert driver.got() == []

@@ -198,6 +198,18 @@ def test_an_early_start_reads_from_the_floor() -> None:
     assert request.since == 4
 
 
+def test_what_is_old_is_not_fetched_before_the_start_is_confirmed() -> None:
+    driver = Driver(Start(From.EARLIEST))
+    driver.present(9)
+    (streams,) = driver.asked(STREAMS)
+    assert isinstance(streams, StreamsRequest)
+    driver.heads(9, (b"t", 8))
+    assert not driver.asked(FETCH)
+    driver.answer(STREAMS, Streams(id=streams.id, epoch=9, streams=[]))
+    assert driver.reader.confirmed
+    assert driver.asked(FETCH)
+
+
 def test_a_start_at_an_offset_that_has_left_the_log_is_reported() -> None:
     driver = Driver(Start(From.OFFSET, 2))
     assert LogGap(b"", 2, 4) in driver.present(9, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 from roq.client.pacing import AHEAD_BYTES
@@ -24,6 +25,8 @@ from roq.protocol.extensions import pack_floor
 
 QUEUE = b"q" * 16
 LATEST = Start()
+Row = tuple[bytes, bytes, int]
+"""Publisher, topic, next sequence."""
 
 
 class Script:
@@ -47,12 +50,14 @@ class Script:
         reader.live([reader.presence_topic, frame], 0.0)
         return self.reception.burst(source, 0.0)
 
-    def confirm(self, number: int, end: int) -> None:
+    def confirm(
+        self, number: int, end: int, *, at: float = 0.0, streams: Sequence[Row] = ()
+    ) -> None:
         for source, order in self.present(number, end):
             if isinstance(order, Ask) and order.frames[0] == STREAMS:
                 request = documents.decode(order.frames[1], StreamsRequest)
-                answer = documents.encode(Streams(id=request.id, epoch=1, streams=[]))
-                self.reception.handle(source, Answered([STREAMS, answer]), 0.0)
+                answer = documents.encode(Streams(id=request.id, epoch=1, streams=list(streams)))
+                self.reception.handle(source, Answered([STREAMS, answer]), at)
 
     def verified(self, number: int, epoch: int = 1) -> int | None:
         return self.reception.readers[number, epoch].chain.verified
@@ -108,6 +113,27 @@ def test_what_the_start_waits_for_is_said_for_each_exchange() -> None:
     script.confirm(1, end=7)
     assert "x2" in script.reception.trouble()
     assert "x1" not in script.reception.trouble()
+
+
+def test_what_a_late_exchange_of_the_start_may_have_is_not_lost_before_it_is_read() -> None:
+    script = Script(Start(From.EARLIEST))
+    publisher = PublisherId(b"p" * 16)
+    older, newer = (
+        pack(
+            [b"x"], publisher=publisher, epoch=1 + sequence, link_number=1,
+            first_sequence=sequence, created_us=1,
+        )
+        for sequence in range(2)
+    )  # fmt: skip
+    script.open(1)
+    script.open(2)
+    script.confirm(1, end=1, streams=[(publisher, b"t", 2)])
+    script.reception.merge.add((1, 1), b"t", 0, newer, 0.1)
+    script.confirm(2, end=1, at=9.0, streams=[(publisher, b"t", 1)])
+    assert script.reception.confirmed
+    script.reception.settle(9.1, [])
+    script.reception.merge.add((2, 1), b"t", 0, older, 9.2)
+    assert [batch.sequence for batch in script.reception.take()] == [0, 1]
 
 
 def test_what_an_exchange_has_brought_behind_a_hole_is_kept_when_it_goes() -> None:
