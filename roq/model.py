@@ -26,12 +26,17 @@ def check_name(name: str, what: str = "queue") -> str:
     """Give `name` back if RoQ accepts it for a `what` (queue, host, …).
 
     Raises:
-        InvalidName: anything but 1 to 128 of the characters A-Z a-z 0-9 . _ -
+        InvalidName: anything but 1 to 128 of the characters A-Z a-z 0-9 . _ -, and . and ..
+        TypeError: no text.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"a {what} name is text, not {type(name).__name__}")
     if NAME_PATTERN.match(name) is None or name in {".", ".."}:
         shown = name if len(name) <= 40 else name[:40] + "…"
+        besides = " (. and .. are paths)" if name in {".", ".."} else ""
         raise InvalidName(
             f"{shown!r} is no valid {what} name: use 1 to 128 of the characters A-Z a-z 0-9 . _ -"
+            f"{besides}"
         )
     return name
 
@@ -43,7 +48,10 @@ def encode_topic(topic: str) -> bytes:
 
     Raises:
         InvalidName: not encodable, or longer than 255 bytes.
+        TypeError: no text.
     """
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is text, not {type(topic).__name__}")
     try:
         data = topic.encode()
     except UnicodeEncodeError as error:

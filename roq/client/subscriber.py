@@ -375,15 +375,19 @@ def _start(option: StartOption) -> Starts:
             return Start(From.EARLIEST)
         case datetime() if option.tzinfo is not None:
             return Start(From.TIME, int(option.timestamp() * MICROSECONDS))
-        case int() if option >= 0:
+        case int() if _is_offset(option):
             return Start(From.OFFSET, option)
-        case Mapping():
+        case Mapping() if all(map(_is_offset, option.values())):
             return {_number(name): offset for name, offset in option.items()}
         case _:
             raise InvalidRequest(
                 f"start {option!r}: use 'latest', 'earliest', an offset, offsets by exchange name "
                 "({'x1': 5}) or a datetime with a time zone"
             )
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _number(name: str) -> int:

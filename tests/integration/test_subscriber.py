@@ -315,9 +315,10 @@ def test_an_exchange_that_does_not_answer_is_named(engine: Engine) -> None:
 
 
 def test_impossible_wishes_are_refused(engine: Engine) -> None:
-    for options in ({"start": "yesterday"}, {"start": datetime(2026, 1, 1)}, {"start": {"a": 1}}):  # noqa: DTZ001
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001
+    for start in ("yesterday", naive, {"a": 1}, {"x1": -1}, {"x1": "1"}, -1, 1.0, True, None):
         with pytest.raises(InvalidRequest):
-            Subscriber(engine, ["tcp://127.0.0.1:1"], "q", **options)  # type: ignore[arg-type]
+            Subscriber(engine, ["tcp://127.0.0.1:1"], "q", start=start)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
         Subscriber(engine, ["tcp://127.0.0.1:1"], "q", ["t"] * 65)
 

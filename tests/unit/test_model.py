@@ -25,6 +25,14 @@ def test_other_names_are_refused_with_the_rule(name: str) -> None:
         check_name(name)
 
 
+@pytest.mark.parametrize("other", [None, 5, b"orders", ["orders"]])
+def test_what_is_no_text_is_no_name_and_no_topic(other: str) -> None:
+    with pytest.raises(TypeError, match="queue name is text"):
+        check_name(other)
+    with pytest.raises(TypeError, match="topic is text"):
+        encode_topic(other)
+
+
 @given(st.text(max_size=60))
 def test_no_topic_begins_like_a_control_topic(topic: str) -> None:
     try:
