@@ -5,7 +5,7 @@ requests may be int32, int64 or double; answers carry int32 wherever the value f
 has `RESULT` (0, 1101 failed, 8 not the leader); a failed one has a `COMMENT` for people and a
 `CODE` (`RequestError.code`) for programs.
 
-`COMMANDS` is the table of what there is; `reference()` makes the manual page of it.
+`COMMANDS` is the table of the management port (5003); `reference()` makes the manual page of it.
 
     frame -> parse_management() -> a request struct -> … -> done() | failed() -> frame
                                 \\-> Bad (answer it)
@@ -220,7 +220,6 @@ class Command:
 
 
 COMMANDS: Final[tuple[Command, ...]] = (
-    Command(2000, "locate queue", LocateQueue, "`Monitor_host`, `Stat_Monitor_host`"),
     Command(2001, "remove queue", RemoveQueue, "`COMMENT` SUCCESS", changes=True),
     Command(2002, "stop queue", StopQueue, "`COMMENT` SUCCESS", changes=True),
     Command(2003, "create queue on a host", CreateQueueOn, "`COMMENT` SUCCESS, `Host`", True),
@@ -289,7 +288,7 @@ def parse_management(data: bytes) -> ManagementRequest | Bad:
     """What a frame on the management port (5003) asks for."""
     try:
         document, number = _open(data)
-        if number not in _BY_NUMBER or number == 2000:
+        if number not in _BY_NUMBER:
             return Bad(InvalidRequest(INVALID_COMMAND))
         request = _convert(document, _BY_NUMBER[number].request)
         return _checked(request)
@@ -437,7 +436,7 @@ def _checked(request: Public) -> ManagementRequest:
             _check_rules(request)
         case _:
             pass
-    return request  # type: ignore[return-value]  # every request but 2000, which never gets here
+    return request  # type: ignore[return-value]  # one of the table
 
 
 def _check_transaction(transaction: str | int) -> None:
