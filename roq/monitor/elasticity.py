@@ -112,6 +112,9 @@ class Elasticity:
         leaving = self.emptying.find(exchange.number)
         if leaving is not None:
             effects += self._look(leaving, now)
+            if exchange.stopping and leaving.ready:
+                # It ends, and nothing is lost with it: clients need not find out by its silence.
+                self._exchanges.dismiss(exchange.number)
         self._reported.add(exchange.number)
         if all(each.number in self._reported for each in self._exchanges):
             effects += self._round(now)

@@ -75,6 +75,7 @@ class Exchange:
     number: int
     epoch: int = 1
     reports: bool = True
+    stopping: bool = False
     finds_at: float = 0.0
     """When it learns where the present monitor is."""
     bytes_in: float = 0.0
@@ -248,7 +249,7 @@ class Queue(Driver):
             f"exchange {exchange.number}.{exchange.epoch}",
             ExchangeReport(
                 id=1, queue_id=QUEUE_ID, exchange=info(exchange.number, exchange.epoch),
-                load=load, top=top,
+                load=load, top=top, stopping=exchange.stopping,
             ),
         )  # fmt: skip
         return self.effects[mark:]

@@ -1,5 +1,5 @@
 import pytest
-from monitor_queue import Queue, Script
+from monitor_queue import STEP, Queue, Script
 
 from roq.monitor.emptying import (
     ANSWER_SECONDS,
@@ -307,6 +307,27 @@ def test_an_exchange_that_was_emptied_by_hand_was_emptied_as_well() -> None:
     queue.kill(1)
     queue.periods(5)
     assert queue.machine._topology().emptied == [(1, 1)]
+
+
+def test_clients_do_not_wait_for_the_silence_of_an_emptied_exchange_that_ends() -> None:
+    queue, _ = queue_of("a")
+    queue.empty(1)
+    queue.periods(3)
+    queue.exchanges[1].stopping = True
+    queue.periods(1)
+    queue.kill(1)
+    queue.run(STEP)
+    assert [each.number for each in queue.machine._topology().exchanges] == [2]
+    assert queue.machine._topology().emptied == [(1, 1)]
+
+
+def test_an_exchange_that_ends_before_it_is_empty_is_not_dropped_before_it_is_silent() -> None:
+    queue, _ = queue_of("a")
+    queue.publishers["a"].mood = "ignores"
+    queue.empty(1)
+    queue.exchanges[1].stopping = True
+    queue.periods(2)
+    assert [each.number for each in queue.machine._topology().exchanges] == [1, 2]
 
 
 @pytest.mark.parametrize("mood", ["ignores", "obeys"])
