@@ -18,6 +18,8 @@ STALE: Final = StaleEpoch.code
 GONE: Final = QueueNotFound.code
 RULES_SECONDS: Final = 1.0
 """How often they are asked for. By that the manager also knows that this monitor lives."""
+NOTED_REFUSALS: Final = 5
+"""So many in a row are worth a line: a queue that is just being created is refused at first."""
 NUMBER_MAX: Final = 1 << 53
 HOSTS_MAX: Final = 1_024
 SCALED_MAX: Final = 4_096
@@ -78,6 +80,7 @@ class Rules:
         self._ask = ask
         self._named: str | None = None
         self._serial = 0
+        self._refusals = 0
         self.trouble = ""
         self.replaced = ""
         self._ask_at = now
@@ -128,14 +131,16 @@ class Rules:
         return self._ask_at
 
     def _refused(self, reason: str) -> list[Effect]:
-        """Nothing changes; that it began is worth a line."""
-        news, self.trouble = not self.trouble, reason[:REASON_MAX] or "it does not say why"
+        """Nothing changes."""
+        self._refusals += 1
+        self.trouble = reason[:REASON_MAX] or "it does not say why"
         text = f"no rules from the configuration manager: {self.trouble}"
-        return [Note("no_rules", text, warning=True)] if news else []
+        return [Note("no_rules", text, warning=True)] if self._refusals == NOTED_REFUSALS else []
 
     def _take(self, answer: Elasticity) -> list[Effect]:
         self.known = True
         self.trouble = ""
+        self._refusals = 0
         self.in_force = answer.rules
         self.scaled = frozenset(answer.scaled[:SCALED_MAX])
         self.wanted = frozenset(answer.exchanges[:SCALED_MAX])

@@ -7,6 +7,7 @@ from monitor_queue import PERIOD, Queue, Script
 from roq.errors import ConfigError
 from roq.model import ElasticRules, publisher_epoch
 from roq.monitor.elasticity import OPENING_SECONDS, RETURN_SECONDS
+from roq.monitor.rules import NOTED_REFUSALS
 from roq.policy.snapshot import Grow, Memory, Move, Shrink, Stripe
 from roq.protocol import kpi
 from roq.protocol.control import (
@@ -302,7 +303,10 @@ def test_rules_with_impossible_numbers_change_nothing(wrong) -> None:
     queue.rules = ElasticRules(**wrong)
     queue.periods(3)
     assert queue.machine._elasticity.rules.in_force == good
-    assert "no_rules" in events(queue)
+    assert queue.machine._elasticity.rules.trouble
+    assert "no_rules" not in events(queue), "as it is while a queue is being created"
+    queue.periods(NOTED_REFUSALS)
+    assert events(queue).count("no_rules") == 1
 
 
 def test_the_rules_of_another_queue_are_not_taken() -> None:
