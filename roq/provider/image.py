@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -31,6 +33,8 @@ SETTINGS: Final = "/etc/roq"
 DATA: Final = "/var/lib/roq"
 USER: Final = 1000
 TAG_CHARACTERS: Final = 12
+PROGRAMS: Final = ("roq.hcm", "roq.monitor", "roq.exchange")
+"""What runs in it."""
 
 _TEXTS: Final = {
     "/etc/passwd": f"root:x:0:0::/:/none\nroq:x:{USER}:{USER}::{DATA}:/none\n",
@@ -59,7 +63,8 @@ def collect(extra: Iterable[str] = ()) -> Files:
         extra: further installed packages, such as one that offers policies.
 
     Raises:
-        ConfigError: a package is not installed, or the system libraries cannot be found.
+        ConfigError: a package is not installed, a host cannot run with what goes into the image,
+            or the system libraries cannot be found.
     """
     packages = {
         **_roq_itself(),
@@ -69,6 +74,7 @@ def collect(extra: Iterable[str] = ()) -> Files:
             for path, file in _package(name)
         },
     }
+    _refuse_missing(packages)
     python = _python()
     shared = [file for file in (*python.values(), *packages.values()) if _is_shared(file)]
     return {**_libraries([interpreter(), *shared], packages.values()), **python, **packages}
@@ -180,6 +186,27 @@ def _needed(names: set[str]) -> set[str]:
         plain = [each for each in requires if "extra ==" not in each.replace("'", '"')]
         waiting += [_REQUIREMENT.match(each.strip())[0].lower() for each in plain]  # type: ignore[index]
     return found
+
+
+def _refuse_missing(packages: Files) -> None:
+    """What RoQ needs stands where it was installed, perhaps before it came to need more."""
+    programs = ", ".join(f"{each}.__main__" for each in PROGRAMS)
+    with tempfile.TemporaryDirectory(prefix="roq-image-") as folder:
+        for path, file in packages.items():
+            link = Path(folder + path)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file.resolve())
+        told = subprocess.run(
+            [sys.executable, "-S", "-P", "-c", f"import {programs}"],
+            env={**os.environ, "PYTHONPATH": folder + PACKAGES},
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    if told.returncode:
+        words = told.stderr.strip().rpartition("\n")[2]
+        raise ConfigError(
+            f"a host cannot run with what the installed RoQ says to need: {words}: install RoQ "
+            "again, or take the package along by --with"
+        )
 
 
 def _walk(root: Path) -> Iterator[Path]:

@@ -74,3 +74,10 @@ def test_the_image_is_run_by_a_user_without_rights() -> None:
     assert "USER 1000:1000" in changes
     assert changes[0].startswith("ENTRYPOINT [")
     assert sys.version.partition(" ")[0].rpartition(".")[0] in str(image.interpreter().resolve())
+
+
+def test_an_image_in_which_no_host_could_run_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = image._needed
+    monkeypatch.setattr(image, "_needed", lambda names: needed(names) - {"msgspec"})
+    with pytest.raises(ConfigError, match="No module named 'msgspec'"):
+        image.collect()
