@@ -135,6 +135,17 @@ def test_a_new_exchange_gets_its_share() -> None:
     assert model.loads() == {1: 0.4, 2: 0.4}
 
 
+def test_after_a_move_nothing_is_evened_out_at_once_and_then_not_by_whom_was_moved() -> None:
+    step = at(1, (1, 0.5), (2, 0.45), (3, 0.45)), at(2, (4, 0.3))
+    uneven = at(1, (2, 0.1), (3, 0.1)), at(2, (1, 0.5), (4, 0.5))
+    memory = Memory()
+    told = []
+    for number, exchanges in enumerate((step, uneven, uneven)):
+        decisions, memory = POLICY.decide(queue(*exchanges, now=1000.0 + number), memory)
+        told.append({each.publisher for each in decisions if isinstance(each, Move)})
+    assert told == [{publisher(1)}, set(), {publisher(4), publisher(2)}]
+
+
 def test_nothing_is_rebalanced_while_there_is_no_load() -> None:
     cold = at(1, *[(n, 0.01) for n in range(1, 9)])
     assert rounds(5, cold, at(2)) == [[]] * 5
