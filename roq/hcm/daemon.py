@@ -323,7 +323,8 @@ class HostManager:
             case Announce(cluster):
                 self._announce(cluster)
             case Note(name, text, repeated=True):
-                self._limited.warning(name, self._reactor.now(), "%s", text)
+                # Limited by what it says: a line is not left out because of another one.
+                self._limited.warning(text, self._reactor.now(), "%s", text, event=name)
             case Note(name, text, warning):
                 log.log(logging.WARNING if warning else logging.INFO, text, extra={"event": name})
             case Finished():

@@ -60,8 +60,12 @@ class RateLimited:
         self._seconds = seconds
         self._last: dict[str, tuple[float, int]] = {}
 
-    def warning(self, key: str, now: float, text: str, *values: object) -> None:
-        """Log `text % values` unless `key` was logged less than the interval before `now`."""
+    def warning(self, key: str, now: float, text: str, *values: object, event: str = "") -> None:
+        """Log `text % values` unless `key` was logged less than the interval before `now`.
+
+        Args:
+            event: its name for programs, if that is not the key.
+        """
         last, suppressed = self._last.get(key, (float("-inf"), 0))
         if now - last < self._seconds:
             self._last[key] = (last, suppressed + 1)
@@ -70,7 +74,7 @@ class RateLimited:
             self._last.clear()
         self._last[key] = (now, 0)
         more = f" ({suppressed} more like this)" if suppressed else ""
-        self._logger.warning("%s%s", text % values, more, extra={"event": key})
+        self._logger.warning("%s%s", text % values, more, extra={"event": event or key})
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

@@ -71,3 +71,12 @@ def test_one_line_per_key_and_interval_and_the_rest_is_counted(
             limited.warning("a", now, "bad %s", "frame")
         limited.warning("b", 2.0, "other")
     assert caplog.messages == ["bad frame", "bad frame (2 more like this)", "other"]
+
+
+def test_lines_of_one_event_are_limited_each_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+    limited = logs.RateLimited(logging.getLogger("roq.test"), seconds=5)
+    with caplog.at_level("WARNING"):
+        for text in ("nobody leads", "this host belongs elsewhere", "nobody leads"):
+            limited.warning(text, 1.0, text, event="leader_away")
+    assert caplog.messages == ["nobody leads", "this host belongs elsewhere"]
+    assert [vars(record)["event"] for record in caplog.records] == ["leader_away"] * 2
