@@ -151,16 +151,14 @@ class Elasticity:
         return self.moves.forget(client, "the publisher has left")
 
     def empty(self, peer: Peer, message: Empty, now: float) -> list[Effect]:
-        """Somebody wants an exchange to be emptied, or to take publishers again; see `Emptying`.
+        """Somebody wants an exchange to be emptied; see `Emptying`.
 
         Raises:
             RequestError: it cannot be emptied.
         """
-        number = message.number
-        if message.cancel:
-            return self._call_off(number, "whoever wanted it emptied has said so", now)
         effects = self.emptying.asked(peer, message, now)
-        return [*effects, *self.scaling.removed_by_others(number, now), *self._empty_on(now)]
+        effects += self.scaling.removed_by_others(message.number, now)
+        return effects + self._empty_on(now)
 
     @property
     def policy_trouble(self) -> str:

@@ -240,14 +240,12 @@ class MonitorMachine:
         self, peer: Peer, message: Relocated | Empty | Configure, now: float
     ) -> list[Effect]:
         self._refuse_when_gone()
-        done = Send(peer, Done(id=message.id))
         match message:
             case Relocated():
                 return self._elasticity.relocated(message, now)
             case Configure():
+                done = Send(peer, Done(id=message.id))
                 return [done, *self._elasticity.configured(now)]
-            case Empty(cancel=True):
-                return [done, *self._elasticity.empty(peer, message, now)]
             case Empty() if self.state is State.SETTLING:
                 text = "this monitor has just taken over and does not know all exchanges yet"
                 return [Send(peer, failure(message.id, f"{text}: ask again"))]

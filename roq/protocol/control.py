@@ -451,8 +451,6 @@ class Empty(Control, frozen=True, kw_only=True, tag=3220):
 
     queue_id: bytes
     number: int
-    cancel: bool = False
-    """It is to take publishers again."""
 
 
 class Configure(Control, frozen=True, kw_only=True, tag=3221):

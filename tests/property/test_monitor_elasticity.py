@@ -47,7 +47,7 @@ HISTORY = st.lists(
         st.tuples(st.just("kill"), NUMBERS),
         st.tuples(st.just("restart"), NUMBERS),
         st.tuples(st.just("hang"), NUMBERS, st.booleans()),
-        st.tuples(st.just("empty"), NUMBERS, st.booleans()),
+        st.tuples(st.just("empty"), NUMBERS),
         st.tuples(st.just("whim"), WHIMS),
         st.tuples(st.just("take over"), st.lists(st.floats(0.0, 4.0), max_size=6)),
     ),
@@ -145,12 +145,10 @@ class Watched(Queue):
             case ("hang", number, hangs) if number in self.exchanges:
                 self.exchanges[number].reports = not hangs
                 self.hung.add(number)
-            case ("empty", number, cancel):
+            case ("empty", number):
                 self.asked_to_empty += 1
-                self.receive("gcm", Empty(
-                    id=1_000 + self.asked_to_empty, queue_id=b"q" * 16, number=number,
-                    cancel=cancel,
-                ))  # fmt: skip
+                request = 1_000 + self.asked_to_empty
+                self.receive("gcm", Empty(id=request, queue_id=b"q" * 16, number=number))
             case ("take over", delays):
                 # What it was asked for and has not answered is asked again by whoever wants it.
                 self.emptied.update(self.unanswered())

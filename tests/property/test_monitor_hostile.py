@@ -57,7 +57,7 @@ MESSAGES = st.one_of(
         Relocated, queue_id=QUEUES, publisher=IDS, epoch=INT, outcome=TEXT, failed=KEYS,
         reason=TEXT, pause_us=INT,
     ),
-    st.builds(Empty, id=st.just(1), queue_id=QUEUES, number=INT, cancel=st.booleans()),
+    st.builds(Empty, id=st.just(1), queue_id=QUEUES, number=INT),
 )  # fmt: skip
 ANSWERS = st.one_of(
     st.builds(ScaledOut, number=INT, host=TEXT),

@@ -365,11 +365,9 @@ class Queue(Driver):
         """The configuration manager answers a question."""
         return self.handle(LeaderAnswered(ask.serial, answer))
 
-    def empty(self, number: int, request: int = 9, *, cancel: bool = False) -> list[object]:
+    def empty(self, number: int, request: int = 9) -> list[object]:
         """Ask for an exchange to be emptied; gives what was answered at once."""
-        return list(
-            self.receive("gcm", Empty(id=request, queue_id=QUEUE_ID, number=number, cancel=cancel))
-        )
+        return list(self.receive("gcm", Empty(id=request, queue_id=QUEUE_ID, number=number)))
 
     # --- what was told ----------------------------------------------------------------------------
 

@@ -118,23 +118,6 @@ def test_the_last_exchange_that_takes_publishers_is_never_emptied() -> None:
     assert queue.placed() == {1: [], 2: ["a"]}
 
 
-def test_emptying_can_be_taken_back() -> None:
-    queue, script = queue_of("a")
-    queue.publishers["a"].mood = "ignores"
-    queue.empty(1)
-    queue.empty(1, request=10, cancel=True)
-    assert queue.answers_to(10) == [Done(id=10)]
-    [failure] = queue.answers_to(REQUEST)
-    assert isinstance(failure, Failure)
-    queue.periods(1)
-    assert all(each.accepting for each in script.views[-1].exchanges)
-
-
-def test_taking_back_what_nobody_has_begun_is_no_error() -> None:
-    queue, _ = queue_of()
-    assert queue.empty(7, cancel=True) == [Done(id=REQUEST)]
-
-
 def test_an_exchange_that_dies_while_it_is_emptied_is_empty() -> None:
     queue, _ = queue_of("a")
     queue.publishers["a"].mood = "ignores"
