@@ -36,12 +36,8 @@ def too_big(view: QueueView, loads: Loads, number: int) -> PublisherView | None:
     return publisher if settled and sum(shares.values()) > OVERLOAD * loads.limit else None
 
 
-def spread(view: QueueView, loads: Loads, publisher: PublisherView) -> int:
-    """Deal a publisher to as many exchanges as it needs, if that helps.
-
-    Returns:
-        How many exchanges it would need; the caller sees to it that there are so many.
-    """
+def spread(view: QueueView, loads: Loads, publisher: PublisherView) -> None:
+    """Deal a publisher to as many exchanges as it needs, or as there are, if that helps."""
     shares = shares_of(view, publisher.id)
     rate = sum(shares.values())
     needed = min(ceil(rate / (FULL * loads.limit)), STRIPES_MAX)
@@ -50,14 +46,13 @@ def spread(view: QueueView, loads: Loads, publisher: PublisherView) -> int:
     counts = range(min(needed, len(order)), min(len(order), STRIPES_MAX) + 1)
     peaks = {n: max(base[each] + rate / n for each in order[:n]) for n in counts if n > 1}
     if not peaks:
-        return needed
+        return
     fitting = [n for n, peak in peaks.items() if peak <= loads.limit]
     count = min(fitting) if fitting else min(peaks, key=lambda n: (peaks[n], n))
     before = max(loads.load[number] for number in shares)
     if set(order[:count]) != set(shares) and peaks[count] <= (1 - GAIN_MIN) * before:
         parts = f"{rate / loads.limit:.0%} of what one exchange takes"
         loads.stripe(publisher, shares, sorted(order[:count]), f"striping: it brings {parts}")
-    return needed
 
 
 def gather(view: QueueView, loads: Loads, marks: Marks) -> None:
