@@ -90,8 +90,9 @@ class Statistics:
         Raises:
             Closed: this stream, or the connection to the cluster, is closed.
         """
+        self._engine.check_process()
         try:
-            sample = self._samples.get(timeout=timeout)
+            sample = self._samples.get(timeout=None if timeout is None else max(0.0, timeout))
         except Empty:
             return None
         if sample is None:

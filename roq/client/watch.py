@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
@@ -71,10 +69,9 @@ class Watch:
         Raises:
             Closed: this watch, or the connection to the cluster, is closed.
         """
-        deadline = math.inf if timeout is None else monotonic() + timeout
+        self._engine.check_process()
         try:
-            remaining = None if timeout is None else max(0.0, deadline - monotonic())
-            state = self._states.get(timeout=remaining)
+            state = self._states.get(timeout=None if timeout is None else max(0.0, timeout))
         except Empty:
             return None
         if state is None:

@@ -190,9 +190,9 @@ def _bind_any(socket: zmq.Socket[bytes], host: str) -> int:
 
 
 def _try_bind(socket: zmq.Socket[bytes], host: str, port: int) -> bool:
+    endpoint = endpoint_of(host, port)
     try:
-        socket.bind(endpoint_of(host, port).replace(":0", ":*") if port == 0 else
-                    endpoint_of(host, port))  # fmt: skip
+        socket.bind(endpoint if port else endpoint.removesuffix("0") + "*")
     except zmq.ZMQError as error:
         if error.errno in {errno.EADDRINUSE, errno.EACCES}:
             return False

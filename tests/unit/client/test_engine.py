@@ -11,6 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from roq.client.engine import Engine
+from roq.client.management import Management
+from roq.client.statistics import Statistics
+from roq.client.watch import Watch
 from roq.errors import Closed, Unavailable
 
 
@@ -77,6 +80,8 @@ def test_a_thread_that_dies_says_why_to_everybody(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_forked_process_is_told_to_open_its_own(engine: Engine) -> None:
+    management = Management(engine, ["tcp://127.0.0.1:1"], None)
+    watch, statistics = Watch(engine, management), Statistics(engine, management, "q")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks
         child = os.fork()
@@ -85,10 +90,15 @@ def test_a_forked_process_is_told_to_open_its_own(engine: Engine) -> None:
         with contextlib.suppress(BaseException):
             with pytest.raises(Closed, match="fork"):
                 engine.check()
+            for waiting in (watch, statistics):
+                with pytest.raises(Closed, match="fork"):
+                    waiting.receive(timeout=0.1)
             refused = 0
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     engine.check()
+    watch.close()
+    statistics.close()
 
 
 def test_an_engine_that_was_never_started_closes() -> None:

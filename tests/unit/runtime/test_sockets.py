@@ -69,3 +69,14 @@ def test_a_refusal_for_ports_that_rest_says_so(context) -> None:
             sockets.bind(socket, "127.0.0.1", (40_001, 40_003), avoid=[40_001, 40_002])
     finally:
         socket.close(0)
+
+
+def test_an_ipv6_host_may_be_written_in_full(context) -> None:
+    socket = sockets.router(context)
+    try:
+        port = sockets.bind_port(socket, "0:0:0:0:0:0:0:1", 0)
+    except ConfigError:
+        pytest.skip("this machine has no IPv6")
+    finally:
+        socket.close()
+    assert port > 0
