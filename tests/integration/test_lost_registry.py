@@ -14,11 +14,18 @@ from commands import alive, until
 import roq
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.errors import RequestError, Unavailable
+from roq.local.ports import choose_ports
 from roq.testing import RunningCluster, cluster
 
 pytestmark = pytest.mark.integration
 
 ZK = {"zk": {"session_seconds": 2.0}}
+
+
+def zookeeper(folder: Path) -> EmbeddedZooKeeper:
+    """At a port that nobody gets by chance while it is not there."""
+    (port,) = choose_ports("127.0.0.1", 1)
+    return EmbeddedZooKeeper(folder, port=port)
 
 
 def emptied(server: EmbeddedZooKeeper, folder: Path) -> EmbeddedZooKeeper:
@@ -56,7 +63,7 @@ def restorer(running: RunningCluster) -> str:
 
 
 def test_the_leader_writes_everything_back_and_data_flows_all_the_time(tmp_path: Path) -> None:
-    server = EmbeddedZooKeeper(tmp_path / "zk")
+    server = zookeeper(tmp_path / "zk")
     server.start()
     try:
         with (
@@ -101,7 +108,7 @@ def host_is_registered(client: roq.Cluster) -> bool:
 def test_a_new_cluster_in_an_emptied_registry_leaves_the_hosts_of_the_old_one_alone(
     tmp_path: Path,
 ) -> None:
-    server = EmbeddedZooKeeper(tmp_path / "zk")
+    server = zookeeper(tmp_path / "zk")
     server.start()
     try:
         with cluster(zookeeper=server.address, gcm=ZK, hcm=ZK, restart=True) as running:

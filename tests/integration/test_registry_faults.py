@@ -16,6 +16,7 @@ from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.port import Committed, Conflict, Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import RegistryAway
+from roq.local.ports import choose_ports
 
 pytestmark = pytest.mark.integration
 
@@ -30,9 +31,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 
 
 def test_a_registry_comes_back_when_the_ensemble_came_back_empty(tmp_path: Path) -> None:
-    server = EmbeddedZooKeeper(tmp_path / "data")
+    (port,) = choose_ports("127.0.0.1", 1)  # nobody gets it by chance while it is not there
+    server = EmbeddedZooKeeper(tmp_path / "data", port=port)
     server.start()
-    port = int(server.address.rsplit(":", 1)[1])
     loop = Loop()
     states: list[SessionState] = []
     registered: list[Committed | Conflict] = []
@@ -102,8 +103,7 @@ def test_a_registry_is_closed_in_bounded_time_while_the_ensemble_hangs(tmp_path:
 
 
 def test_an_ensemble_that_is_not_there_is_tried_until_it_is(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as server:
-        port = int(server.address.rsplit(":", 1)[1])
+    (port,) = choose_ports("127.0.0.1", 1)
     loop = Loop()
     states: list[SessionState] = []
     registry = ZooKeeperRegistry(
