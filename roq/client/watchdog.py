@@ -146,7 +146,7 @@ def publisher_standing(facts: PublisherFacts) -> Standing:
             ClientState.WAITING,
             Cause.NOT_ACKNOWLEDGED,
             f"exchange {facts.exchange} has acknowledged nothing for {facts.quiet:.1f} s; "
-            f"{facts.owed} batches wait for it",
+            f"{_batches(facts.owed)} for it",
         )
     return _without_monitor(facts.session, "batches are acknowledged all the same")
 
@@ -191,9 +191,11 @@ def subscriber_standing(facts: SubscriberFacts) -> Standing:
         return Standing(
             ClientState.WAITING,
             Cause.NOT_TAKEN,
-            f"the application has taken nothing for {facts.untaken:.1f} s; {facts.batches} batches "
-            f"wait for it, {then}",
+            f"the application has taken nothing for {facts.untaken:.1f} s; "
+            f"{_batches(facts.batches)} for it, {then}",
         )
+    if session.state in _ENDS:
+        return Standing(ClientState.WAITING, _ENDS[session.state], session.reason)
     if not facts.exchanges:
         return _subscriber_alone(facts)
     return _silent(facts) or _hole(facts) or _without_monitor(session, "messages flow all the same")
@@ -205,8 +207,7 @@ def _subscriber_alone(facts: SubscriberFacts) -> Standing:
     reason = f"queue {facts.queue} has no exchange at present"
     if session.reason:
         reason = f"{reason}; {session.reason}"
-    cause = _ENDS.get(session.state, Cause.NO_EXCHANGE)
-    return Standing(ClientState.WAITING, cause, reason)
+    return Standing(ClientState.WAITING, Cause.NO_EXCHANGE, reason)
 
 
 def _silent(facts: SubscriberFacts) -> Standing | None:
@@ -263,6 +264,10 @@ def _without_monitor(session: SessionFacts, comfort: str) -> Standing:
     reason = session.reason or f"the monitor has not been heard for {session.silent:.1f} s"
     cause = session.cause if session.cause is not Cause.NONE else Cause.NO_MONITOR
     return Standing(ClientState.CONNECTED, _ENDS.get(session.state, cause), f"{reason}; {comfort}")
+
+
+def _batches(count: int) -> str:
+    return "1 batch waits" if count == 1 else f"{count} batches wait"
 
 
 class Watchdog:

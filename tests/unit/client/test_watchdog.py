@@ -165,10 +165,16 @@ def test_of_several_silent_exchanges_the_longest_is_named_and_the_others_counted
 
 
 def test_a_queue_without_an_exchange_is_named() -> None:
-    standing = subscriber_standing(replace(SUBSCRIBER, exchanges=(), session=STOPPED))
-    assert (standing.state, standing.cause) == (ClientState.WAITING, Cause.QUEUE_STOPPED)
     alone = subscriber_standing(replace(SUBSCRIBER, exchanges=()))
     assert alone.reason == "queue orders has no exchange at present"
+
+
+@pytest.mark.parametrize("silent", [0.1, 2.5])
+def test_a_stopped_queue_is_named_and_not_its_silent_exchanges(silent: float) -> None:
+    gone = replace(X1, connected=False, silent=silent)
+    for exchanges in ((), (X1,), (gone,)):
+        standing = subscriber_standing(replace(SUBSCRIBER, exchanges=exchanges, session=STOPPED))
+        assert standing == Standing(ClientState.WAITING, Cause.QUEUE_STOPPED, STOPPED.reason)
 
 
 def test_messages_that_wait_for_older_ones_are_named() -> None:
@@ -183,7 +189,8 @@ def test_an_application_that_takes_nothing_is_named() -> None:
     facts = replace(SUBSCRIBER, untaken=2.5, batches=7)
     standing = subscriber_standing(facts)
     assert (standing.state, standing.cause) == (ClientState.WAITING, Cause.NOT_TAKEN)
-    assert "7 batches" in standing.reason
+    assert "7 batches wait" in standing.reason
+    assert "1 batch waits" in subscriber_standing(replace(facts, batches=1)).reason
     assert "nothing more is read" in subscriber_standing(replace(facts, full=True)).reason
 
 
