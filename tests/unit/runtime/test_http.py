@@ -102,7 +102,8 @@ def test_a_client_that_reads_nothing_is_dropped(
     with connect(server) as lazy:
         lazy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
         assert ask(server, b"GET / HTTP/1.1\r\n\r\n")[0] == 200
-        with pytest.raises(ConnectionResetError):
+        # Which of the two it is depends on who is faster.
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
             lazy.sendall(b"x" * 100_000_000)
 
 
