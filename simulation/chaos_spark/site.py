@@ -25,6 +25,11 @@ from simulation.chaos.waiting import until
 
 MARK: Final = "ROQ_CHAOS_SPARK"
 CLEAN_SECONDS: Final = 20.0
+SHORT_LIVED: Final = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""For a Java that ends soon: better code and a look at each class cost more than they bring."""
 _PREFIX: Final = "roq-chaos-spark-"
 _OURS: Final = re.compile(rf"{_PREFIX}(\d+)-\w+")
 
@@ -92,12 +97,8 @@ def marked(folder: Path) -> list[psutil.Process]:
 
 
 def _marked(folder: Path) -> dict[str, str]:
-    # Java leaves files for its tools in the folder for temporary files when it is killed; and where
-    # it is started so often, what makes it faster in the long run costs more than it brings.
-    java = (
-        f"-XX:-UsePerfData -Djava.io.tmpdir={folder / 'tmp'} "
-        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    )
+    # Java leaves files for its tools in the folder for temporary files when it is killed.
+    java = f"-XX:-UsePerfData -Djava.io.tmpdir={folder / 'tmp'} {SHORT_LIVED}"
     return {MARK: str(folder), "TMPDIR": str(folder / "tmp"), "JDK_JAVA_OPTIONS": java}
 
 

@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install roq
 from pyspark.sql import SparkSession
 
 from roq.spark import register
+from simulation.chaos_spark.site import SHORT_LIVED
 from simulation.chaos_spark.standalone import home
 
 __all__ = ["roq_cluster"]
@@ -47,8 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.sql.session.timeZone", "UTC")
-        # So short a life is not worth the better code; half of Java's time goes into making it.
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
