@@ -445,6 +445,8 @@ class Feed:
             if self._paused or self._reception.readers[source].confirmed:
                 tap.pause()
         self._watch()
+        if self._paused and not self._handoff.items:
+            self._call_soon(self._resume)  # all was taken before anybody could see that it paused
 
     def _put(self) -> None:
         out = self._reception.out

@@ -301,6 +301,24 @@ def test_an_event_loop_can_take_without_waiting(engine: Engine, queue: QueueProc
         assert [batch.payloads for batch in sub._take(10)] == [[b"x"]]
 
 
+def test_an_event_loop_that_takes_everything_at_once_is_read_for_again(
+    engine: Engine, queue: QueueProcesses
+) -> None:
+    found: list[bytes] = []
+    with (
+        publish(engine, queue) as publisher,
+        subscribe(engine, queue, "at-once", buffer_bytes=1) as sub,
+    ):
+        # What is there is taken before the feed has seen that it is too much.
+        sub._on_ready(lambda: found.extend(p for batch in sub._take(100) for p in batch.payloads))
+        payloads = [b"1st", b"2nd", b"3rd"]
+        for payload in payloads:
+            publisher.publish(payload, topic="at-once")
+            publisher.flush(timeout=30)
+        eventually(lambda: found == payloads)
+        sub._on_ready(None)
+
+
 def test_an_exchange_that_does_not_answer_is_named(engine: Engine) -> None:
     with FakeControl() as control:
         control.exchanges = [
