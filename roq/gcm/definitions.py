@@ -268,7 +268,7 @@ class Definitions:
         problem = self._problem(cluster)
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
-            self._feed(events.RegistryLost(session_ended=True))
+            self._feed(events.RegistryLost(session_ended=True, problem=problem))
         returned = bool(self._astray) and not problem
         self._astray = problem
         if returned:

@@ -84,9 +84,11 @@ class RegistryLost:
 
     Attributes:
         session_ended: it may not lead any more, and nobody is in reach who could tell.
+        problem: what is wrong with a registry that is in reach, and of no use all the same.
     """
 
     session_ended: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

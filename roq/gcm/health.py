@@ -50,7 +50,9 @@ def _state(standing: Standing) -> str:
 
 
 def _registry(standing: Standing) -> Check:
-    if standing.registry_away:
+    if standing.problem:
+        detail = standing.problem
+    elif standing.registry_away:
         detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
     elif not standing.cluster:
         detail = "the identity of the cluster has not been read yet"

@@ -35,6 +35,8 @@ ARRIVAL_SECONDS: Final = 30.0
 """A host that this process has never seen may take so long: the whole cluster may just start."""
 NUMBER_END: Final = 1 << 53
 """Nothing of a host comes to this; so differences and sums fit 64 bits."""
+REPORT_SECONDS: Final = 5.0
+"""So long after a manager begins to lead, hosts may not have found it yet."""
 FORGET_SECONDS: Final = 3_600.0
 """A host that has been lost so long and has nothing to do is no longer listed."""
 HOSTS_MAX: Final = 20_000
@@ -137,6 +139,7 @@ class Hosts:
         self._seen: set[str] = set()
         self._awake = 0.0
         self._looked = 0.0
+        self._led = -inf
         self.now = 0.0
         self.closed: set[str] = set()
         self.changed = False
@@ -185,11 +188,17 @@ class Hosts:
             raise HostNotFound(f"host {name} is {host.state}: its host manager does not report")
         return host
 
+    @property
+    def arriving(self) -> bool:
+        """Whether this manager leads since a moment, and some have not told it how they are."""
+        fresh = self.now < self._led + REPORT_SECONDS
+        return fresh and any(host.state is AWAITED for host in self._hosts.values())
+
     # --- what is heard of them --------------------------------------------------------------------
 
     def lead(self, now: float) -> None:
         """This manager leads from now on; silence of before is none."""
-        self.now = self._awake = self._looked = now
+        self.now = self._awake = self._looked = self._led = now
         self.expect(self._present, now)
 
     def expect(self, names: Iterable[str], now: float) -> None:

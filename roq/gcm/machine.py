@@ -263,7 +263,7 @@ class GcmMachine:
         self._standing.leads = True
         self._standing.caretaker = self._standing.doubtful = False
         self._standing.leader = self._standing.me
-        self._standing.registry_away = False
+        self._standing.registry_away, self._standing.problem = False, ""
         self._sagas.lead(event.epoch, self._standing.cluster)
         self.provisioning.lead(event.epoch, now)
         self._version = max(self._version, event.epoch << _VERSION_BITS)
@@ -285,7 +285,7 @@ class GcmMachine:
         return effects + self._stop_providing(self._standing.not_leader("client"))
 
     def _registry_lost(self, event: RegistryLost) -> list[Effect]:
-        self._standing.registry_away = True
+        self._standing.registry_away, self._standing.problem = True, event.problem
         self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
@@ -308,7 +308,7 @@ class GcmMachine:
         return effects
 
     def _registry_back(self, event: RegistryBack, now: float) -> list[Effect]:
-        self._standing.registry_away = False
+        self._standing.registry_away, self._standing.problem = False, ""
         if not self.leads or event.snapshot is None:
             return []
         # What was under way when the connection broke may or may not have been done.

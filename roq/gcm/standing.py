@@ -24,7 +24,8 @@ class Standing:
         doubtful: it led, and then stood still for long, or has just heard that its session ended,
             so that somebody else may lead by now: it says nothing until the registry has told, or
             has been out of reach for a lease.
-        registry_away: the registry is out of reach, so nothing can be changed.
+        registry_away: the registry is out of reach, or of no use, so nothing can be changed.
+        problem: why it is of no use, if it is in reach.
         measured: what its shell has found out about this process.
     """
 
@@ -36,6 +37,7 @@ class Standing:
     leader: Manager | None = None
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
+    problem: str = ""
     measured: tuple[Check, ...] = ()
 
     @property
@@ -61,7 +63,8 @@ class Standing:
         """The refusal of a manager that does not lead: who does, at this interface."""
         leader = self.known_leader
         if leader is None or leader.id == self.me.id:
-            why = ", and ZooKeeper cannot be reached" if self.registry_away else ""
+            away = ", and ZooKeeper cannot be reached" if self.registry_away else ""
+            why = f": {self.problem}" if self.problem else away
             return NotLeader(
                 f"no configuration manager leads at the moment{why}; try again in a second"
             )

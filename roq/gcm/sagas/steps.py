@@ -9,6 +9,7 @@ import msgspec
 
 from roq.errors import (
     REQUEST_ERRORS,
+    HostNotFound,
     LocalProtocolError,
     NoCapacity,
     NotLeader,
@@ -96,9 +97,19 @@ class Steps:
     # --- placement --------------------------------------------------------------------------------
 
     def place(self, host: str) -> str:
-        """The named host if it can take an exchange, or the least loaded one if none is named."""
+        """The named host if it can take an exchange, or the least loaded one if none is named.
+
+        Raises:
+            HostNotFound, NoCapacity: it cannot, or none can.
+            NotLeader: a leader that is this new does not know yet; a client asks again.
+        """
         loads = self.hosts.loads(*self.queues.placed())
-        return placement.demand(loads, host) if host else placement.choose(loads)
+        try:
+            return placement.demand(loads, host) if host else placement.choose(loads)
+        except (HostNotFound, NoCapacity) as error:
+            if self.hosts.arriving:
+                raise NotLeader(f"{error}; leadership has just begun, try again") from None
+            raise
 
     def place_beside(self, queue: Queue) -> str:
         """The host for one more exchange of this queue: rather one that has none of it yet.

@@ -5,6 +5,7 @@ import pytest
 from gcm_script import ME, OTHER, PaperHost, Script
 
 from roq.gcm import events
+from roq.gcm.hosts import REPORT_SECONDS
 from roq.gcm.standing import Standing
 
 
@@ -66,3 +67,35 @@ def test_what_a_caretaker_does_not_know_may_be_known_to_others(script: Script) -
     assert script.ask(2001, QName="new")["CODE"] == "registry_away"
     script.elect()
     assert script.ask(2104, QName="new")["CODE"] == "queue_not_found"
+
+
+def test_a_leader_that_has_just_begun_has_clients_ask_again_instead_of_refusing_them() -> None:
+    script = Script(PaperHost("h1"), leads=False)
+    script.elect()
+    for fields in ({"Host": "h1"}, {"Host": "h9"}):
+        answer = script.ask(2003, QName="q", **fields)
+        assert (answer["RESULT"], answer["CODE"]) == (1101, "not_leader")
+        assert "leadership has just begun" in answer["COMMENT"]
+    assert script.ask(2010, QName="q")["CODE"] == "not_leader"
+    script.pass_time(REPORT_SECONDS)
+    assert script.ask(2010, QName="q")["CODE"] == "no_capacity", "it is away, then"
+    script.report(script.hosts["h1"])
+    assert script.ask(2010, QName="q")["RESULT"] == 0
+    assert script.ask(2003, QName="r", Host="h9")["CODE"] == "host_not_found"
+
+
+def test_a_registry_of_another_cluster_is_not_said_to_be_out_of_reach(script: Script) -> None:
+    problem = "ZooKeeper holds cluster x now"
+    script.feed(events.RegistryLost(session_ended=True, problem=problem))
+    assert _registry(script) == problem
+    script.feed(events.Following(None))
+    assert problem in script.ask(2101)["COMMENT"]
+    script.feed(events.RegistryBack(None))
+    assert _registry(script) == "connected"
+    script.feed(events.RegistryLost())
+    assert "cannot be reached" in _registry(script)
+
+
+def _registry(script: Script) -> str:
+    checks = script.machine.health().checks
+    return next(check.detail for check in checks if check.name == "registry")
