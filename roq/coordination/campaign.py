@@ -11,6 +11,7 @@ A process that may not lead in this registry keeps no node there, and only follo
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -34,6 +35,8 @@ from roq.errors import RegistryAway
 log = logging.getLogger(__name__)
 
 _NUMBER_DIGITS = 10
+_NAME = re.compile(r"c-[0-9a-f]{32}-[0-9]{10}")
+"""Of a candidate's node; whatever else stands beside them stands for nobody, and never goes."""
 _REFUSALS_MAX = 8
 """In a row; then what this process stands upon is gone, and the session is of no use."""
 
@@ -137,7 +140,8 @@ class Campaign:
         if isinstance(names, RegistryAway):
             self._looking = False
             return
-        order = sorted(names or (), key=lambda name: (name[-_NUMBER_DIGITS:], name))
+        candidates = filter(_NAME.fullmatch, names or ())
+        order = sorted(candidates, key=lambda name: (name[-_NUMBER_DIGITS:], name))
         own = next((name for name in order if name.startswith(self._prefix)), None)
         if not self._may and own is not None:
             self._withdraw(own)

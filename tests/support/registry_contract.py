@@ -414,6 +414,21 @@ class RegistryContract:
         assert two.led[0].epoch > one.led[0].epoch
         assert three.led == []
 
+    def test_what_stands_beside_the_candidates_is_nobody_who_leads(
+        self, ensemble: Ensemble
+    ) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        other, _ = self.open(ensemble)
+        for name in ("c-x-0000000000", "notes", "0000000000"):
+            created = self.commit(ensemble, other, Create(f"/candidates/{name}", b"junk"))
+            assert isinstance(created, Committed)
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: two.followed == [b"one"], "a follower")
+        assert (len(one.led), one.followed) == (1, [])
+        one.registry.close()
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
+
     def test_a_write_of_the_leader_passes_its_fence(self, ensemble: Ensemble) -> None:
         one = Candidate(self.open(ensemble)[0], b"one")
         ensemble.loop.until(lambda: bool(one.led), "a leader")
