@@ -26,7 +26,6 @@ from pyarrow import ipc
 
 import roq
 from benchmarks.arrow_source import ArrowSource
-from roq.cli.output import print_json
 from roq.client.log_reader import LogReader
 from roq.spark import register
 from roq.spark.logs import Logs
@@ -208,6 +207,17 @@ def _memory() -> str | None:
     return str(SHARED) if os.access(SHARED, os.W_OK) else None
 
 
+def _show(result: Result, size: int) -> None:
+    out = results.console(as_json=False)
+    lines = [
+        (way, f"{value:,.0f}", f"{value * size / 1e6:,.0f}")
+        for way, value in result.rows_per_second.items()
+    ]
+    out.print(results.table("Medians", ("way", "rows/s#", "payload MB/s#"), lines))
+    out.print(results.targets_table(result.targets))
+    out.print(results.machine_text(result.machine))
+
+
 @click.command(short_help="Spark reads a queue, and the same rows from memory.")
 @click.option("--rows", type=click.IntRange(1_000), default=3_000_000, show_default=True)
 @click.option("--size", type=click.IntRange(10), default=100, show_default=True, help="Bytes.")
@@ -219,30 +229,12 @@ def _memory() -> str | None:
     show_default=True,
     help="That read at the same time; with one, rows of a topic are in order.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("benchmarks/results"),
-    show_default=True,
-    help="Directory for the JSON.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of the table.")
-@results.scenario
+@results.scenario(folder=Path("benchmarks/results"))
 def main(rows: int, size: int, rounds: int, tasks: int, output: Path, as_json: bool) -> bool:
     """Measure how fast Spark reads a queue, beside the same rows as Arrow batches in memory."""
     out = results.console(as_json=as_json)
     result = run(rows, size, rounds, tasks, out.print)
-    if as_json:
-        print_json(result)
-    else:
-        lines = [
-            (way, f"{value:,.0f}", f"{value * size / 1e6:,.0f}")
-            for way, value in result.rows_per_second.items()
-        ]
-        out.print(results.table("Medians", ("way", "rows/s#", "payload MB/s#"), lines))
-        out.print(results.targets_table(result.targets))
-        out.print(results.machine_text(result.machine))
-    out.print(f"written: {results.write(result, NAME, output)}", style="dim")
+    results.told(result, NAME, output, lambda told: _show(told, size), as_json=as_json)
     return result.ok
 
 

@@ -118,7 +118,7 @@ def measured() -> Iterator[Machine]:
 
 
 def scenario(
-    keeps: str = "Directory for the JSON.",
+    keeps: str = "Directory for the JSON.", folder: Path = RESULTS
 ) -> Callable[[Callable[P, bool]], Callable[P, None]]:
     """Make a command of a function that gives whether everything was reached.
 
@@ -127,6 +127,7 @@ def scenario(
 
     Args:
         keeps: what the directory of `--output` is for.
+        folder: which one it is if none is given.
     """
 
     def decorated(function: Callable[P, bool]) -> Callable[P, None]:
@@ -140,9 +141,9 @@ def scenario(
                     raise click.ClickException(str(error)) from None
             raise SystemExit(0 if reached else 1)
 
-        folder = click.Path(path_type=Path, file_okay=False)
+        directory = click.Path(path_type=Path, file_okay=False)
         output = click.option(
-            "--output", type=folder, default=RESULTS, show_default=True, help=keeps
+            "--output", type=directory, default=folder, show_default=True, help=keeps
         )
         as_json = click.option(
             "--json", "as_json", is_flag=True, help="JSON for programs on standard output."
