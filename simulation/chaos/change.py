@@ -28,6 +28,8 @@ class Change:
         self._settle_seconds = SETTLE_SECONDS * patience
         self._ground = ground
         self._name = name
+        self._seen = "?"
+        """How the queue was when somebody told last; empty: there was none; `?`: nobody told."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="change")
         self._created: Future[None] = self._pool.submit(self._create)
 
@@ -39,11 +41,9 @@ class Change:
         if not self._created.done():
             return [f"nobody has told what became of queue {self._name}"]
         error = self._created.exception()
-        if not ground.until(
-            lambda: self._state() in ("running", ""), self._settle_seconds, step=0.2
-        ):
-            return [f"queue {self._name} stays {self._state()}, half done ({error or 'created'})"]
-        if self._state() == "":
+        if not ground.until(self._is_decided, self._settle_seconds, step=0.2):
+            return [f"queue {self._name} stays {self._seen}, half done ({error or 'created'})"]
+        if self._seen == "":
             return [] if error else [f"queue {self._name} was created, and is not there"]
         runs = sorted(self._children())
         wrong = []
@@ -65,13 +65,15 @@ class Change:
         except QueueExists:  # an attempt that was not answered has done it
             return
 
-    def _state(self) -> str:
-        """How the queue is; empty: there is none; `?`: nobody tells."""
+    def _is_decided(self) -> bool:
+        """Whether the queue is there as a whole, or not at all; nobody tells: it is not decided."""
         try:
             queues = {queue.name: queue.state for queue in self._ground.cluster.queues()}
         except RoQError:
-            return "?"
-        return queues.get(self._name, "")
+            self._seen = "?"
+        else:
+            self._seen = queues.get(self._name, "")
+        return self._seen in {"running", ""}
 
     def _children(self) -> list[str]:
         return [
