@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from roq.cli.failures import INTERRUPTED, REFUSED, Failed
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note
 from roq.cli.sim_extra import wanted
+from roq.cli.sim_options import OUT, SCALE, Option, model_sizes, with_options
 from roq.cli.sim_report import made, open_option
 
 if TYPE_CHECKING:
@@ -22,18 +23,15 @@ if TYPE_CHECKING:
 
 LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
 MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
-OPTIONS: Final = (
+OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--model", is_flag=True, help="Play it on the model instead of a real cluster."),
-    click.option("--scale", type=click.FloatRange(0, 1_000, min_open=True), default=1.0,
-                 show_default=True, help="Durations times this; rates stay."),
+    SCALE,
     click.option("--seed", type=int, default=1, show_default=True, help="Of everything drawn."),
     click.option("--repeat", type=click.IntRange(1, 1_000), default=1, show_default=True,
                  help="So many runs, with seeds one after the other, to be compared."),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
                  help="A rule of the queue; with --model also a parameter or a threshold."),
-    click.option("--out", type=click.Path(path_type=Path, file_okay=False),
-                 default=Path("simulation/runs"), show_default=True,
-                 help="A folder is made in there."),
+    OUT,
     click.option("--cluster", default="", metavar="ADDRESS",
                  help="Live: a cluster that runs; else the run starts one of its own."),
     click.option("--master", default="local[*]", show_default=True,
@@ -45,14 +43,7 @@ OPTIONS: Final = (
     click.option("--plain", is_flag=True,
                  help="Live: plain stages, where barriers cannot be (dynamic allocation)."),
     click.option("--ship", is_flag=True, help="Live: send RoQ's own code to the executors."),
-    click.option("--hosts", type=click.IntRange(0, 100_000), default=0,
-                 help="Model: 0: as many as the scenario says."),
-    click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
-                 help="Model: that share the load."),
-    click.option("--publishers", type=click.IntRange(0, 10_000_000), default=0,
-                 help="Model: at the peak; 0: as the scenario says."),
-    click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
-                 help="Model: parts of the cluster that know nothing of each other."),
+    *model_sizes("Model: "),
     click.option("--workers", type=click.IntRange(0, 256), default=1, show_default=True,
                  help="Model: processes that share the cells; 0: one for each core."),
     click.option("--json", "as_json", is_flag=True, help="run.json on one line, for programs."),
@@ -60,15 +51,9 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-def _all_options(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(OPTIONS):
-        function = option(function)
-    return function
-
-
 @click.command()
 @click.argument("scenario")
-@_all_options
+@with_options(*OPTIONS)
 def run(
     scenario: str, model: bool, seed: int, repeat: int, as_json: bool,
     open_page: bool, **given: Any,

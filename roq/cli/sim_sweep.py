@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,12 +11,13 @@ from roq.cli.failures import INTERRUPTED
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import note, print_table
 from roq.cli.sim_extra import wanted
+from roq.cli.sim_options import OUT, SCALE, Option, model_sizes, with_options
 
 if TYPE_CHECKING:
     from simulation.forecast.sweep import Swept
     from simulation.forecast.table import Row
 
-OPTIONS: Final = (
+OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--vary", multiple=True, metavar="NAME=V1,V2,…",
                  help="A rule, a parameter or a threshold (module.NAME) that is varied; several: "
                  "all combinations."),
@@ -27,19 +27,9 @@ OPTIONS: Final = (
                  help="Runs of each combination."),
     click.option("--metric", "metrics", multiple=True,
                  help="Figures in the table and the heat-maps, instead of the usual ones."),
-    click.option("--scale", type=click.FloatRange(0, 1_000, min_open=True), default=1.0,
-                 show_default=True, help="Durations times this; rates stay."),
-    click.option("--hosts", type=click.IntRange(0, 100_000), default=0,
-                 help="0: as many as the scenario says."),
-    click.option("--queues", type=click.IntRange(1, 100_000), default=1, show_default=True,
-                 help="That share the load."),
-    click.option("--publishers", type=click.IntRange(0, 10_000_000), default=0,
-                 help="At the peak; 0: as the scenario says."),
-    click.option("--cells", type=click.IntRange(1, 100_000), default=1, show_default=True,
-                 help="Parts of the cluster that know nothing of each other."),
-    click.option("--out", type=click.Path(path_type=Path, file_okay=False),
-                 default=Path("simulation/runs"), show_default=True,
-                 help="A folder is made in there."),
+    SCALE,
+    *model_sizes(),
+    OUT,
     click.option("--local", is_flag=True, help="Processes of this machine, without Spark."),
     click.option("--workers", type=click.IntRange(0, 256), default=0,
                  help="With --local: how many; 0: one for each core."),
@@ -48,15 +38,9 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-def _all_options(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(OPTIONS):
-        function = option(function)
-    return function
-
-
 @click.command()
 @click.argument("scenarios", nargs=-1, required=True)
-@_all_options
+@with_options(*OPTIONS)
 def sweep(
     vary: Sequence[str], settings: Sequence[str], metrics: Sequence[str], local: bool, **given: Any
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from elastic_traffic import eventually
+from reported import reported
 
 import roq
 import roq.testing
@@ -48,18 +49,6 @@ def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
         yield found
 
 
-def child(cluster: roq.Cluster, name: str) -> ProcessSummary:
-    found: list[ProcessSummary] = []
-
-    def is_known() -> bool:
-        (host,) = cluster.hosts()
-        found.extend(each for each in host.children if each.child == name)
-        return bool(found)
-
-    eventually(is_known, 10)
-    return found[-1]
-
-
 def is_tried_in_vain(child: ProcessSummary) -> bool:
     return child.state == "restarting" and "Too many open files" in child.reason
 
@@ -91,11 +80,11 @@ def test_on_a_full_disk_a_start_fails_with_the_reason_and_nobody_else_is_touched
     cluster: roq.Cluster, disk: Path
 ) -> None:
     cluster.create_queue("here")
-    before = [child(cluster, name) for name in ("here.monitor", "here.x1")]
+    before = [reported(cluster, name) for name in ("here.monitor", "here.x1")]
     with full(disk):
         with pytest.raises(RoQError, match="No space left on device; make room"):
             cluster.create_queue("there")
-        assert [child(cluster, name) for name in ("here.monitor", "here.x1")] == before
+        assert [reported(cluster, name) for name in ("here.monitor", "here.x1")] == before
     cluster.create_queue("there")
     cluster.remove_queue("there")
     cluster.remove_queue("here")
@@ -105,13 +94,13 @@ def test_without_descriptors_a_child_is_tried_again_until_there_are_some(
     running: RunningCluster, cluster: roq.Cluster
 ) -> None:
     cluster.create_queue("tried")
-    before = child(cluster, "tried.x1")
+    before = reported(cluster, "tried.x1")
     manager = running.pid("host 127.0.0.1")
     with no_descriptors(manager):
         os.kill(before.pid, signal.SIGKILL)
-        eventually(lambda: is_tried_in_vain(child(cluster, "tried.x1")), 10)
+        eventually(lambda: is_tried_in_vain(reported(cluster, "tried.x1")), 10)
         with pytest.raises(RoQError, match="LimitNOFILE"):
             cluster.create_queue("refused")
         assert psutil.pid_exists(manager)
-    eventually(lambda: child(cluster, "tried.x1").state == "running", 20)
+    eventually(lambda: reported(cluster, "tried.x1").state == "running", 20)
     cluster.remove_queue("tried")

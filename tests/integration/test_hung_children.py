@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 from elastic_traffic import LIMIT, eventually, traffic
+from reported import reported
 
 import roq
 import roq.testing
-from roq.client.views import ProcessSummary
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
@@ -32,18 +32,6 @@ def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
         yield found
 
 
-def child(cluster: roq.Cluster, name: str) -> ProcessSummary:
-    found: list[ProcessSummary] = []
-
-    def is_known() -> bool:
-        (host,) = cluster.hosts()
-        found.extend(each for each in host.children if each.child == name)
-        return bool(found)
-
-    eventually(is_known, 10)
-    return found[-1]
-
-
 def test_an_exchange_and_a_monitor_that_are_stopped_are_replaced_and_nothing_is_lost(
     running: RunningCluster, cluster: roq.Cluster
 ) -> None:
@@ -51,10 +39,10 @@ def test_an_exchange_and_a_monitor_that_are_stopped_are_replaced_and_nothing_is_
         flow.rate = LIMIT * 0.5
         cluster.add_exchange("hung")
         for name in ("hung.x1", "hung.monitor"):
-            before = child(cluster, name)
+            before = reported(cluster, name)
             os.kill(before.pid, signal.SIGSTOP)
-            eventually(lambda: child(cluster, name).epoch > before.epoch, 10)  # noqa: B023
-            eventually(lambda: child(cluster, name).state == "running", 10)  # noqa: B023
+            eventually(lambda: reported(cluster, name).epoch > before.epoch, 10)  # noqa: B023
+            eventually(lambda: reported(cluster, name).state == "running", 10)  # noqa: B023
         flow.end()
     flow.judge()
     log = next((running.folder / "log").glob("host*.log")).read_text()
@@ -65,14 +53,14 @@ def test_a_child_that_is_held_again_and_again_and_never_for_long_is_not_killed(
     cluster: roq.Cluster,
 ) -> None:
     cluster.create_queue("held")
-    before = child(cluster, "held.x1")
+    before = reported(cluster, "held.x1")
     pause = threading.Event()
     for _ in range(6):  # for longer than that altogether
         os.kill(before.pid, signal.SIGSTOP)
         pause.wait(0.4)
         os.kill(before.pid, signal.SIGCONT)
         pause.wait(0.3)
-    assert child(cluster, "held.x1") == before
+    assert reported(cluster, "held.x1") == before
     cluster.remove_queue("held")
 
 
@@ -80,7 +68,7 @@ def test_a_host_manager_that_stood_still_does_not_take_its_children_for_hung(
     running: RunningCluster, cluster: roq.Cluster
 ) -> None:
     cluster.create_queue("calm")
-    before = [child(cluster, name).pid for name in ("calm.x1", "calm.monitor")]
+    before = [reported(cluster, name).pid for name in ("calm.x1", "calm.monitor")]
     manager = running.pid("host 127.0.0.1")
     pause = threading.Event()
     for _ in range(2):
@@ -88,6 +76,8 @@ def test_a_host_manager_that_stood_still_does_not_take_its_children_for_hung(
         pause.wait(HUNG_SECONDS + 0.5)
         os.kill(manager, signal.SIGCONT)
         pause.wait(1.0)
-    eventually(lambda: [child(cluster, f"calm.{n}").pid for n in ("x1", "monitor")] == before, 10)
-    assert [child(cluster, f"calm.{n}").restarts for n in ("x1", "monitor")] == [0, 0]
+    eventually(
+        lambda: [reported(cluster, f"calm.{n}").pid for n in ("x1", "monitor")] == before, 10
+    )
+    assert [reported(cluster, f"calm.{n}").restarts for n in ("x1", "monitor")] == [0, 0]
     cluster.remove_queue("calm")
