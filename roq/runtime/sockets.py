@@ -118,7 +118,7 @@ def bind(
 
     Raises:
         Unavailable: no port of the range is free.
-        ConfigError: this machine does not have that address.
+        ConfigError: this machine does not have that address, or this process no right to a port.
     """
     if ports == (0, 0):
         for _ in range(_RANDOM_PORT_TRIES):
@@ -141,7 +141,8 @@ def bind_port(socket: zmq.Socket[bytes], host: str, port: int) -> int:
     """Bind to exactly this port (0: any free one) and give it.
 
     Raises:
-        ConfigError: the port is in use, or this machine does not have that address.
+        ConfigError: the port is in use, this process has no right to it, or this machine does not
+            have that address.
     """
     if port == 0:
         return _bind_any(socket, host)
@@ -194,8 +195,12 @@ def _try_bind(socket: zmq.Socket[bytes], host: str, port: int) -> bool:
     try:
         socket.bind(endpoint if port else endpoint.removesuffix("0") + "*")
     except zmq.ZMQError as error:
-        if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+        if error.errno == errno.EADDRINUSE:
             return False
+        if error.errno == errno.EACCES:
+            raise ConfigError(
+                f"this process has no right to port {port} on {host}: set a port from 1024 on"
+            ) from None
         raise ConfigError(
             f"cannot bind to {host}: {error.strerror}. Set `bind` to an address of this machine "
             "(`ip addr` lists them)"

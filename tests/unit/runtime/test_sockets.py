@@ -1,4 +1,7 @@
+import errno
+
 import pytest
+import zmq
 
 from roq.errors import ConfigError, Unavailable
 from roq.runtime import sockets
@@ -45,6 +48,17 @@ def test_an_address_of_another_machine_is_a_configuration_error(context) -> None
     with pytest.raises(ConfigError, match="address of this machine"):
         sockets.bind_port(socket, "203.0.113.7", 0)
     socket.close()
+
+
+def test_a_port_that_this_process_may_not_have_is_not_said_to_be_in_use() -> None:
+    class Refused:
+        def bind(self, _endpoint: str) -> None:
+            raise zmq.ZMQError(errno.EACCES)
+
+    with pytest.raises(ConfigError, match="no right to port 80 .* from 1024 on"):
+        sockets.bind_port(Refused(), "127.0.0.1", 80)
+    with pytest.raises(ConfigError, match="no right to port 80 "):
+        sockets.bind(Refused(), "127.0.0.1", (80, 90))
 
 
 @pytest.mark.parametrize(
