@@ -55,7 +55,7 @@ def test_a_port_that_this_process_may_not_have_is_not_said_to_be_in_use() -> Non
         def bind(self, _endpoint: str) -> None:
             raise zmq.ZMQError(errno.EACCES)
 
-    with pytest.raises(ConfigError, match="no right to port 80 .* from 1024 on"):
+    with pytest.raises(ConfigError, match=r"no right to port 80 .* from 1024 on"):
         sockets.bind_port(Refused(), "127.0.0.1", 80)
     with pytest.raises(ConfigError, match="no right to port 80 "):
         sockets.bind(Refused(), "127.0.0.1", (80, 90))
