@@ -40,6 +40,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
@@ -150,9 +151,8 @@ class ZooKeeperStore:
         client = KazooClient(
             hosts=repeated(self._servers),
             timeout=self._session_seconds,
-            connection_retry=KazooRetry(
-                max_tries=-1, delay=0.05, backoff=2, max_jitter=0.3, max_delay=RETRY_SECONDS_MAX
-            ),
+            handler=patient_handler(),
+            connection_retry=endless_retry(),
             logger=kazoo_log,
         )
         client.add_listener(partial(self._heard, client))
@@ -449,6 +449,34 @@ def _version(step: Step, answer: object) -> int:
             return version
         case Delete():
             return ANY_VERSION
+
+
+def pause(seconds: float) -> None:
+    """Let time pass.
+
+    `time.sleep` fails where the system's clock is tampered with; kazoo's thread would end by it,
+    and the session with that.
+    """
+    threading.Event().wait(seconds)
+
+
+def patient_handler() -> SequentialThreadingHandler:
+    """kazoo's threads, which survive a clock that is set."""
+    handler = SequentialThreadingHandler()
+    handler.sleep_func = pause
+    return handler
+
+
+def endless_retry() -> KazooRetry:
+    """How a lost connection is made again: until there is one, or the client is disposed of."""
+    return KazooRetry(
+        max_tries=-1,
+        delay=0.05,
+        backoff=2,
+        max_jitter=0.3,
+        max_delay=RETRY_SECONDS_MAX,
+        sleep_func=pause,
+    )
 
 
 def repeated(servers: str) -> str:
