@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import roq
-from roq.errors import QueueExists, RoQError
+from roq.errors import QueueExists, QueueNotFound, RoQError
 from simulation.chaos.ground import Ground
 
 CREATE_SECONDS: Final = 20.0
@@ -28,6 +28,7 @@ class Change:
         self._settle_seconds = SETTLE_SECONDS * patience
         self._ground = ground
         self._name = name
+        self._refusal: RoQError | None = None
         self._seen = "?"
         """How the queue was when somebody told last; empty: there was none; `?`: nobody told."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="change")
@@ -45,14 +46,14 @@ class Change:
             return [f"queue {self._name} stays {self._seen}, half done ({error or 'created'})"]
         if self._seen == "":
             return [] if error else [f"queue {self._name} was created, and is not there"]
-        runs = sorted(self._children())
+        wanted = [f"{self._name}.monitor", f"{self._name}.x1"]
         wrong = []
-        if runs != [f"{self._name}.monitor", f"{self._name}.x1"]:
-            wrong.append(f"of queue {self._name} there run {', '.join(runs) or 'none'}")
-        try:
-            ground.cluster.remove_queue(self._name, timeout=self._create_seconds)
-        except RoQError as failure:
-            return [*wrong, f"queue {self._name} cannot be removed: {failure}"]
+        # What was set up twice because a host was cut off is stopped once that is in reach.
+        if not ground.until(lambda: self._children() == wanted, self._settle_seconds, step=0.2):
+            runs = ", ".join(self._children()) or "none"
+            wrong.append(f"of queue {self._name} there run {runs}")
+        if not ground.until(self._is_removed, self._settle_seconds, step=0.2):
+            return [*wrong, f"queue {self._name} cannot be removed: {self._refusal}"]
         if not ground.until(lambda: not self._children(), self._settle_seconds, step=0.2):
             wrong.append(f"queue {self._name} is removed, and still runs")
         return wrong
@@ -75,9 +76,20 @@ class Change:
             self._seen = queues.get(self._name, "")
         return self._seen in {"running", ""}
 
+    def _is_removed(self) -> bool:
+        """Remove the queue; False: not now, since nobody in reach may change anything."""
+        try:
+            self._ground.cluster.remove_queue(self._name, timeout=self._create_seconds)
+        except QueueNotFound:  # an attempt that was not answered has done it
+            return True
+        except RoQError as error:
+            self._refusal = error
+            return False
+        return True
+
     def _children(self) -> list[str]:
-        return [
+        return sorted(
             each.child
             for each in self._ground.parts.offspring()
             if each.child.startswith(f"{self._name}.")
-        ]
+        )
