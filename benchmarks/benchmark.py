@@ -49,6 +49,8 @@ def measure(chosen: Plan, console: Console, *, compare: bool) -> Results:
             if plan.ROQ_BATCHES not in runner.skipped:
                 observer.says("an idle RoQ cluster")
                 idle = cluster.idle(chosen.idle_seconds)
+                observer.says("filling the rings")
+                cluster.fill_rings()
             runner.run(chosen)
         finally:
             observer.says("stopping everything")

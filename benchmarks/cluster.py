@@ -66,9 +66,27 @@ class RoqCluster:
                     # One exchange is measured, however much it has to carry.
                     limits = {"batch_messages": batch, "ring_bytes": RING_BYTES, "exchanges_max": 1}
                     cluster.create_queue(_queue(batch), limits=limits)
-                    _fill_ring(cluster, _queue(batch), batch)
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
+
+    def fill_rings(self) -> None:
+        """Let the exchanges keep as much as they ever will, as they do after their first minutes.
+
+        Until then each batch gets memory that the process has never had, which costs more than all
+        that RoQ does with it.
+
+        Raises:
+            BenchmarkError: they take nothing.
+        """
+        try:
+            with roq.connect(self._client) as cluster:
+                for batch in (plan.FULL_BATCH, plan.SMALL_BATCH):
+                    payloads = [bytes(FILL_MESSAGE_BYTES)] * batch
+                    with cluster.publisher(_queue(batch)) as publisher:
+                        for _ in range(RING_BYTES // (batch * FILL_MESSAGE_BYTES)):
+                            publisher.publish_many(payloads, "filling.the.ring")
+        except roq.RoQError as error:
+            raise BenchmarkError(f"the rings cannot be filled: {error}") from None
 
     def stop(self) -> None:
         """Stop everything, as Ctrl-C does."""
@@ -125,18 +143,6 @@ class RoqCluster:
 
 def _queue(batch: int) -> str:
     return f"bench-{batch}"
-
-
-def _fill_ring(cluster: roq.Cluster, queue: str, batch: int) -> None:
-    """Let the exchange keep as much as it ever will, as it does after its first minutes.
-
-    Until then each batch gets memory that the process has never had, which costs more than all that
-    RoQ does with it.
-    """
-    payloads = [bytes(FILL_MESSAGE_BYTES)] * batch
-    with cluster.publisher(queue) as publisher:
-        for _ in range(RING_BYTES // (batch * FILL_MESSAGE_BYTES)):
-            publisher.publish_many(payloads, "filling.the.ring")
 
 
 def _free_base() -> int:
