@@ -7,7 +7,8 @@
     registration.py   a host's node, kept over lost sessions
     store.py      the few primitives an ensemble offers, as a protocol
     memory.py     a store in memory, for tests and simulation, with switches for faults
-    zookeeper.py  the store of real clusters (the only module that knows kazoo)
+    zookeeper.py  the store of real clusters, on top of kazoo (nothing else knows that)
+    kazoo_client.py   how that client is made
     addresses.py  where an ensemble is, and the cluster in it, checked
     embedded.py   a ZooKeeper server as a child process, for clusters on one machine
     java.py       where its Java runtime is

@@ -40,12 +40,11 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
-from kazoo.retry import KazooRetry
 
 from roq.coordination.addresses import check_root, check_servers
+from roq.coordination.kazoo_client import new_client
 from roq.coordination.port import (
     ANY_VERSION,
     Committed,
@@ -62,16 +61,11 @@ from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step
 from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)
-kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-kazoo_log.setLevel(logging.CRITICAL)  # a line per attempt; session changes are logged by RoQ once
 
 SESSION_SECONDS: Final = 6.0
 REQUESTS_UNDER_WAY: Final = 64
 REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
-RETRY_SECONDS_MAX: Final = 0.5
-ATTEMPTS: Final = 4
-"""Connections that are tried at least within the time that a session lasts."""
 
 _REASONS: Final[dict[type[KazooException], Reason]] = {
     NodeExistsError: Reason.EXISTS,
@@ -148,13 +142,7 @@ class ZooKeeperStore:
         self._build()
 
     def _build(self) -> None:
-        client = KazooClient(
-            hosts=repeated(self._servers),
-            timeout=self._session_seconds,
-            handler=patient_handler(),
-            connection_retry=endless_retry(),
-            logger=kazoo_log,
-        )
+        client = new_client(self._servers, self._session_seconds)
         client.add_listener(partial(self._heard, client))
         self._client = client
         try:
@@ -449,40 +437,6 @@ def _version(step: Step, answer: object) -> int:
             return version
         case Delete():
             return ANY_VERSION
-
-
-def pause(seconds: float) -> None:
-    """Let time pass.
-
-    `time.sleep` fails where the system's clock is tampered with; kazoo's thread would end by it,
-    and the session with that.
-    """
-    threading.Event().wait(seconds)
-
-
-def patient_handler() -> SequentialThreadingHandler:
-    """kazoo's threads, which survive a clock that is set."""
-    handler = SequentialThreadingHandler()
-    handler.sleep_func = pause
-    return handler
-
-
-def endless_retry() -> KazooRetry:
-    """How a lost connection is made again: until there is one, or the client is disposed of."""
-    return KazooRetry(
-        max_tries=-1,
-        delay=0.05,
-        backoff=2,
-        max_jitter=0.3,
-        max_delay=RETRY_SECONDS_MAX,
-        sleep_func=pause,
-    )
-
-
-def repeated(servers: str) -> str:
-    """The addresses, each as often as makes `ATTEMPTS` altogether."""
-    count = servers.count(",") + 1
-    return ",".join([servers] * -(-ATTEMPTS // count))
 
 
 def _stop(client: KazooClient) -> None:
