@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
 ANSWER_SECONDS = 30.0
 """More than a commit may take, on a machine that does other work as well."""
+REFUSALS = ("registry_away", "not_leader")
+"""The second one if the manager itself did not get the processor for half a session: it cannot ask
+whether it still leads."""
 MOMENTS = (0.0, 0.004, 0.015, 0.1)
 """Seconds from a command until the server is killed: before, in, between and after its commits."""
 
@@ -93,10 +96,10 @@ def test_whenever_zookeeper_is_killed_each_change_is_answered_and_then_refused(
         pause.wait(moment)
         os.kill(setup.server.pid, signal.SIGKILL)
         first = setup.answer()
-        assert first["RESULT"] == 0 or first["CODE"] == "registry_away", first
+        assert first["RESULT"] == 0 or first["CODE"] in REFUSALS, first
         for _ in range(3):
             refused = setup.change()
-            assert (refused["RESULT"], refused["CODE"]) == (1101, "registry_away"), refused
+            assert refused["CODE"] in REFUSALS, refused
         setup.restart()
     eventually(setup.accepts, "a change in the end", 60.0)
 
@@ -107,7 +110,7 @@ def test_a_zookeeper_that_hangs_leaves_no_change_without_an_answer(setup: Setup)
     try:
         for _ in range(3):
             refused = setup.change()
-            assert refused["CODE"] == "registry_away", refused
+            assert refused["CODE"] in REFUSALS, refused
     finally:
         os.kill(setup.server.pid, signal.SIGCONT)
     eventually(setup.accepts, "a change once it goes on", 60.0)
