@@ -314,8 +314,9 @@ class EmbeddedZooKeeper:
         guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
         with self._lock() as lock, self._open_log() as log:
             command = prepare(self._data_dir, self._host, self._port, self._environ)
+            before = log.tell()  # the server writes through the same descriptor from now on
             self._start_keeper([*guard, *command], log, lock)
-            return log.tell()
+            return before
 
     def _open_log(self) -> IO[bytes]:
         if self.log_path.exists() and self.log_path.stat().st_size > LOG_BYTES_MAX:

@@ -5,6 +5,7 @@ import os
 import socket
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,21 @@ def test_a_java_that_ends_at_once_is_an_error_with_its_last_words(
     with pytest.raises(Unavailable, match="what a pity"):
         server.start()
     assert server.pid == 0
+
+
+def test_last_words_are_heard_however_soon_they_come(
+    tmp_path: Path, java_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = EmbeddedZooKeeper._start_keeper
+
+    def start_and_wait(server: EmbeddedZooKeeper, *args: Any) -> None:
+        start(server, *args)
+        assert server._ended.wait(30)
+
+    monkeypatch.setattr(EmbeddedZooKeeper, "_start_keeper", start_and_wait)
+    server = EmbeddedZooKeeper(tmp_path / "zk", environ={"JAVA_HOME": str(java_home)})
+    with pytest.raises(Unavailable, match="what a pity"):
+        server.start()
 
 
 def test_nobody_serves_on_a_port_that_is_closed_or_silent() -> None:
