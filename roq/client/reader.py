@@ -78,6 +78,7 @@ class Reader:
         chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
         checks: whether everything in the log was passed on.
         live_at: when the fan-out said something last.
+        other_version: of the entries that came and could not be read for it; 0: none.
         dirty: something happened in `live` that wants a `Tick`.
         held_back: the fan-out is not read, and the log no further, as others are to catch up first;
             set by whoever drives the reader, who feeds a `Tick` afterwards.
@@ -106,6 +107,7 @@ class Reader:
         self.floor = 0
         self.foreign = 0
         self.malformed = 0
+        self.other_version = 0
         self.refused = 0
         self._queue = queue
         self._number = exchange.number
@@ -151,7 +153,7 @@ class Reader:
         """Take one message of the fan-out. The hot path: work per batch, none per message."""
         parts = len(frames)
         if not 2 <= parts <= 3 or len(frames[1]) != ENTRY_BYTES:
-            self.malformed += 1
+            self._unreadable(frames)
             return
         topic = frames[0]
         magic, version, kind, number, queue, epoch, offset, previous, _ = _unpack(frames[1])
@@ -162,7 +164,7 @@ class Reader:
             or magic != MAGIC
             or version != VERSION
         ):
-            self.foreign += 1
+            self._unreadable(frames)
             return
         self.live_at = now
         chain = self.chain
@@ -184,6 +186,16 @@ class Reader:
             self._present(topic, offset, previous)
         else:
             self._other(kind, topic, offset, previous, frames[2] if parts == 3 else None)
+
+    def _unreadable(self, frames: list[bytes]) -> None:
+        """Not an entry of this exchange: of another one, of another format, or of nobody."""
+        entry = frames[1] if 2 <= len(frames) <= 3 else b""
+        if entry[:2] == MAGIC and entry[2:3] not in {b"", bytes((VERSION,))}:
+            self.other_version = entry[2]
+        if len(entry) == ENTRY_BYTES:
+            self.foreign += 1
+        else:
+            self.malformed += 1
 
     def _other(
         self, kind: int, topic: bytes, offset: int, previous: int, batch: bytes | None

@@ -36,6 +36,7 @@ from roq.client.stream import Source
 from roq.client.watchdog import ExchangeFacts, SessionFacts, SubscriberFacts
 from roq.machine import Tick
 from roq.model import ExchangeInfo
+from roq.protocol.entry import VERSION
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""
@@ -418,6 +419,7 @@ def _facts(reader: Reader, now: float) -> ExchangeFacts:
         connected=reader.connected,
         read=now - reader.checks.verified_as_of,
         silent=now - reader.live_at,
+        unreadable=_other_format(reader) if reader.other_version else "",
     )
 
 
@@ -426,9 +428,19 @@ def _trouble(reader: Reader) -> str:
     exchange = reader.exchange
     if not reader.connected:
         return f"no connection to exchange {exchange.name} at {exchange.data}"
+    if not reader.present and reader.other_version:
+        return f"exchange {exchange.name} at {exchange.live}: {_other_format(reader)}"
     if not reader.present:
         return f"exchange {exchange.name} does not confirm the subscription at {exchange.live}"
     return f"exchange {exchange.name} at {exchange.data} does not answer where to start"
+
+
+def _other_format(reader: Reader) -> str:
+    """Why an exchange of another version of RoQ cannot be read."""
+    return (
+        f"it sends entries of format {reader.other_version}, and this client reads format "
+        f"{VERSION}: bring both to the same version of RoQ"
+    )
 
 
 def _figures(reader: Reader) -> list[int]:

@@ -90,6 +90,7 @@ class ExchangeFacts:
         connected: there is a connection to its log.
         read: seconds since its log was read to its end.
         silent: seconds since its fan-out said anything; it should do so twice a second.
+        unreadable: what it says, but in a format that this client does not know.
     """
 
     name: str
@@ -97,6 +98,7 @@ class ExchangeFacts:
     connected: bool
     read: float
     silent: float
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,9 @@ def _silent(facts: SubscriberFacts) -> Standing | None:
     each = max(silent, key=lambda one: one.silent)
     others = f" (nor {len(silent) - 1} others)" if len(silent) > 1 else ""
     state = ClientState.WAITING
-    if not each.connected:
+    if each.unreadable:
+        besides = each.unreadable
+    elif not each.connected:
         besides = f"there is no connection to {each.address}"
     elif each.read >= QUIET_SECONDS:
         besides = f"it does not answer at {each.address} either"

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+import pytest
+
 from roq.client.pacing import AHEAD_BYTES
 from roq.client.reading import Answered, Ask, DataUp, From, Start
 from roq.client.reception import Order, Reception, Starts
+from roq.client.session_events import SessionState
+from roq.client.state import Cause
+from roq.client.watchdog import SessionFacts
 from roq.machine import Tick
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import documents
@@ -20,11 +25,12 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
-from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.protocol.entry import NONE, VERSION, EntryKind, pack_entry
 from roq.protocol.extensions import pack_floor
 
 QUEUE = b"q" * 16
 LATEST = Start()
+WELL = SessionFacts(SessionState.ACTIVE, Cause.NONE, "", 0.5)
 Row = tuple[bytes, bytes, int]
 """Publisher, topic, next sequence."""
 
@@ -113,6 +119,21 @@ def test_what_the_start_waits_for_is_said_for_each_exchange() -> None:
     script.confirm(1, end=7)
     assert "x2" in script.reception.trouble()
     assert "x1" not in script.reception.trouble()
+
+
+@pytest.mark.parametrize("more", [b"", b"field"])
+def test_an_exchange_of_another_entry_format_is_named_with_both_formats(more: bytes) -> None:
+    script = Script()
+    script.open(1)
+    reader = script.reception.readers[1, 1]
+    plain = pack_entry(EntryKind.PRESENCE, 1, QUEUE, 1, 7, 0, 0)
+    reader.live([reader.presence_topic, plain[:2] + b"\x07" + plain[3:] + more], 0.0)
+    assert not script.reception.confirmed
+    assert "sends entries of format 7" in script.reception.trouble()
+    assert f"reads format {VERSION}" in script.reception.trouble()
+    facts = script.reception.facts("orders", WELL, 5.0)
+    assert "format 7" in facts.exchanges[0].unreadable
+    assert reader.foreign + reader.malformed == 1
 
 
 def test_what_a_late_exchange_of_the_start_may_have_is_not_lost_before_it_is_read() -> None:

@@ -158,6 +158,13 @@ def test_an_exchange_that_is_not_heard_is_named(
     assert text in standing.reason
 
 
+def test_an_exchange_that_speaks_another_format_is_not_merely_called_silent() -> None:
+    other = ExchangeFacts("x2", "tcp://h:2", True, 9.0, 9.0, unreadable="it sends format 2")
+    standing = subscriber_standing(replace(SUBSCRIBER, exchanges=(X1, other)))
+    assert (standing.state, standing.cause) == (ClientState.WAITING, Cause.SILENT_EXCHANGE)
+    assert standing.reason.endswith("; it sends format 2")
+
+
 def test_of_several_silent_exchanges_the_longest_is_named_and_the_others_counted() -> None:
     silent = [ExchangeFacts(f"x{n}", "", True, 0.0, 2.0 + n) for n in range(3)]
     reason = subscriber_standing(replace(SUBSCRIBER, exchanges=tuple(silent))).reason
