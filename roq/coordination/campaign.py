@@ -94,6 +94,14 @@ class Campaign:
         self._looking = False
         self._refusals = 0
 
+    def recount(self) -> None:
+        """Epochs can be drawn again, after they could not for a while."""
+        if self._leading is None:
+            self._look()
+        else:
+            # The count may go on below numbers that were given: drawing one above them raises it.
+            self._counter.draw(self._above(), lambda _: None)
+
     def overtaken(self, fence: Fence) -> None:
         """A write with this fence was refused: the leader node was written by somebody else."""
         if self._leading is not None and self._leading.fence == fence:
@@ -180,6 +188,9 @@ class Campaign:
         if self._leading is not None:
             self._looked()
             return
+        if self._counter.problem:
+            self._counter.refresh(self._recount)
+            return
         own: list[Step] = [Check(f"{CANDIDATES}/{name}"), Set(LEADER, self._data)]
         self._store.multi([*own, *self._counter.steps], self._led)
 
@@ -196,6 +207,9 @@ class Campaign:
                 self._refused()
 
     def _elected(self, leadership: Leadership) -> None:
+        if self._counter.used_up(leadership.epoch):
+            self._cannot_count()
+            return
         above = self._above()
         if leadership.epoch <= above:
             # An earlier registry has given higher ones, which others remember.
@@ -210,9 +224,16 @@ class Campaign:
     def _recount(self, away: RegistryAway | None) -> None:
         if away is None:
             self._refused()
+        elif self._counter.damaged:
+            self._cannot_count()
         else:
             self._looking = False
             self._store.restart(f"no epoch can be drawn: {away}")
+
+    def _cannot_count(self) -> None:
+        """Whoever sets the count right lets this process lead; see `recount`."""
+        self._looked()
+        self._tell(None)
 
     def _follow(self, first: str) -> None:
         self._store.read(f"{CANDIDATES}/{first}", None, self._first_read)

@@ -14,7 +14,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.port import BASE, CLUSTER, EPOCH, EPOCH_MAX, Committed, Node, Reason, Set
+from roq.coordination.port import (
+    BASE,
+    CLUSTER,
+    EPOCH,
+    EPOCH_MAX,
+    Committed,
+    Node,
+    Reason,
+    Set,
+    ignored,
+)
 from roq.coordination.store import Check, MultiResult, Refused, Step, Store
 from roq.errors import LocalProtocolError, RegistryAway
 
@@ -22,9 +32,15 @@ log = logging.getLogger(__name__)
 
 Drawn = Callable[[int | RegistryAway], None]
 
+_BASE_DIGITS_MAX: Final = len(str(EPOCH_MAX))
+_SHOWN_CHARACTERS: Final = 40
 _ATTEMPTS_MAX: Final = 8
 """Of one draw, while others raise the base again and again."""
 _WAITING_MAX: Final = 1_000
+_REMEDY: Final = (
+    "nobody can begin to lead, and nothing that was lost is set up elsewhere; set it to 0 (below "
+    "zk.root), and whoever leads raises it above all epochs that are in use"
+)
 
 
 class Counter:
@@ -32,21 +48,35 @@ class Counter:
 
     Nobody but a leader draws before a leader has named the cluster, because until then it is open
     where the count begins: such a draw waits.
+
+    Args:
+        store: where the count is kept.
+        on_problem: called with the text of `problem` whenever it has changed.
+
+    Attributes:
+        problem: why no number can be drawn and what to do, in a sentence; empty if one can.
+        damaged: something stands at `BASE`, and is the problem.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_problem: Callable[[str], None] = ignored) -> None:
+        self.problem = ""
+        self.damaged = False
         self._store = store
+        self._on_problem = on_problem
         self._base = 0
         self._version = 0
+        self._spent: tuple[int, int] | None = None
+        """A base above which all numbers were given, and its version."""
         self._waiting: list[tuple[int, Drawn]] = []
 
-    def learn(self, node: Node) -> str:
-        """Take in what stands at `BASE`; gives what is wrong with it, empty if nothing is."""
-        text = node.data.decode("ascii", "replace") or "0"
-        if not text.isdecimal() or int(text) > EPOCH_MAX:
-            return f"{BASE} holds {text[:40]!r}, which is no number that epochs are counted from"
-        self._base, self._version = int(text), node.version
-        return ""
+    def follow(self, done: Callable[[RegistryAway | None], None]) -> None:
+        """Learn what stands at `BASE`, and each change of it until the connection breaks.
+
+        Args:
+            done: called once, with why nothing stands there or can be read; None: it is known, be
+                it of any use or not.
+        """
+        self._store.read(BASE, self._changed, partial(self._found, done))
 
     @property
     def steps(self) -> tuple[Step, Step]:
@@ -60,6 +90,10 @@ class Counter:
     def draw(self, above: int, done: Drawn, attempts: int = _ATTEMPTS_MAX) -> None:
         """Draw a number above this one; waits until the cluster has a name."""
         check_epoch(above)
+        if self.problem:
+            # The base that was known before may be one that was counted from long ago.
+            self.refresh(lambda away: self._again(above, done, attempts - 1, away))
+            return
         steps = [Check(CLUSTER), *self.steps]
         self._store.multi(steps, partial(self._drawn, above, done, attempts))
 
@@ -86,13 +120,68 @@ class Counter:
         """Look again what the base is."""
         self._look(done, Committed())
 
+    def used_up(self, number: int) -> bool:
+        """Whether this number, which was drawn, is higher than an epoch can be: a problem."""
+        if number > EPOCH_MAX:
+            self._spent = (self._base, self._version)
+            self._judge()
+        return number > EPOCH_MAX
+
+    # --- what stands at the base ------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self.follow(lambda _: None)
+
+    def _found(
+        self, done: Callable[[RegistryAway | None], None], found: Node | RegistryAway | None
+    ) -> None:
+        if isinstance(found, RegistryAway):
+            done(found)
+            return
+        self._learn(found)
+        done(RegistryAway(self.problem) if found is None else None)
+
+    def _learn(self, node: Node | None) -> None:
+        text = "" if node is None else node.data.decode("ascii", "replace").strip() or "0"
+        number = int(text) if text.isdecimal() and len(text) <= _BASE_DIGITS_MAX else EPOCH_MAX + 1
+        self.damaged = node is not None and number > EPOCH_MAX
+        if node is None:
+            self._tell(f"{BASE} is missing in the registry")
+        elif number > EPOCH_MAX:
+            shown = repr(text[:_SHOWN_CHARACTERS])
+            self._tell(
+                f"{BASE} in the registry holds {shown}, which is no number that epochs are "
+                "counted from"
+            )
+        else:
+            self._base, self._version = number, node.version
+            self._judge()
+
+    def _judge(self) -> None:
+        self.damaged = (self._base, self._version) == self._spent
+        text = f"{BASE} in the registry holds {self._base}, above which no epoch is left"
+        self._tell(text if self.damaged else "")
+
+    def _tell(self, problem: str) -> None:
+        text = f"{problem}: {_REMEDY}" if problem else ""
+        if text == self.problem:
+            return
+        self.problem = text
+        if text:
+            log.error("%s", text, extra={"event": "epochs_damaged"})
+        else:
+            log.info("epochs are counted from %d", self._base, extra={"event": "epochs_mended"})
+        self._on_problem(text)
+
     # --- inside -----------------------------------------------------------------------------------
 
     def _drawn(self, above: int, done: Drawn, attempts: int, result: MultiResult) -> None:
         match result:
             case Committed(versions=versions):
                 number = self.number(versions[2])
-                if number > above:
+                if self.used_up(number):
+                    done(RegistryAway(self.problem))
+                elif number > above:
                     done(number)
                 else:
                     again = partial(self._again, above, done, attempts - 1)
@@ -119,16 +208,12 @@ class Counter:
         if isinstance(result, RegistryAway):
             done(result)
         else:
-            self._store.read(BASE, None, partial(self._looked, done))
+            self._store.read(BASE, None, partial(self._found, partial(self._looked, done)))
 
     def _looked(
-        self, done: Callable[[RegistryAway | None], None], found: Node | RegistryAway | None
+        self, done: Callable[[RegistryAway | None], None], away: RegistryAway | None
     ) -> None:
-        if isinstance(found, RegistryAway):
-            done(found)
-            return
-        problem = f"{BASE} is missing in the registry" if found is None else self.learn(found)
-        done(RegistryAway(problem) if problem else None)
+        done(RegistryAway(self.problem) if away is None and self.problem else away)
 
     # --- until there is a cluster -----------------------------------------------------------------
 

@@ -186,6 +186,10 @@ def nothing() -> int:
     return 0
 
 
+def ignored(_problem: str) -> None:
+    """Whoever can do nothing about a problem need not hear of it."""
+
+
 class Registry(Protocol):
     """The registry of one cluster, used from one loop.
 
@@ -198,8 +202,18 @@ class Registry(Protocol):
         """How the registry stands to the ensemble, as last told to `on_session`."""
         ...
 
-    def start(self, on_session: Callable[[SessionState], None]) -> None:
-        """Begin to connect and keep trying, for ever; each change is told to `on_session`."""
+    def start(
+        self,
+        on_session: Callable[[SessionState], None],
+        on_problem: Callable[[str], None] = ignored,
+    ) -> None:
+        """Begin to connect and keep trying, for ever.
+
+        Args:
+            on_session: told each change of the session.
+            on_problem: told why no epoch can be drawn, and what to do about it, though the registry
+                is in reach; and an empty text once one can. Until then nobody begins to lead.
+        """
         ...
 
     def read(self, path: str, done: Callable[[Node | RegistryAway | None], None]) -> None:

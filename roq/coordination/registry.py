@@ -38,6 +38,7 @@ from roq.coordination.port import (
     check_data,
     check_path,
     identity_of,
+    ignored,
     nothing,
 )
 from roq.coordination.registration import Registration
@@ -71,7 +72,8 @@ class StoreRegistry:
         self._state = SessionState.LOST
         self._closed = False
         self._on_session: Callable[[SessionState], None] | None = None
-        self._counter = Counter(store)
+        self._on_problem: Callable[[str], None] = ignored
+        self._counter = Counter(store, self._counting)
         self._campaign: Campaign | None = None
         self._registrations: dict[str, Registration] = {}
         self._watches: list[_ChildrenWatch] = []
@@ -83,11 +85,15 @@ class StoreRegistry:
 
     # --- session ----------------------------------------------------------------------------------
 
-    def start(self, on_session: Callable[[SessionState], None]) -> None:
+    def start(
+        self,
+        on_session: Callable[[SessionState], None],
+        on_problem: Callable[[str], None] = ignored,
+    ) -> None:
         """Begin to connect and keep trying, for ever; each change is told to `on_session`."""
         if self._on_session is not None:
             raise LocalProtocolError("a registry is started once")
-        self._on_session = on_session
+        self._on_session, self._on_problem = on_session, on_problem
         self._store.start(self._session_changed)
 
     def close(self) -> None:
@@ -114,7 +120,7 @@ class StoreRegistry:
         for path in LAYOUT:
             if path.removeprefix("/") not in (names or ()):
                 self._store.multi([Create(path)], self._laid)
-        self._store.read(BASE, None, self._prepared)
+        self._counter.follow(self._prepared)
 
     def _laid(self, result: MultiResult) -> None:
         made = isinstance(result, Committed)
@@ -122,12 +128,17 @@ class StoreRegistry:
             why = result.reason if isinstance(result, Refused) else result
             self._store.restart(f"cannot prepare the tree: {why}")
 
-    def _prepared(self, base: Node | RegistryAway | None) -> None:
-        problem = self._counter.learn(base) if isinstance(base, Node) else f"{base or 'it is gone'}"
-        if problem:
-            self._store.restart(f"cannot read {BASE}: {problem}")
-        else:
+    def _prepared(self, away: RegistryAway | None) -> None:
+        if away is None:
+            # If it is of no use, no number is drawn; everything else goes on.
             self._turn(SessionState.CONNECTED)
+        else:
+            self._store.restart(f"cannot read {BASE}: {away}")
+
+    def _counting(self, problem: str) -> None:
+        self._on_problem(problem)
+        if not problem and self._campaign is not None:
+            self._campaign.recount()
 
     def _turn(self, state: SessionState) -> None:
         if state is self._state:

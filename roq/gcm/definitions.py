@@ -99,7 +99,7 @@ class Definitions:
 
     def start(self) -> None:
         """Connect, and stand for election."""
-        self._registry.start(self._session_changed)
+        self._registry.start(self._session_changed, self._counted)
         self._registry.campaign(
             records.encode(self._me), self._lead, self._follow, self._may_lead, self._above
         )
@@ -140,7 +140,8 @@ class Definitions:
             if isinstance(result, int):
                 self._feed(events.EpochDrawn(draw.token, result))
             else:
-                self._feed(events.CommitFailed(draw.token, RegistryAway("registry away")))
+                error = RegistryAway(f"registry away: {result}")
+                self._feed(events.CommitFailed(draw.token, error))
 
         self._registry.next_host_epoch(drawn)
 
@@ -192,6 +193,9 @@ class Definitions:
                 self._feed(events.Doubted())
                 self._feed(events.RegistryLost())
                 self._begin_lease()
+
+    def _counted(self, problem: str) -> None:
+        self._feed(events.EpochsDamaged(problem))
 
     def _begin_lease(self) -> None:
         self._end_lease()

@@ -99,6 +99,16 @@ class RegistryBack:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochsDamaged:
+    """No epoch can be drawn, though the registry is in reach; a sentence says why, and what to do.
+
+    An empty one: epochs can be drawn again.
+    """
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterNamed:
     """The registry has told the identity of the cluster."""
 
@@ -187,8 +197,9 @@ class Measured:
 
 Event = (
     ClientFrame | ManagementFrame | Elected | Following | Doubted | RegistryLost | RegistryBack
-    | ClusterNamed | ManagersChanged | HostsPresent | Committed | CommitFailed | EpochDrawn
-    | Answered | Unanswered | Subscribed | ListenerGone | ProviderAnswered | Measured | Tick
+    | EpochsDamaged | ClusterNamed | ManagersChanged | HostsPresent | Committed | CommitFailed
+    | EpochDrawn | Answered | Unanswered | Subscribed | ListenerGone | ProviderAnswered | Measured
+    | Tick
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def of_manager(
         queues, hosts, recovery: what it knows as the leader.
         request_id: of the request that is answered.
     """
-    checks = [_registry(standing), _leader(standing), *standing.measured]
+    checks = [_registry(standing), _epochs(standing), _leader(standing), *standing.measured]
     if standing.leads:
         checks += [_hosts(queues, hosts), _queues(queues, recovery), _definitions(queues)]
     return Health(
@@ -59,6 +59,11 @@ def _registry(standing: Standing) -> Check:
     else:
         return Check(name="registry", ok=True, detail="connected")
     return Check(name="registry", ok=False, detail=detail)
+
+
+def _epochs(standing: Standing) -> Check:
+    detail = standing.epochs_problem
+    return Check(name="epochs", ok=not detail, detail=detail or "can be drawn")
 
 
 def _leader(standing: Standing) -> Check:

@@ -27,6 +27,7 @@ from roq.gcm.events import (
     Effect,
     Elected,
     EpochDrawn,
+    EpochsDamaged,
     Event,
     Following,
     HostsPresent,
@@ -227,6 +228,9 @@ class GcmMachine:
                 return self._registry_lost(event)
             case RegistryBack():
                 return self._registry_back(event, now)
+            case EpochsDamaged():
+                self._standing.epochs_problem = event.problem
+                return []
             case ClusterNamed():
                 self._standing.cluster = event.cluster
                 return []

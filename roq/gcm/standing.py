@@ -26,6 +26,8 @@ class Standing:
             has been out of reach for a lease.
         registry_away: the registry is out of reach, or of no use, so nothing can be changed.
         problem: why it is of no use, if it is in reach.
+        epochs_problem: why no epoch can be drawn, so that nobody can begin to lead; empty if one
+            can.
         measured: what its shell has found out about this process.
     """
 
@@ -38,6 +40,7 @@ class Standing:
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
     problem: str = ""
+    epochs_problem: str = ""
     measured: tuple[Check, ...] = ()
 
     @property
@@ -64,7 +67,8 @@ class Standing:
         leader = self.known_leader
         if leader is None or leader.id == self.me.id:
             away = ", and ZooKeeper cannot be reached" if self.registry_away else ""
-            why = f": {self.problem}" if self.problem else away
+            problem = self.problem or self.epochs_problem
+            why = f": {problem}" if problem else away
             return NotLeader(
                 f"no configuration manager leads at the moment{why}; try again in a second"
             )

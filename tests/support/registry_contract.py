@@ -276,6 +276,61 @@ class RegistryContract:
         assert "'many'" in str(drawn)
         assert states == [SessionState.CONNECTED]
 
+    @pytest.mark.parametrize("damage", [b"many", b"1" * 5000, b"-3", b"\xff\xfe", b"9999999"])
+    def test_who_cannot_count_says_why_and_leads_as_soon_as_the_base_is_set_right(
+        self, ensemble: Ensemble, damage: bytes
+    ) -> None:
+        other, _ = self.open(ensemble)
+        self.name(ensemble, other)
+        self.commit(ensemble, other, Set("/base", damage))
+        registry, states, problems = ensemble.registry(), [], []
+        registry.start(states.append, problems.append)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: one.followed == [None], "that nobody leads")
+        assert "set it to 0" in problems[-1]
+        assert isinstance(ensemble.loop.ask(registry.next_host_epoch), RegistryAway)
+        self.commit(ensemble, other, Set("/base", b"nothing of use, either"))
+        assert one.led == []
+        self.commit(ensemble, other, Set("/base", b"0\n"))
+        ensemble.loop.until(lambda: one.led != [], "that it leads")
+        assert problems[-1] == ""
+        assert states == [SessionState.CONNECTED], "it is in reach all the time"
+
+    def test_a_leader_tells_of_a_damaged_base_and_counts_on_above_all_that_it_knows(
+        self, ensemble: Ensemble
+    ) -> None:
+        registry, states, problems = ensemble.registry(), [], []
+        registry.start(states.append, problems.append)
+        one = Candidate(registry, b"one", above=500)
+        other, _ = self.open(ensemble)
+        self.name(ensemble, other)
+        ensemble.loop.until(lambda: one.led != [], "that it leads")
+        self.commit(ensemble, other, Set("/base", b"x"))
+        ensemble.loop.until(lambda: problems != [], "that it hears of it")
+        assert "'x'" in problems[0]
+        self.commit(ensemble, other, Set("/base", b"0"))
+        ensemble.loop.until(lambda: problems[1:] == [""], "that it is mended")
+        ensemble.loop.until(
+            lambda: ensemble.loop.ask(other.next_host_epoch) > 500, "that it counts from there"
+        )
+        assert len(one.led) == 1
+        assert states == [SessionState.CONNECTED]
+
+    def test_a_base_above_which_no_epoch_is_left_is_a_problem(self, ensemble: Ensemble) -> None:
+        registry, problems = ensemble.registry(), []
+        registry.start(lambda _: None, problems.append)
+        ensemble.loop.until(lambda: registry.state is SessionState.CONNECTED, "a connection")
+        self.name(ensemble, registry)
+        self.commit(ensemble, registry, Set("/base", b"%d" % EPOCH_MAX))
+        assert isinstance(ensemble.loop.ask(registry.next_host_epoch), RegistryAway)
+        assert "no epoch is left" in problems[-1]
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: one.followed == [None], "that nobody leads")
+        assert "no epoch is left" in problems[-1]
+        self.commit(ensemble, registry, Set("/base", b"0"))
+        ensemble.loop.until(lambda: one.led != [], "that it leads")
+        assert one.led[0].epoch < EPOCH_MAX
+
     # --- watching ---------------------------------------------------------------------------------
 
     def test_watches_children_from_now_on(self, ensemble: Ensemble) -> None:

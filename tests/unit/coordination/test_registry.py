@@ -93,7 +93,6 @@ def test_an_ensemble_that_cannot_be_used_is_never_called_connected() -> None:
         (RegistryAway("no access"), None, Committed((0,))),
         ((), RegistryAway("no access"), RegistryAway("no access")),
         (tuple(path[1:] for path in LAYOUT), None, Committed((0,))),
-        (tuple(path[1:] for path in LAYOUT), Node("/base", b"one", 0), Committed((0,))),
     ):
         store = ScriptedStore()
         store.names, store.found, store.outcome = names, found, outcome
@@ -101,6 +100,15 @@ def test_an_ensemble_that_cannot_be_used_is_never_called_connected() -> None:
         assert states == []
         assert registry.state is SessionState.LOST
         assert store.restarts
+
+
+def test_a_base_that_cannot_be_read_keeps_nobody_from_the_rest() -> None:
+    store = ScriptedStore()
+    store.names = tuple(path[1:] for path in LAYOUT)
+    store.found = Node("/base", b"one", 0)
+    _, states = started(store)
+    assert states == [SessionState.CONNECTED]
+    assert store.restarts == []
 
 
 def test_an_interruption_before_the_first_connection_is_not_told() -> None:

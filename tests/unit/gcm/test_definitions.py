@@ -7,7 +7,7 @@ import pytest
 from gcm_script import ME, OTHER
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import Create, Node, SessionState
+from roq.coordination.port import Create, Node, SessionState, Set
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
 from roq.gcm.definitions import Definitions
@@ -130,6 +130,20 @@ def test_no_number_is_drawn_while_the_registry_is_away(shell: Shell) -> None:
     shell.definitions.draw(events.DrawEpoch(1))
     (failed,) = shell.take(events.CommitFailed)
     assert (failed.token, failed.error.code) == (1, "registry_away")
+
+
+def test_a_base_that_was_damaged_is_told_and_heals_by_itself(shell: Shell) -> None:
+    damage = Set("/base", b"x")
+    shell.registry.commit([damage], None, lambda _: None)
+    (told,) = shell.take(events.EpochsDamaged)
+    assert "'x'" in told.problem  # type: ignore[attr-defined]
+    shell.definitions.draw(events.DrawEpoch(1))
+    (failed,) = shell.take(events.CommitFailed)
+    assert "'x'" in str(failed.error)  # type: ignore[attr-defined]
+    shell.registry.commit([Set("/base", b"0")], None, lambda _: None)
+    assert shell.take(events.EpochsDamaged) == [events.EpochsDamaged("")]
+    shell.definitions.draw(events.DrawEpoch(2))
+    assert len(shell.take(events.EpochDrawn)) == 1
 
 
 def test_a_later_leader_reads_what_the_first_one_wrote(

@@ -65,6 +65,22 @@ def test_whoever_led_when_its_session_ended_says_that_it_is_open_who_leads(scrip
     assert "open" in checks(health)["leader"].detail
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_whoever_cannot_draw_epochs_says_why_until_it_can(leads: bool) -> None:
+    script = Script(PaperHost("h1"), leads=leads)
+    if not leads:
+        script.feed(events.Following(OTHER))
+    assert checks(ask(script))["epochs"].ok
+    script.feed(events.EpochsDamaged("/base holds 'x': set it to 0"))
+    health = ask(script)
+    assert checks(health)["epochs"] == Check(
+        name="epochs", ok=False, detail="/base holds 'x': set it to 0"
+    )
+    assert not health.ready
+    script.feed(events.EpochsDamaged(""))
+    assert ask(script).ready
+
+
 def test_a_cluster_without_hosts_is_a_warning() -> None:
     health = ask(Script())
     assert health.ready

@@ -47,6 +47,11 @@ def test_whoever_knows_no_leader_says_whether_zookeeper_can_be_reached() -> None
     assert "ZooKeeper" not in str(standing.not_leader("management"))
 
 
+def test_whoever_knows_no_leader_says_why_nobody_can_lead() -> None:
+    standing = Standing(ME, epochs_problem="/base holds 'x'")
+    assert "/base holds 'x'" in str(standing.not_leader("client"))
+
+
 def test_what_a_caretaker_does_not_know_may_be_known_to_others(script: Script) -> None:
     script.ask(2003, QName="q", Host="h1")
     script.feed(events.RegistryLost())
