@@ -37,7 +37,7 @@ class Connection:
         on_lost: called in the I/O thread with the reason, once, when the connection has ended.
 
     Raises:
-        zmq.ZMQError: there can be no such address.
+        zmq.ZMQError: there can be no such address, or no socket.
 
     Attributes:
         fd: readable when something may have arrived; edge-triggered, so ask `pending` after use.
@@ -60,6 +60,7 @@ class Connection:
         self._engine = engine
         self._on_readable = on_readable
         self.watched = False
+        self._lifeline: Lifeline | None = None
         socket = self._socket = sockets.dealer(engine.context)
         sockets.expect_large(socket, message_bytes, sends=True, receives=False)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
@@ -68,14 +69,13 @@ class Connection:
         self._send = super(zmq.Socket, socket).send
         self._recv = super(zmq.Socket, socket).recv
         self._get = super(zmq.Socket, socket).get
-        self._lifeline = Lifeline(
-            engine.reactor, socket, lambda reason: on_lost(self, f"{endpoint}: {reason}")
-        )
         try:
+            self._lifeline = Lifeline(
+                engine.reactor, socket, lambda reason: on_lost(self, f"{endpoint}: {reason}")
+            )
             socket.connect(endpoint)
         except zmq.ZMQError:
-            self._lifeline.close()
-            socket.close(0)
+            self._shut()
             raise
         self.fd = cast("int", socket.getsockopt(zmq.FD))
         self.watch(wanted=True)
@@ -125,5 +125,9 @@ class Connection:
     def close(self, linger_ms: int = 0) -> None:
         """Close; I/O thread only."""
         self.watch(wanted=False)
-        self._lifeline.close()
+        self._shut(linger_ms)
+
+    def _shut(self, linger_ms: int = 0) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
         self._socket.close(linger_ms)

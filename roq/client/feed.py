@@ -156,7 +156,7 @@ class Feed:
                 taps = () if self._paused or self._torn else self._read_taps.values()
                 if self._closed or self._handoff.items or any(tap.pending for tap in taps):
                     return
-                fds = [tap.live_fd for tap in taps]
+                fds = [tap.live_fd for tap in taps if tap.live_fd >= 0]
                 attendance.waiting = True
             attendance.sleep(fds, seconds)
         finally:
@@ -209,6 +209,8 @@ class Feed:
             facts = self._reception.facts(queue, session, now)
             if self._paused:  # nobody listens, so nobody is silent
                 facts = replace(facts, exchanges=tuple(_heard(each) for each in facts.exchanges))
+            for trouble in {tap.trouble for tap in self._taps.values() if tap.trouble}:
+                facts = _because(facts, trouble)
             return replace(
                 facts,
                 untaken=handoff.untaken(now),
@@ -486,3 +488,10 @@ class Feed:
 
 def _heard(facts: ExchangeFacts) -> ExchangeFacts:
     return replace(facts, silent=0.0)
+
+
+def _because(facts: SubscriberFacts, trouble: str) -> SubscriberFacts:
+    """Why there is no connection."""
+    told = (replace(each, address=f"{each.address} ({trouble})") for each in facts.exchanges)
+    start = f"{facts.start} ({trouble})" if facts.start else ""
+    return replace(facts, exchanges=tuple(told), start=start)

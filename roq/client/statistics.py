@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -175,12 +176,10 @@ class Statistics:
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
-        socket = sockets.subscriber(self._engine.context)
-        socket.setsockopt(zmq.SUBSCRIBE, NUMERIC_TOPIC)
+        address = self._management.connect_to(endpoint)
         try:
-            socket.connect(self._management.connect_to(endpoint))
+            socket = sockets.listener(self._engine.context, address, NUMERIC_TOPIC)
         except zmq.ZMQError as error:
-            socket.close(0)
             self.reason = f"cannot connect to {endpoint}: {error}"
             return
         self._socket = socket
@@ -210,9 +209,10 @@ class Statistics:
         self.state, self.reason = StreamState.LIVE, ""
         self._backoff.reset()
         self._look_again_in(SILENCE_SECONDS)
-        while self._samples.qsize() >= SAMPLES_MAX:
-            self._samples.get_nowait()
-            self.dropped += 1
+        with suppress(Empty):  # somebody takes them meanwhile
+            while self._samples.qsize() >= SAMPLES_MAX:
+                self._samples.get_nowait()
+                self.dropped += 1
         self._put(Sample(self._engine.reactor.now(), document))
 
     def _put(self, sample: Sample | None) -> None:

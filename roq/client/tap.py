@@ -4,6 +4,8 @@ The SUB may be read by any thread that holds the lock; all else belongs to the I
 connection of the fan-out has a SUB of its own: one that reconnects by itself while it is full can
 abort the process (libzmq 4.3.5, issue 3937), and a subscriber that reads slowly is full and loses
 its connection to a heartbeat that waits behind what is not read.
+
+Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from struct import Struct
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import zmq
 
@@ -41,6 +43,8 @@ _NO_BATCH: Final = frozenset(
 _EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
+AGAIN_SECONDS: Final = 1.0
+"""Between two attempts to make a socket."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
@@ -63,7 +67,7 @@ class Tap:
 
     Attributes:
         live_fd: readable when something may have come by the fan-out; edge-triggered, so ask
-            `pending` after each use of the socket.
+            `pending` after each use of the socket. -1: there is no socket.
     """
 
     def __init__(
@@ -92,32 +96,46 @@ class Tap:
         self._watching = False
         self._context = context
         self._live_address = live
+        self._data_address = data
         self._backoff = Backoff(jitter)
-        self._connect_timer: Timer | None = None
+        self._live: zmq.Socket[bytes] | None = None
+        self._lifeline: Lifeline | None = None
+        self._live_timer: Timer | None = None
+        self._live_trouble = ""
+        self._recv: Callable[[zmq.Flag], bytes] = _nothing
+        self._get: Callable[[int], int | bytes] = _no
+        self.live_fd = -1
         self._expected = 1
-        self._open_live()
-        self._data = sockets.dealer(context, maximum_bytes=-1)
-        # The exchange's heartbeats suffice, and it knows how long a large batch may silence them.
-        self._data.setsockopt(zmq.HEARTBEAT_IVL, 0)
-        self._events = self._data.get_monitor_socket(_EVENTS)
-        self._connect_live()
-        self._data.connect(data)
-        reactor.add(self._events, self._monitored)
+        self._connected_at = 0.0
+        self._data: zmq.Socket[bytes] | None = None
+        self._events: zmq.Socket[bytes] | None = None
+        self._data_timer: Timer | None = None
+        self._data_trouble = ""
+        self._open_live(0.0)
+        self._open_data()
         self._read(on=True)
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no socket; empty: there are both."""
+        return self._live_trouble or self._data_trouble
 
     # --- effects ----------------------------------------------------------------------------------
 
     def ask(self, frames: list[bytes]) -> None:
         """Send a request; one that cannot be sent is asked again when its time is over."""
-        sockets.send_to(self._data, frames)
+        if self._data is not None:
+            sockets.send_to(self._data, frames)
 
     def subscribe(self, topic: bytes) -> None:
         """Add a filter."""
-        self._live.setsockopt(zmq.SUBSCRIBE, topic)
+        if self._live is not None:
+            self._live.setsockopt(zmq.SUBSCRIBE, topic)
 
     def unsubscribe(self, topic: bytes) -> None:
         """Remove a filter."""
-        self._live.setsockopt(zmq.UNSUBSCRIBE, topic)
+        if self._live is not None:
+            self._live.setsockopt(zmq.UNSUBSCRIBE, topic)
 
     @property
     def reading(self) -> bool:
@@ -141,6 +159,8 @@ class Tap:
         if wanted is self._watching:
             return
         self._watching = wanted
+        if self._live is None:
+            return
         if wanted:
             self._reactor.add(self.live_fd, self._live_readable)
             self._reactor.call_soon(self._live_readable)
@@ -158,15 +178,14 @@ class Tap:
         self._read(on=False)
         self.watch(wanted=False)
         self._close_live()
-        self._reactor.remove(self._events)
-        self._data.disable_monitor()
-        self._events.close(0)
-        self._data.close(0)
+        self._close_data()
 
     def _read(self, *, on: bool) -> None:
         if on is self._reading:
             return
         self._reading = on
+        if self._data is None:
+            return
         if on:
             self._reactor.add(self._data, self._data_readable)
         else:
@@ -177,7 +196,7 @@ class Tap:
     @property
     def pending(self) -> bool:
         """Whether something has come by the fan-out."""
-        return bool(cast("int", self._get(_EVENTS_NOW)) & _POLLIN)
+        return bool(int(self._get(_EVENTS_NOW)) & _POLLIN)
 
     def take_burst(self, bytes_max: int = BURST_BYTES) -> bool:
         """Read up to `BURST` messages of the fan-out; False if there are no more.
@@ -241,57 +260,112 @@ class Tap:
 
     # --- the connection of the fan-out ------------------------------------------------------------
 
-    def _open_live(self) -> None:
-        live = self._live = sockets.subscriber(self._context)
-        live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+    def _open_live(self, wait: float) -> None:
+        """Make the socket, and connect it after so many seconds."""
+        try:
+            live = self._live = sockets.subscriber(self._context)
+            live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+            for topic in self.reader.subscriptions():
+                live.setsockopt(zmq.SUBSCRIBE, topic)
+            self._lifeline = Lifeline(self._reactor, live, self._live_ended)
+            if not wait:
+                self._connect_live()
+        except zmq.ZMQError as error:
+            self._close_live()
+            self._live_trouble = str(error)
+            self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
+            return
+        self._live_trouble = ""
         # The methods of the base class: the subclass only adds Python to each call.
         self._recv = super(zmq.Socket, live).recv
         self._get = super(zmq.Socket, live).get
-        self._expected = 1
-        for topic in self.reader.subscriptions():
-            live.setsockopt(zmq.SUBSCRIBE, topic)
-        self._lifeline = Lifeline(self._reactor, live, self._live_ended)
         self.live_fd = cast("int", self._get(zmq.FD))
+        self._expected = 1
+        if wait:
+            self._live_timer = self._reactor.call_later(wait, self._connect_live)
 
     def _connect_live(self) -> None:
-        self._connect_timer = None
-        self._connected_at = self._reactor.now()
-        self._live.connect(self._live_address)
+        if self._live is not None:
+            self._connected_at = self._reactor.now()
+            self._live.connect(self._live_address)
 
     def _close_live(self) -> None:
-        if self._connect_timer is not None:
-            self._connect_timer.cancel()
-        self._lifeline.close()
-        self._live.close(0)
+        if self._live_timer is not None:
+            self._live_timer.cancel()
+        if self._lifeline is not None:
+            self._lifeline.close()
+        if self._live is not None:
+            self._live.close(0)
+        self._live = self._lifeline = self._live_timer = None
+        self._recv, self._get, self.live_fd = _nothing, _no, -1
 
     def _live_ended(self, _reason: str) -> None:
         with self._lock:
-            if not self._live.closed:
-                self._reopen_live()
+            if self._live is None:
+                return
+            if self._reading:
+                self.drain()
+                self._burst()
+            if self._reactor.now() - self._connected_at > STEADY_SECONDS:
+                self._backoff.reset()
+            self._reopen_live(self._backoff.wait())
 
-    def _reopen_live(self) -> None:
-        if self._reading:
-            self.drain()
-            self._burst()
+    def _renew_live(self) -> None:
+        with self._lock:
+            self._reopen_live(0.0)
+
+    def _reopen_live(self, wait: float) -> None:
         watching = self._watching
         self.watch(wanted=False)
         self._close_live()
-        if self._reactor.now() - self._connected_at > STEADY_SECONDS:
-            self._backoff.reset()
-        self._open_live()
-        self._connect_timer = self._reactor.call_later(self._backoff.wait(), self._connect_live)
+        self._open_live(wait)
         self.watch(wanted=watching)
         self._reconnected()
 
     # --- the data socket --------------------------------------------------------------------------
 
+    def _open_data(self) -> None:
+        try:
+            data = self._data = sockets.dealer(self._context, maximum_bytes=-1)
+            # The exchange's heartbeats suffice, and it knows how long a large batch may silence
+            # them.
+            data.setsockopt(zmq.HEARTBEAT_IVL, 0)
+            events = self._events = data.get_monitor_socket(_EVENTS)
+            data.connect(self._data_address)
+        except zmq.ZMQError as error:
+            self._close_data()
+            self._data_trouble = str(error)
+            self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
+            return
+        self._data_trouble = ""
+        self._reactor.add(events, self._monitored)
+        if self._reading:
+            self._reactor.add(data, self._data_readable)
+
+    def _reopen_data(self) -> None:
+        with self._lock:
+            self._open_data()
+
+    def _close_data(self) -> None:
+        if self._data_timer is not None:
+            self._data_timer.cancel()
+        if self._events is not None:
+            self._reactor.remove(self._events)
+            self._events.close(0)
+        if self._data is not None:
+            self._data.disable_monitor()
+            self._data.close(0)
+        self._data = self._events = self._data_timer = None
+
     def _data_readable(self) -> None:
         fetched = self.reader.fetched
         with self._lock:
-            now = self._clock()
+            data, now = self._data, self._clock()
+            if data is None:
+                return
             for _ in range(BURST):
                 try:
-                    frames = self._data.recv_multipart(_NOBLOCK)
+                    frames = data.recv_multipart(_NOBLOCK)
                 except zmq.Again:
                     break
                 if not fetched(frames, now):
@@ -301,9 +375,9 @@ class Tap:
             self._burst()
 
     def _monitored(self) -> None:
-        while not self._events.closed:
+        while (events := self._events) is not None:
             try:
-                frames = self._events.recv_multipart(_NOBLOCK)
+                frames = events.recv_multipart(_NOBLOCK)
             except zmq.Again:
                 return
             event, _ = _EVENT.unpack(frames[0])
@@ -312,3 +386,13 @@ class Tap:
                     self._step(DataUp())
                 elif event == zmq.Event.DISCONNECTED:
                     self._step(DataDown())
+
+
+def _nothing(*_: object) -> NoReturn:
+    """Receive from no socket."""
+    raise zmq.Again
+
+
+def _no(_: int) -> int:
+    """An option of no socket."""
+    return 0

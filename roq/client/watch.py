@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self
@@ -135,12 +136,10 @@ class Watch:
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
-        socket = sockets.subscriber(self._engine.context)
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
+        address = self._management.connect_to(endpoint)
         try:
-            socket.connect(self._management.connect_to(endpoint))
+            socket = sockets.listener(self._engine.context, address, b"")
         except zmq.ZMQError:
-            socket.close(0)
             self.malformed += 1
             return
         self._endpoint = endpoint
@@ -176,8 +175,9 @@ class Watch:
         if state == self._last:
             return
         self._last = state
-        while self._states.qsize() >= STATES_MAX:
-            self._states.get_nowait()
+        with suppress(Empty):  # somebody takes them meanwhile
+            while self._states.qsize() >= STATES_MAX:
+                self._states.get_nowait()
         self._put(state)
 
     def _put(self, state: ClusterState | None) -> None:
@@ -188,6 +188,7 @@ class Watch:
     def _drop(self) -> None:
         if self._socket is not None:
             socket, self._socket = self._socket, None
+            self._endpoint = ""
             self._engine.reactor.remove(socket)
             socket.close(0)
 

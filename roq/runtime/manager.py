@@ -144,16 +144,8 @@ class ManagerLink:
         self._reports += 1
 
     def _call_anew(self) -> None:
-        try:
-            client = self._connect()
-        except zmq.ZMQError as error:
-            # No descriptor is left: the old one goes on trying by itself.
-            log.warning(
-                "cannot call the host manager: %s", error.strerror, extra={"event": "no_socket"}
-            )
-            return
-        self._client.close()
-        self._client = client
+        self._client.close()  # first: what it gives back may be all that is left
+        self._client = self._connect()
 
     def _orphaned(self) -> None:
         log.warning(

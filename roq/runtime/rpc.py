@@ -7,6 +7,7 @@ answer is dropped.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -32,6 +33,9 @@ from roq.runtime.reactor import Reactor, Timer, drain
 
 PENDING_MAX: Final = 10_000
 """Requests that one client may have under way."""
+AGAIN_SECONDS: Final = 1.0
+"""Between two attempts to make a socket while no descriptor is left."""
+_NO_SOCKET: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PARTY_BYTES: Final = 16
 """Connections whose routing ids begin with the same bytes are one party's; ids that a server has
 given are shorter, so whoever has said nothing stands for himself."""
@@ -113,10 +117,11 @@ class RpcClient:
         endpoint: address of the server.
         on_push: called with what the server says unasked.
         on_lost: called once, with the reason, when the connection has ended or could not be made;
-            without it the socket reconnects by itself, for ever.
+            without it the client connects again by itself, for ever, also when there is no
+            descriptor left for a socket.
 
     Raises:
-        zmq.ZMQError: there can be no such address.
+        zmq.ZMQError: there can be no such address; with `on_lost` also: there can be no socket.
     """
 
     def __init__(
@@ -133,15 +138,43 @@ class RpcClient:
         self._ids = count(1)
         self._pending: dict[int, _Pending] = {}
         self._limited = RateLimited(log)
-        self._socket = sockets.dealer(context)
-        self._socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
-        self._lifeline = Lifeline(reactor, self._socket, on_lost) if on_lost is not None else None
+        self._context = context
+        self._on_lost = on_lost
+        self._socket: zmq.Socket[bytes] | None = None
+        self._lifeline: Lifeline | None = None
+        self._again: Timer | None = None
+        self._trouble = ""
+        """Why there is no socket."""
         try:
-            self._socket.connect(endpoint)
+            self._open()
+        except zmq.ZMQError as error:
+            if on_lost is not None or error.errno not in _NO_SOCKET:
+                raise
+            self._open_later(error)
+
+    def _open(self) -> None:
+        socket = self._socket = sockets.dealer(self._context)
+        try:
+            socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
+            if self._on_lost is not None:
+                self._lifeline = Lifeline(self._reactor, socket, self._on_lost)
+            socket.connect(self.endpoint)
         except zmq.ZMQError:
             self._shut()
             raise
-        reactor.add(self._socket, self.read)
+        self._trouble = ""
+        self._reactor.add(socket, self.read)
+
+    def _open_later(self, error: zmq.ZMQError) -> None:
+        self._trouble = f"cannot connect to {self.endpoint}: {error.strerror}"
+        self._limited.warning("no_socket", self._reactor.now(), "%s", self._trouble)
+        self._again = self._reactor.call_later(AGAIN_SECONDS, self._open_again)
+
+    def _open_again(self) -> None:
+        try:
+            self._open()
+        except zmq.ZMQError as error:
+            self._open_later(error)
 
     def request(
         self,
@@ -160,15 +193,16 @@ class RpcClient:
         if len(self._pending) >= PENDING_MAX or not self.send(
             msgspec.structs.replace(message, id=number)
         ):
-            self._reactor.call_soon(
-                lambda: on_answer(Unavailable(f"too much is under way to {self.endpoint}"))
-            )
+            failure = Unavailable(self._trouble or f"too much is under way to {self.endpoint}")
+            self._reactor.call_soon(lambda: on_answer(failure))
             return
         timer = self._reactor.call_later(timeout, lambda: self._expired(number, timeout))
         self._pending[number] = _Pending(on_answer, timer)
 
     def send(self, message: Control) -> bool:
         """Send without expecting an answer; False if the way is blocked."""
+        if self._socket is None:
+            return False
         return sockets.send_to(self._socket, [documents.encode(message)])
 
     def close(self, linger_ms: int = 0) -> None:
@@ -177,22 +211,25 @@ class RpcClient:
         Args:
             linger_ms: how long what was sent last may still take to leave, in the background.
         """
-        if self._socket.closed:
-            return
         for pending in self._pending.values():
             pending.timer.cancel()
         self._pending.clear()
-        self._reactor.remove(self._socket)
+        if self._again is not None:
+            self._again.cancel()
         self._shut(linger_ms)
 
     def _shut(self, linger_ms: int = 0) -> None:
+        socket, self._socket = self._socket, None
+        if socket is None:
+            return
         if self._lifeline is not None:
             self._lifeline.close()
-        self._socket.close(linger_ms)
+        self._reactor.remove(socket)
+        socket.close(linger_ms)
 
     def read(self) -> None:
         """Take what has come; before it is decided that nothing has."""
-        if not self._socket.closed:
+        if self._socket is not None:
             drain(self._socket, self._received)
 
     def _received(self, frames: list[bytes]) -> None:

@@ -71,6 +71,24 @@ def subscriber(
     return _new(context, zmq.SUB, maximum_bytes)
 
 
+def listener(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: bytes
+) -> zmq.Socket[bytes]:
+    """A SUB that is connected and wants this.
+
+    Raises:
+        zmq.ZMQError: there can be no such address, or no socket.
+    """
+    socket = subscriber(context)
+    try:
+        socket.setsockopt(zmq.SUBSCRIBE, topic)
+        socket.connect(endpoint)
+    except zmq.ZMQError:
+        socket.close(0)
+        raise
+    return socket
+
+
 def expect_large(
     socket: zmq.Socket[bytes], message_bytes: int, *, sends: bool, receives: bool
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import time
@@ -101,6 +102,47 @@ def test_a_manager_without_descriptors_serves_whom_it_knows_says_so_and_recovers
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         context.destroy(0)
+
+
+def test_an_exchange_without_descriptors_survives_its_monitor_and_keeps_what_it_has(
+    running: RunningCluster,
+) -> None:
+    with running.connect() as connection:
+        connection.create_queue("full")
+        with connection.publisher("full") as publisher:
+            publisher.publish(b"kept")
+        (before,) = connection.exchanges("full")
+        exchange, monitor = before.pid, monitor_of(connection, "full")
+        soft, hard = resource.prlimit(exchange, resource.RLIMIT_NOFILE)
+        log = next(running.folder.glob("**/full.x1.log"))
+        try:
+            used = max(int(each.name) for each in Path(f"/proc/{exchange}/fd").iterdir()) + 1
+            resource.prlimit(exchange, resource.RLIMIT_NOFILE, (used, hard))
+            host, _, port = before.data.removeprefix("tcp://").rpartition(":")
+            with ExitStack() as crowd:  # takes what is free below the limit
+                for _ in range(30):
+                    crowd.enter_context(socket.create_connection((host, int(port)), timeout=30))
+                os.kill(monitor, signal.SIGKILL)
+                assert until(lambda: "Too many open files" in log.read_text()), log.read_text()
+        finally:
+            resource.prlimit(exchange, resource.RLIMIT_NOFILE, (soft, hard))
+        assert until(lambda: connection.exchanges("full")[0].state == "running")
+        assert connection.exchanges("full")[0].pid == exchange
+        with connection.subscriber("full", start="earliest") as subscriber:
+            message = subscriber.receive(30)
+        assert message is not None
+        assert message.payload == b"kept"
+
+
+def monitor_of(connection: client.Cluster, queue: str) -> int:
+    """The process id of the queue's monitor."""
+    (pid,) = (
+        each.pid
+        for host in connection.hosts()
+        for each in host.children
+        if (each.role, each.queue) == ("monitor", queue)
+    )
+    return pid
 
 
 # --- the disk -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
+from few_sockets import take_all
 
 from roq.errors import NotLeader, QueueNotFound, RemoteProtocolError, RequestError, Unavailable
 from roq.protocol import documents
@@ -169,3 +170,46 @@ def test_every_request_error_survives_the_wire() -> None:
             raise_failure(failure)
         assert str(caught.value) == str(error)
         assert failure.id == 3
+
+
+def test_a_client_that_gets_no_socket_says_so_and_connects_when_there_is_one(bench: Bench) -> None:
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, 4)
+        taken = take_all(context)
+        client = RpcClient(bench.reactor, context, bench.endpoint)
+        client.request(ClusterInfoRequest(), 5.0, bench.got)
+        bench.run_until(lambda: bench.answers)
+        assert "Too many open files" in str(bench.answers.pop())
+        for socket in taken:
+            socket.close(0)
+
+        def ask() -> None:
+            client.request(ClusterInfoRequest(), 5.0, bench.got)
+            bench.reactor.call_later(0.1, ask)
+
+        ask()
+        bench.run_until(lambda: any(isinstance(answer, Done) for answer in bench.answers))
+        client.close()
+
+
+def test_a_client_that_is_told_of_its_end_is_told_that_there_is_no_socket(bench: Bench) -> None:
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, 4)
+        taken = take_all(context)
+        taken.pop().close(0)  # enough for the connection, not for who watches it
+        with pytest.raises(zmq.ZMQError, match="Too many open files"):
+            RpcClient(bench.reactor, context, bench.endpoint, on_lost=lambda _: None)
+        for socket in taken:
+            socket.close(0)
+
+
+def test_a_client_that_was_closed_tries_no_more(bench: Bench) -> None:
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, 4)
+        taken = take_all(context)
+        client = RpcClient(bench.reactor, context, bench.endpoint)
+        client.close()
+        for socket in taken:
+            socket.close(0)
+        begin = bench.reactor.now()
+        bench.run_until(lambda: bench.reactor.now() > begin + 1.5)
