@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from roq.aio.listening import Statistics, Watch
+from roq.aio.making import made
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 from roq.client import cluster as sync
+from roq.client import publisher as sync_publisher
+from roq.client import subscriber as sync_subscriber
 from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
 from roq.client.lookout import OnState
 from roq.client.message import Gap
@@ -144,7 +148,7 @@ class Cluster:
 
         `on_state` is called in the event loop.
         """
-        publisher = await asyncio.to_thread(
+        make = partial(
             self._sync.publisher,
             queue,
             timeout=timeout,
@@ -155,7 +159,7 @@ class Cluster:
             on_state=_in_loop(on_state),
             publisher_id=publisher_id,
         )
-        return Publisher(publisher, timeout)
+        return Publisher(await made(make, sync_publisher.Publisher.abort), timeout)
 
     async def subscriber(
         self,
@@ -170,10 +174,10 @@ class Cluster:
 
         `on_gap` and `on_state` are called in the event loop.
         """
-        subscriber = await asyncio.to_thread(
+        make = partial(
             self._sync.subscriber, queue, topic, start, on_gap=on_gap, on_state=_in_loop(on_state)
         )
-        return Subscriber(subscriber)
+        return Subscriber(await made(make, sync_subscriber.Subscriber.close))
 
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""
@@ -210,7 +214,7 @@ class Connecting:
         return self._open().__await__()
 
     async def _open(self) -> Cluster:
-        self._cluster = Cluster(await asyncio.to_thread(self._connect))
+        self._cluster = Cluster(await made(self._connect, sync.Cluster.close))
         return self._cluster
 
     async def __aenter__(self) -> Cluster:
