@@ -22,10 +22,13 @@ from roq.coordination.port import (
     CLUSTER,
     LEADER,
     Committed,
+    Create,
     Delete,
     Fence,
     Leadership,
     Node,
+    Reason,
+    RegistryDenied,
     Set,
     identity_of,
 )
@@ -77,6 +80,8 @@ class Campaign:
         # part is how it is found again.
         self._prefix = f"c-{uuid.uuid4().hex}-"
         self._leading: Leadership | None = None
+        self._nobodies: set[str] = set()
+        """Nodes named like candidates that end with no session, as a copied registry has them."""
         self._told = False
         self._leader: bytes | None = None
         self._looking = False
@@ -136,19 +141,26 @@ class Campaign:
             self._looking = False
             self._store.restart("what an election needs is gone from the registry")
 
+    def _give_up(self, away: RegistryAway) -> None:
+        """The session event that follows makes it look again."""
+        self._looking = False
+        if isinstance(away, RegistryDenied):
+            self._store.restart(str(away))
+
     def _cluster_read(self, found: Node | RegistryAway | None) -> None:
         cluster = identity_of(found)
         if isinstance(cluster, RegistryAway):
-            self._looking = False  # the session event that follows makes it look again
+            self._give_up(cluster)
             return
         self._may = self._may_lead(cluster)
         self._store.children(CANDIDATES, self._look, self._candidates)
 
     def _candidates(self, names: tuple[str, ...] | RegistryAway | None) -> None:
         if isinstance(names, RegistryAway):
-            self._looking = False
+            self._give_up(names)
             return
-        candidates = filter(_NAME.fullmatch, names or ())
+        self._nobodies.intersection_update(names or ())
+        candidates = {name for name in names or () if _NAME.fullmatch(name)} - self._nobodies
         order = sorted(candidates, key=lambda name: (name[-_NUMBER_DIGITS:], name))
         own = next((name for name in order if name.startswith(self._prefix)), None)
         if not self._may and own is not None:
@@ -186,7 +198,7 @@ class Campaign:
 
     def _lead(self, name: str) -> None:
         if self._leading is not None:
-            self._looked()
+            self._store.read(LEADER, self._look, partial(self._own_read, self._leading))
             return
         if self._counter.problem:
             self._counter.refresh(self._recount)
@@ -201,10 +213,27 @@ class Campaign:
                 self._elected(Leadership(self._counter.number(versions[3]), versions[1]))
             case RegistryAway():
                 self._looking = False
+            case Refused(index=1, reason=Reason.MISSING):
+                self._store.multi([Create(LEADER)], self._stood)
             case Refused(index=2):
                 self._counter.refresh(self._recount)
             case Refused():
                 self._refused()
+
+    def _own_read(self, leadership: Leadership, node: Node | RegistryAway | None) -> None:
+        """Whoever else writes there, or deletes it, keeps the others from following."""
+        if isinstance(node, RegistryAway):
+            self._give_up(node)
+            return
+        if self._leading is leadership and (node is None or node.version != leadership.version):
+            log.warning(
+                "%s was changed by somebody else; leading anew", LEADER,
+                extra={"event": "leader_overwritten"},
+            )  # fmt: skip
+            self._tell(None)
+            self._look_anew()
+        else:
+            self._looked()
 
     def _elected(self, leadership: Leadership) -> None:
         if self._counter.used_up(leadership.epoch):
@@ -218,7 +247,7 @@ class Campaign:
         self._leading = leadership
         self._told = False
         log.info("leading, epoch %d", leadership.epoch, extra={"event": "leading"})
-        self._looked()
+        self._look_anew()
         self._on_lead(leadership)
 
     def _recount(self, away: RegistryAway | None) -> None:
@@ -231,15 +260,22 @@ class Campaign:
             self._store.restart(f"no epoch can be drawn: {away}")
 
     def _cannot_count(self) -> None:
-        """Whoever sets the count right lets this process lead; see `recount`."""
+        """Whoever set the count right lets this process lead; see `recount`."""
         self._looked()
         self._tell(None)
 
     def _follow(self, first: str) -> None:
-        self._store.read(f"{CANDIDATES}/{first}", None, self._first_read)
+        self._store.read(f"{CANDIDATES}/{first}", None, partial(self._first_read, first))
 
-    def _first_read(self, candidate: Node | RegistryAway | None) -> None:
+    def _first_read(self, name: str, candidate: Node | RegistryAway | None) -> None:
         match candidate:
+            case Node(owner=0) | RegistryDenied():
+                log.warning(
+                    "%s/%s belongs to no session and stands for nobody", CANDIDATES, name,
+                    extra={"event": "foreign_candidate"},
+                )  # fmt: skip
+                self._nobodies.add(name)
+                self._look_anew()
             case Node(data=data):
                 self._store.read(LEADER, self._look, partial(self._leader_read, data))
             case None:
@@ -249,7 +285,7 @@ class Campaign:
 
     def _leader_read(self, first: bytes, node: Node | RegistryAway | None) -> None:
         if isinstance(node, RegistryAway):
-            self._looking = False
+            self._give_up(node)
             return
         # What a dead leader wrote stands until the next one has written: that one is not followed.
         leads = node is not None and node.data == first

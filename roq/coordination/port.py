@@ -32,10 +32,11 @@ unless it can write back what there was, nor where there is another one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch
 
@@ -55,6 +56,8 @@ DATA_BYTES_MAX = 1_000_000
 ANY_VERSION = -1
 EPOCH_MAX = (1 << 20) - 1
 """The highest epoch of a leader or host manager: what fits beside a count of its children."""
+_UNUSABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""What ZooKeeper takes in no path. Everything else may stand there: other tools write, too."""
 
 
 class SessionState(StrEnum):
@@ -151,6 +154,10 @@ class Committed:
     """Per operation, the version of its node afterwards; -1 for a deleted one."""
 
 
+class RegistryDenied(RegistryAway):
+    """The ensemble is there, and does not permit this process to read what stands at one path."""
+
+
 class Reason(StrEnum):
     """Why an operation does not fit what stands in the registry."""
 
@@ -158,6 +165,7 @@ class Reason(StrEnum):
     MISSING = "missing"
     VERSION = "version"
     NOT_EMPTY = "not_empty"
+    DENIED = "not_permitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +324,7 @@ def check_path(path: str) -> str:
     names = path.split("/")
     if names[0] or len(names) < 2 or any(name in {"", ".", ".."} for name in names[1:]):
         raise LocalProtocolError(f"{path!r} is no path of the registry")
-    if not path.isprintable():
+    if _UNUSABLE.search(path):
         raise LocalProtocolError(f"{path!r} has characters that a path of the registry cannot have")
     return path
 

@@ -7,7 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from roq.coordination.port import Committed, Conflict, Create, Delete, Node, Reason, Set
+from roq.coordination.port import (
+    Committed,
+    Conflict,
+    Create,
+    Delete,
+    Node,
+    Reason,
+    RegistryDenied,
+    Set,
+)
 from roq.coordination.store import MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
 
@@ -21,7 +30,8 @@ class Registration:
     """Keeps one node: looks, makes it what it should be, and looks again when it changes.
 
     Who registers first takes the name from whoever has it. Later on it is the other way round: a
-    name that somebody else has taken belongs to a newer process, and is left alone.
+    name that somebody else has taken belongs to a newer process, and is left alone. A node that
+    ends with no session is nobody's; if it cannot be removed, the host goes on without its own.
     """
 
     def __init__(self, store: Store, path: str) -> None:
@@ -70,6 +80,9 @@ class Registration:
     def _seen(self, node: Node | RegistryAway | None) -> None:
         session = self._store.session
         match node:
+            case RegistryDenied():
+                self._looking = False
+                self._obstructed(str(node))
             case RegistryAway():
                 self._looking = False  # the session event that follows makes it look again
             case None:
@@ -78,7 +91,7 @@ class Registration:
                 self._kept(node)
             case Node(owner=owner) if owner == session:
                 self._write([Set(self._path, self._data)])
-            case Node(owner=owner) if self._entitled or owner in self._sessions:
+            case Node(owner=owner) if self._entitled or not owner or owner in self._sessions:
                 log.warning(
                     "%s stood for another session and is taken over", self._path,
                     extra={"event": "host_taken_over"},
@@ -102,6 +115,8 @@ class Registration:
                 self._look()
             case Refused(index=index, reason=Reason.MISSING) if isinstance(steps[index], Create):
                 self._store.restart(f"cannot make {self._path}: what it stands below is gone")
+            case Refused(reason=Reason.NOT_EMPTY | Reason.DENIED as reason):
+                self._obstructed(f"it cannot be replaced: {reason}")
             case Refused():
                 self._look()
             case RegistryAway():
@@ -116,12 +131,23 @@ class Registration:
         self._looking = False
         self._entitled = False
         self._attempts = 0
+        self._registered(node.version)
+        if self._again:
+            self._look()
+
+    def _obstructed(self, why: str) -> None:
+        """The host goes on without a node of its own; its reports are enough while it lives."""
+        log.error(
+            "what stands at %s in the registry is not of this host: %s; remove it", self._path, why,
+            extra={"event": "host_obstructed"},
+        )  # fmt: skip
+        self._registered()
+
+    def _registered(self, version: int = 0) -> None:
         if not self._stands:
             self._stands = True
             if self._done is not None:
-                self._done(Committed((node.version,)))
-        if self._again:
-            self._look()
+                self._done(Committed((version,)))
 
     def _taken(self) -> None:
         done, self._done = self._done, None

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from roq.coordination.campaign import Campaign
 from roq.coordination.counter import Counter
 from roq.coordination.port import (
+    ANY_VERSION,
     BASE,
     CANDIDATES,
     CLUSTER,
@@ -33,6 +34,7 @@ from roq.coordination.port import (
     Operation,
     Post,
     Reason,
+    RegistryDenied,
     SessionState,
     anywhere,
     check_data,
@@ -292,6 +294,8 @@ class _TreeRead:
         self._store.children(path, None, partial(self._listed, path))
 
     def _listed(self, path: str, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, RegistryDenied) and path != self._path:
+            names = None
         if isinstance(names, RegistryAway):
             self._give_up(names)
             return
@@ -299,7 +303,9 @@ class _TreeRead:
         self._waiting.extend(f"{path}/{name}" for name in names or ())
         self._answered()
 
-    def _read(self, node: Node | RegistryAway | None) -> None:
+    def _read(self, path: str, node: Node | RegistryAway | None) -> None:
+        if isinstance(node, RegistryDenied):
+            node = Node(path, b"", ANY_VERSION)  # it stands there, and nobody can say what it is
         if isinstance(node, RegistryAway):
             self._give_up(node)
             return
@@ -312,7 +318,7 @@ class _TreeRead:
         while self._waiting and self._under_way < READS_UNDER_WAY:
             path = self._waiting.popleft()
             self._under_way += 1
-            self._store.read(path, None, self._read)
+            self._store.read(path, None, partial(self._read, path))
             self._list(path)
         if not self._under_way and not self._ended:
             self._ended = True

@@ -33,6 +33,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -53,6 +54,7 @@ from roq.coordination.port import (
     Node,
     Post,
     Reason,
+    RegistryDenied,
     SessionState,
     Set,
 )
@@ -72,6 +74,7 @@ _REASONS: Final[dict[type[KazooException], Reason]] = {
     NoNodeError: Reason.MISSING,
     BadVersionError: Reason.VERSION,
     NotEmptyError: Reason.NOT_EMPTY,
+    NoAuthError: Reason.DENIED,
 }
 
 
@@ -307,6 +310,11 @@ class ZooKeeperStore:
         log.error("ZooKeeper answered %r", error, extra={"event": "registry_error"})
         return RegistryAway(f"ZooKeeper at {self._servers} answered {error!r}")
 
+    def _denied(self, path: str) -> RegistryDenied:
+        text = f"ZooKeeper at {self._servers} does not permit to read {self._at(path)}"
+        log.warning("%s", text, extra={"event": "registry_denied"})
+        return RegistryDenied(text)
+
     def _fire(self, watch: Watch | None) -> _Fire | None:
         return None if watch is None else _Fire(self, self._connections, watch)
 
@@ -329,11 +337,14 @@ class ZooKeeperStore:
                     self._missing(path, watch, done, partial(self.read, path, watch, done))
                 case NoNodeError():
                     done(None)
+                case NoAuthError():
+                    done(self._denied(path))
                 case KazooException():
                     done(self._failed(answer))
                 case _:
-                    data, stat = cast("tuple[bytes, ZnodeStat]", answer)
-                    done(Node(path, data, stat.version, stat.ephemeralOwner))
+                    # Other tools make nodes that have no data at all.
+                    data, stat = cast("tuple[bytes | None, ZnodeStat]", answer)
+                    done(Node(path, data or b"", stat.version, stat.ephemeralOwner))
 
         fire = self._fire(watch)
         self._submit(_Call(lambda c: c.get_async(self._at(path), watch=fire), settle, done))
@@ -352,6 +363,8 @@ class ZooKeeperStore:
                     self._missing(path, watch, done, partial(self.children, path, watch, done))
                 case NoNodeError():
                     done(None)
+                case NoAuthError():
+                    done(self._denied(path))
                 case KazooException():
                     done(self._failed(answer))
                 case _:

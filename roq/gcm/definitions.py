@@ -31,6 +31,7 @@ from roq.coordination.port import (
     Leadership,
     Node,
     Operation,
+    Reason,
     Registry,
     SessionState,
     Set,
@@ -38,6 +39,7 @@ from roq.coordination.port import (
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import events, records
 from roq.gcm.events import Commit, DrawEpoch, Drop, Put
+from roq.gcm.presence import Presence
 from roq.gcm.restoration import Restoration
 from roq.runtime.reactor import Timer
 
@@ -47,6 +49,11 @@ LOST_EPOCHS: Final = 1_000
 """So many more are left out after a registry was lost: what nobody has reported may have them."""
 EPOCHS_AHEAD_MAX: Final = 100_000
 """A host that tells of an epoch so far above the leader's own did not get it from this cluster."""
+NAMED_MAX: Final = 5
+"""Queues that are named in a line of the log."""
+_QUEUE_DEPTH: Final = 2
+DROPPED_AT_ONCE: Final = 500
+"""Nodes that are deleted in one transaction: ZooKeeper takes no more than 1 MiB of paths."""
 
 
 class Definitions:
@@ -73,6 +80,7 @@ class Definitions:
         lease_seconds: float = 2.0,
     ) -> None:
         self._registry = registry
+        self._presence = Presence(registry, self._hosts_present)
         self._me = me
         self._feed = feed
         self._on_connected = on_connected
@@ -87,6 +95,12 @@ class Definitions:
         """Whether the machine has been told that it leads, under `_leadership`."""
         self._known: dict[str, bytes] = {}
         """What stands in the registry, as far as this manager has read or written it."""
+        self._read_under: Leadership | None = None
+        """Under which leadership `_known` was read: nobody else may change it during that."""
+        self._unsure: set[str] = set()
+        """What this leader may have deleted since then: it does not know whether that was done."""
+        self._missed: set[str] = set()
+        """What the reading before has not found."""
         self._remembers = False
         """Whether `_known` is what the cluster's last leader knew: this manager was that one."""
         self._cluster = ""
@@ -103,7 +117,8 @@ class Definitions:
         self._registry.campaign(
             records.encode(self._me), self._lead, self._follow, self._may_lead, self._above
         )
-        self._registry.watch_children(HOSTS, self._hosts_changed)
+        self._registry.watch_children(HOSTS, self._presence.listed)
+        self._registry.watch_children(QUEUES, self._queues_listed)
         self._registry.watch_children(CANDIDATES, self._candidates_changed)
 
     def close(self) -> None:
@@ -127,7 +142,26 @@ class Definitions:
                 case Drop(path=path):
                     # From the leaves up, with what a later version may have put there.
                     operations += [Delete(known) for known in self._below(path)]
-        self._registry.commit(operations, leadership.fence, partial(self._committed, commit))
+        if len(operations) > DROPPED_AT_ONCE + len(commit.changes):
+            self._clear(commit, leadership)
+        else:
+            self._registry.commit(operations, leadership.fence, partial(self._committed, commit))
+
+    def _clear(self, commit: Commit, leadership: Leadership) -> None:
+        """Delete some of what others have put below what is dropped, then try the commit again."""
+        paths = [change.path for change in commit.changes if isinstance(change, Drop)]
+        cleared = [path for each in paths for path in self._below(each) if path != each]
+        cleared = cleared[:DROPPED_AT_ONCE]
+
+        def done(result: CommitResult) -> None:
+            if not isinstance(result, Committed):
+                self._committed(commit, result)
+                return
+            for path in cleared:
+                self._known.pop(path, None)
+            self.commit(commit)
+
+        self._registry.commit([Delete(path) for path in cleared], leadership.fence, done)
 
     def _below(self, root: str) -> list[str]:
         known = (path for path in self._known if path == root or path.startswith(f"{root}/"))
@@ -164,8 +198,12 @@ class Definitions:
                 return
             case RegistryAway():
                 error = RegistryAway("registry away: it is not known whether this was done")
+                self._unsure |= {each.path for each in commit.changes if isinstance(each, Drop)}
             case StaleEpoch():
                 error = NotLeader("this configuration manager does not lead any more")
+            case Conflict(reason=Reason.DENIED):
+                error = RegistryAway(f"ZooKeeper does not permit to change {result.path}")
+                log.error("%s", error, extra={"event": "registry_denied"})
             case Conflict():
                 error = RequestError(
                     f"the registry was changed by somebody else ({result.path}: {result.reason}); "
@@ -273,6 +311,8 @@ class Definitions:
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
             self._feed(events.RegistryLost(session_ended=True, problem=problem))
+        if cluster is None and self._serving and not problem:
+            self._take_office()  # somebody has deleted it under the eyes of the leader
         returned = bool(self._astray) and not problem
         self._astray = problem
         if returned:
@@ -328,13 +368,23 @@ class Definitions:
         elif cluster is None and not self._cluster:
             self._found(leadership)
         elif cluster is None and self._remembers:
-            log.error(
-                "ZooKeeper came back empty; writing cluster %s back from memory",
-                self._cluster, extra={"event": "registry_empty"},
-            )  # fmt: skip
-            Restoration(
-                self._registry, leadership.fence, self._cluster, self._known, self._founded
-            ).start()
+            self._registry.read_tree(QUEUES, partial(self._restore, leadership))
+
+    def _restore(self, leadership: Leadership, found: list[Node] | RegistryAway) -> None:
+        """Write back what is not there, and the identity in any case."""
+        if self._leadership is not leadership or isinstance(found, RegistryAway):
+            return
+        what = "the identity of the cluster is gone from ZooKeeper" if found else (
+            "ZooKeeper came back empty"
+        )  # fmt: skip
+        log.error(
+            "%s; writing cluster %s back from memory", what, self._cluster,
+            extra={"event": "registry_empty"},
+        )  # fmt: skip
+        there = {node.path: node.data for node in found}
+        Restoration(
+            self._registry, leadership.fence, self._cluster, self._known, self._founded, there
+        ).start()
 
     def _found(self, leadership: Leadership) -> None:
         cluster = uuid.uuid4().hex
@@ -357,19 +407,78 @@ class Definitions:
         leadership = self._leadership
         if leadership is None or reading != self._reading or isinstance(found, RegistryAway):
             return  # a later reading, or the next connection, tells
-        self._known = {node.path: node.data for node in found}
+        documents = {node.path: node.data for node in found}
+        if not found:
+            # Perhaps the node itself is gone; it does not matter if it is not.
+            self._registry.commit([Create(QUEUES)], leadership.fence, lambda _: None)
+        lost = self._deleted(documents) if self._read_under is leadership else {}
+        missed, self._missed = self._missed, set(lost)
+        if lost.keys() - missed:
+            self._read_definitions()  # look twice: it may have been made after its parent was read
+        elif lost:
+            self._write_back(leadership, lost, documents)
+        else:
+            self._take_over(leadership, documents)
+
+    def _take_over(self, leadership: Leadership, documents: dict[str, bytes]) -> None:
+        self._known, self._read_under = documents, leadership
         self._remembers = True
-        snapshot = records.decode_snapshot(self._known)
+        self._unsure.clear()
+        snapshot = records.decode_snapshot(documents)
         if self._serving:
             self._feed(events.RegistryBack(snapshot))
         else:
             self._serving = True
             self._feed(events.Elected(leadership.epoch, snapshot))
 
+    # --- what somebody else has deleted -----------------------------------------------------------
+
+    def _queues_listed(self, names: tuple[str, ...]) -> None:
+        leadership = self._leadership
+        if leadership is None or not self._serving or self._read_under is not leadership:
+            return
+        there = {records.queue_path(name) for name in names}
+        gone = {path for path in self._known if path.count("/") == _QUEUE_DEPTH} - there
+        if gone:
+            self._read_definitions()
+
+    def _deleted(self, there: dict[str, bytes]) -> dict[str, bytes]:
+        """What stood in the registry, was in force, and is gone without this leader's doing."""
+
+        def unsure(path: str) -> bool:
+            return any(path == each or path.startswith(f"{each}/") for each in self._unsure)
+
+        gone = [path for path in records.readable(self._known) if path not in there]
+        return {path: self._known[path] for path in gone if not unsure(path)}
+
+    def _write_back(
+        self, leadership: Leadership, lost: dict[str, bytes], there: dict[str, bytes]
+    ) -> None:
+        queues = sorted({path.split("/")[2] for path in lost})
+        log.error(
+            "somebody has deleted from ZooKeeper what stood there of %s; it is written back "
+            "(`roq queue remove` removes a queue)", ", ".join(queues[:NAMED_MAX]),
+            extra={"event": "definitions_deleted"},
+        )  # fmt: skip
+        Restoration(self._registry, leadership.fence, "", lost, self._written_back, there).start()
+
+    def _written_back(self, result: CommitResult) -> None:
+        match result:
+            case Committed():
+                self._read_definitions()
+            case Conflict(path=path, reason=reason):
+                log.error(
+                    "%s cannot be written back: %s; trying again", path, reason,
+                    extra={"event": "not_written_back"},
+                )  # fmt: skip
+                self._later(self._lease_seconds, self._read_definitions)
+            case StaleEpoch() | RegistryAway():
+                """The next leadership, or the next connection, reads again."""
+
     # --- who is there -----------------------------------------------------------------------------
 
-    def _hosts_changed(self, names: tuple[str, ...]) -> None:
-        self._feed(events.HostsPresent(frozenset(names)))
+    def _hosts_present(self, hosts: frozenset[str]) -> None:
+        self._feed(events.HostsPresent(hosts))
 
     def _candidates_changed(self, _names: tuple[str, ...]) -> None:
         self._registry.read_tree(CANDIDATES, self._candidates_read)
@@ -377,5 +486,6 @@ class Definitions:
     def _candidates_read(self, found: list[Node] | RegistryAway) -> None:
         if isinstance(found, RegistryAway):
             return  # told again after the next connection
-        managers = (records.decode_manager(node.data) for node in found)
+        # A node that ends with no session stands for nobody.
+        managers = (records.decode_manager(node.data) for node in found if node.owner)
         self._feed(events.ManagersChanged(tuple(each for each in managers if each is not None)))

@@ -12,6 +12,7 @@ makes no sense is `unreadable`, and nothing else suffers from it; further nodes 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Final, TypeVar
 
@@ -176,6 +177,15 @@ def decode_manager(data: bytes) -> Manager | None:
     return manager
 
 
+def is_host(name: str) -> bool:
+    """Whether a node of this name may be one of a host."""
+    try:
+        check_host(name)
+    except RequestError:
+        return False
+    return True
+
+
 def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     """The definitions out of the documents below `/queues`, by path."""
     queues: list[QueueRecord] = []
@@ -209,6 +219,20 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects)
 
 
+def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
+    """Those of the documents below `/queues` that are in force: of queues that can be read."""
+    snapshot = decode_snapshot(documents)
+    names = {queue.name for queue in snapshot.queues}
+    kinds: tuple[tuple[Callable[[str], str], Iterable[str]], ...] = (
+        (queue_path, names),
+        (rules_path, names & snapshot.rules.keys()),
+        (transactions_path, names & snapshot.transactions.keys()),
+        (listeners_path, names & snapshot.listeners.keys()),
+    )
+    paths = [path(name) for path, found in kinds for name in found]
+    return {path: documents[path] for path in paths}
+
+
 def _is_name(name: str) -> bool:
     try:
         check_name(name)
@@ -225,6 +249,8 @@ T = TypeVar("T")
 
 
 def _decode(data: bytes, kind: type[T]) -> T:
+    if not data:
+        raise _Unreadable("it is empty, or ZooKeeper does not permit to read it")
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from roq.coordination.port import (
     CLUSTER,
+    DATA_BYTES_MAX,
     CommitResult,
     Committed,
     Conflict,
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 256 * 1024
 CHUNK_DOCUMENTS: Final = 200
 """Of one transaction; ZooKeeper takes no more than 1 MiB at once."""
+_QUEUE_DEPTH: Final = 2
+"""Names in the path of a definition; what is deeper stands below another document."""
 
 
 class Restoration:
@@ -35,9 +39,10 @@ class Restoration:
     Args:
         registry: which came back empty.
         fence: of the leader.
-        cluster: the identity that the registry had.
+        cluster: the identity that the registry had; empty if it has it still.
         documents: what stood there, by path.
         done: gets `Committed`, or why it could not be completed.
+        there: what stands there all the same, by path.
     """
 
     def __init__(
@@ -47,11 +52,12 @@ class Restoration:
         cluster: str,
         documents: Mapping[str, bytes],
         done: Callable[[CommitResult], None],
+        there: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         self._registry = registry
         self._fence = fence
         self._cluster = cluster
-        self._chunks = _chunks(documents)
+        self._chunks = _chunks(documents, there)
         self._chunk: list[Create] = []
         self._done = done
         self._written = 0
@@ -66,16 +72,15 @@ class Restoration:
                 self._written += len(self._chunk)
                 self._chunk = next(self._chunks, [])
             case Conflict(path=path, reason=Reason.EXISTS):
-                log.warning(
-                    "%s stands in the registry already and is kept", path,
-                    extra={"event": "document_kept"},
-                )  # fmt: skip
+                _keep(path)
                 self._chunk = [step for step in self._chunk if step.path != path]
             case _:
                 self._done(result)
                 return
         if self._chunk or isinstance(result, Conflict):
             self._registry.commit(self._chunk, self._fence, self._next)
+        elif not self._cluster:
+            self._done(Committed())
         else:
             identity = Create(CLUSTER, self._cluster.encode())
             self._registry.commit([identity], self._fence, self._named)
@@ -89,11 +94,39 @@ class Restoration:
         self._done(result)
 
 
-def _chunks(documents: Mapping[str, bytes]) -> Iterator[list[Create]]:
+def _writable(
+    documents: Mapping[str, bytes], there: Mapping[str, bytes]
+) -> Iterator[tuple[str, bytes]]:
+    """The documents to write, parents first; not all that others had put there can be."""
+    written: set[str] = set()
+    for path, data in sorted(documents.items()):
+        parent = path.rpartition("/")[0]
+        if path in there:
+            if there[path] != data:
+                _keep(path)
+        elif len(data) > DATA_BYTES_MAX or not (
+            parent.count("/") < _QUEUE_DEPTH or parent in there or parent in written
+        ):
+            log.error(
+                "%s is not written back: it is too large (%d bytes), or what it stood below is "
+                "gone", path, len(data), extra={"event": "document_left_out"},
+            )  # fmt: skip
+        else:
+            written.add(path)
+            yield path, data
+
+
+def _keep(path: str) -> None:
+    log.warning(
+        "%s stands in the registry already and is kept", path, extra={"event": "document_kept"}
+    )
+
+
+def _chunks(documents: Mapping[str, bytes], there: Mapping[str, bytes]) -> Iterator[list[Create]]:
     """The documents, parents first, in parts that fit one transaction each."""
     chunk: list[Create] = []
     size = 0
-    for path, data in sorted(documents.items()):
+    for path, data in _writable(documents, there):
         if chunk and (size + len(data) > CHUNK_BYTES or len(chunk) >= CHUNK_DOCUMENTS):
             yield chunk
             chunk, size = [], 0

@@ -6,12 +6,25 @@ from functools import partial
 
 import pytest
 from founding import end_session
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 from posting import Loop
 from registry_contract import RegistryContract
 from tcp_relay import TcpRelay
 
 from roq.coordination.embedded import EmbeddedZooKeeper
-from roq.coordination.port import Committed, Create, Node, Registry, SessionState
+from roq.coordination.port import (
+    ANY_VERSION,
+    Committed,
+    Conflict,
+    Create,
+    Node,
+    Reason,
+    Registry,
+    RegistryDenied,
+    SessionState,
+    Set,
+)
 from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
 from roq.errors import RegistryAway
 
@@ -79,6 +92,16 @@ def ensemble(server: EmbeddedZooKeeper) -> Iterator[InZooKeeper]:
     made.close()
 
 
+@pytest.fixture
+def tool(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+    """What other programs write with."""
+    client = KazooClient(hosts=server.address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
 class TestZooKeeperRegistry(RegistryContract):
     def test_a_tree_that_was_deleted_is_made_anew(self, ensemble: InZooKeeper) -> None:  # type: ignore[override]
         ensemble.rebuild_seconds = 1.0  # it gives its session up, and comes back after so long
@@ -125,3 +148,32 @@ class TestZooKeeperRegistry(RegistryContract):
         node = self.read(ensemble, registry, "/queues/a")
         assert isinstance(node, Node)
         assert node.data == data
+
+    def test_a_node_without_data_is_an_empty_one(
+        self, ensemble: InZooKeeper, tool: KazooClient
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        tool.create(f"{ensemble.root}/queues/nothing", None)
+        node = Node("/queues/nothing", b"", 0)
+        assert self.read(ensemble, registry, "/queues/nothing") == node
+        assert ensemble.loop.ask(partial(registry.read_tree, "/queues")) == [node]
+
+    def test_what_must_not_be_read_costs_nothing_else(
+        self, ensemble: InZooKeeper, tool: KazooClient
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        own = [make_digest_acl("somebody", "else", all=True)]
+        tool.create(f"{ensemble.root}/queues/locked", b"secret", acl=own)
+        self.commit(ensemble, registry, Create("/queues/open", b"x"))
+        locked = Node("/queues/locked", b"", ANY_VERSION)
+        found = ensemble.loop.ask(partial(registry.read_tree, "/queues"))
+        assert found == [locked, Node("/queues/open", b"x", 0)]
+        assert isinstance(self.read(ensemble, registry, "/queues/locked"), RegistryDenied)
+        assert self.commit(ensemble, registry, Set("/queues/locked", b"")) == Conflict(
+            "/queues/locked", Reason.DENIED
+        )
+        tool.add_auth("digest", "somebody:else")
+        tool.set_acls(f"{ensemble.root}/queues", own)
+        # Nothing to be seen is not the same as nothing.
+        assert isinstance(ensemble.loop.ask(partial(registry.read_tree, "/queues")), RegistryDenied)
+        assert registry.state is SessionState.CONNECTED

@@ -192,6 +192,13 @@ class RegistryContract:
         with pytest.raises(LocalProtocolError):
             Set("/queues/a", bytes(1_000_001))
 
+    def test_what_other_tools_can_make_can_be_deleted(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        for name in ("a\u00a0b", "a\u2028b", "\u202eb", "\u200b", "a b", "ü"):
+            path = f"/queues/{name}"
+            assert self.commit(ensemble, registry, Create(path)) == Committed((0,))
+            assert isinstance(self.commit(ensemble, registry, Delete(path)), Committed)
+
     # --- epochs and identity ----------------------------------------------------------------------
 
     def name(self, ensemble: Ensemble, registry: Registry, cluster: str = "c1") -> None:
@@ -409,6 +416,40 @@ class RegistryContract:
         assert told_new == [Committed((0,))]
         assert told_old[1] == Conflict("/hosts/h1", Reason.EXISTS)
 
+    def test_a_node_that_ends_with_no_session_takes_no_name_from_a_host(
+        self, ensemble: Ensemble
+    ) -> None:
+        host, _ = self.open(ensemble)
+        told: list[Committed | Conflict] = []
+        host.register_host("h1", b"own", told.append)
+        ensemble.loop.until(lambda: len(told) == 1, "the registration")
+        other, _ = self.open(ensemble)
+        self.commit(ensemble, other, Delete("/hosts/h1"), Create("/hosts/h1", b"by hand"))
+
+        def stands() -> bool:
+            node = self.read(ensemble, other, "/hosts/h1")
+            return isinstance(node, Node) and node.data == b"own" and node.owner != 0
+
+        ensemble.loop.until(stands, "the host's own node")
+        assert set(map(type, told)) == {Committed}
+
+    def test_a_host_whose_name_is_obstructed_goes_on_without_a_node(
+        self, ensemble: Ensemble
+    ) -> None:
+        other, _ = self.open(ensemble)
+        self.commit(ensemble, other, Create("/hosts/h1", b"by hand"), Create("/hosts/h1/below"))
+        host, _ = self.open(ensemble)
+        told: list[Committed | Conflict] = []
+        host.register_host("h1", b"own", told.append)
+        ensemble.loop.until(lambda: told == [Committed((0,))], "the registration")
+        self.commit(ensemble, other, Delete("/hosts/h1/below"), Delete("/hosts/h1"))
+
+        def stands() -> bool:
+            node = self.read(ensemble, other, "/hosts/h1")
+            return isinstance(node, Node) and node.data == b"own"
+
+        ensemble.loop.until(stands, "the host's own node")
+
     def test_a_host_is_registered_again_after_a_lost_session(self, ensemble: Ensemble) -> None:
         one, states = self.open(ensemble)
         done: list[Committed | Conflict] = []
@@ -559,6 +600,37 @@ class RegistryContract:
         assert isinstance(result, StaleEpoch)
         ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
         assert one.followed == [None]
+
+    @pytest.mark.parametrize("step", [Set("/leader", b"an operator was here"), Delete("/leader")])
+    def test_who_follows_finds_the_leader_again_whose_node_was_spoilt(
+        self, ensemble: Ensemble, step: Operation
+    ) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: two.followed == [b"one"], "a follower")
+        other, _ = self.open(ensemble)
+        self.commit(ensemble, other, step)
+        ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
+        ensemble.loop.until(lambda: two.followed[-1] == b"one", "a follower again")
+        node = self.read(ensemble, other, "/leader")
+        assert isinstance(node, Node)
+        assert node.data == b"one"
+        assert one.led[1].epoch > one.led[0].epoch
+        assert two.led == []
+
+    def test_a_candidate_that_ends_with_no_session_stands_for_nobody(
+        self, ensemble: Ensemble
+    ) -> None:
+        other, _ = self.open(ensemble)
+        copied = f"/candidates/c-{0:032x}-{0:010}"
+        self.commit(ensemble, other, Create(copied, b"copied"), Create(f"{copied}/below"))
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: two.followed[-1:] == [b"one"], "a follower")
+        one.registry.close()
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
 
     def test_a_leader_whose_candidacy_was_deleted_steps_back(self, ensemble: Ensemble) -> None:
         one = Candidate(self.open(ensemble)[0], b"one")

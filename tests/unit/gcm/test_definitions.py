@@ -1,16 +1,25 @@
 """The registry as the shell uses it: elections, commits under a fence, and what goes wrong."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from gcm_script import ME, OTHER
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import Create, Node, SessionState, Set
+from roq.coordination.port import (
+    CommitResult,
+    Create,
+    Delete,
+    Fence,
+    Node,
+    Operation,
+    SessionState,
+    Set,
+)
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
-from roq.gcm.definitions import Definitions
+from roq.gcm.definitions import DROPPED_AT_ONCE, Definitions
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
 from roq.runtime.reactor import Timer
@@ -232,10 +241,150 @@ def test_documents_of_a_later_version_are_left_alone() -> None:
     assert snapshot == records.Snapshot((RECORD,))
 
 
-# --- a registry that has lost everything ----------------------------------------------------------
-
 PATH = records.queue_path("a")
 RULES = records.rules_path("a")
+MADE = records.transactions_path("a")
+
+
+# --- what others write ----------------------------------------------------------------------------
+
+
+def by_hand(ensemble: MemoryEnsemble, shell: Shell, *operations: Operation) -> None:
+    """Somebody changes the registry beside the leader."""
+    other = MemoryRegistry(ensemble, shell.calls.append)
+    other.start(lambda _: None)
+    shell.run()
+    other.commit(operations, None, lambda _: None)
+    shell.run()
+    other.close()
+
+
+@pytest.mark.parametrize("gone", [(MADE, PATH), (MADE,), (MADE, PATH, "/queues")])
+def test_what_somebody_deletes_under_the_leader_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell, caplog: pytest.LogCaptureFixture, gone: tuple[str, ...]
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(MADE, b"[]"))
+    before = shell.tree()
+    by_hand(ensemble, shell, *map(Delete, gone))
+    shell.commit(2, Put(MADE, b"[]"))
+    assert shell.tree() == before
+    assert "somebody has deleted from ZooKeeper what stood there of a" in caplog.text
+    assert all(
+        event.snapshot is None or event.snapshot.queues == (RECORD,)
+        for event in shell.take(events.RegistryBack)
+        if isinstance(event, events.RegistryBack)
+    )
+    assert shell.commit(3, Drop(PATH)) == events.Committed(3)
+    assert shell.tree() == {}
+
+
+def test_a_deleted_queue_is_noticed_without_any_change(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    by_hand(ensemble, shell, Delete(PATH))
+    assert shell.tree() == before
+
+
+def test_what_may_have_been_removed_by_the_leader_itself_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.registry.suspend()
+    failed = shell.commit(2, Drop(PATH))
+    assert isinstance(failed, events.CommitFailed)
+    by_hand(ensemble, shell, Delete(RULES), Delete(PATH))  # as if it had been done all the same
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == {}
+
+
+def test_garbage_that_is_removed_by_hand_is_gone(ensemble: MemoryEnsemble) -> None:
+    first = Shell(ensemble)
+    first.commit(1, Put(PATH, b"garbage"), Put(f"{PATH}/foreign", b"x"))
+    first.definitions.close()
+    shell = Shell(ensemble, OTHER)
+    by_hand(ensemble, shell, Delete(f"{PATH}/foreign"), Delete(PATH))
+    assert shell.tree() == {}
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.unreadable.keys() == {"a"}
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot())
+
+
+def test_an_identity_that_somebody_deletes_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    follower = Shell(ensemble, OTHER)
+    cluster = identity(shell)
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    by_hand(ensemble, shell, Delete("/cluster"))
+    assert identity(shell) == cluster
+    assert shell.tree() == before
+    follower.run()
+    (*_, told) = follower.take(events.Following)
+    assert told == events.Following(ME)
+
+
+def test_a_queue_goes_with_all_that_others_have_put_below_it(
+    ensemble: MemoryEnsemble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    foreign = [f"{PATH}/a\u00a0{number}" for number in range(2 * DROPPED_AT_ONCE)]
+    by_hand(ensemble, shell, *map(Create, foreign))
+    assert isinstance(shell.commit(2, Drop(PATH)), events.CommitFailed)
+    sizes: list[int] = []
+    commit = shell.registry.commit
+
+    def counted(
+        operations: Sequence[Operation], fence: Fence | None, done: Callable[[CommitResult], None]
+    ) -> None:
+        sizes.append(len(operations))
+        commit(operations, fence, done)
+
+    monkeypatch.setattr(shell.registry, "commit", counted)
+    assert shell.commit(3, Drop(PATH)) == events.Committed(3)
+    assert shell.tree() == {}
+    assert max(sizes) <= DROPPED_AT_ONCE + 1
+
+
+def test_definitions_without_data_are_unreadable(ensemble: MemoryEnsemble) -> None:
+    first = Shell(ensemble)
+    first.commit(1, Put(PATH, b""))
+    first.definitions.close()
+    (elected,) = Shell(ensemble, OTHER).take(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert "empty" in elected.snapshot.unreadable["a"]
+
+
+def test_hosts_and_managers_are_those_whose_nodes_end_with_a_session(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    second = Shell(ensemble, OTHER)
+    host = MemoryRegistry(ensemble, shell.calls.append)
+    host.start(lambda _: None)
+    host.register_host("h1", b"{}", lambda _: None)
+    shell.run()
+    by_hand(
+        ensemble,
+        shell,
+        Create("/hosts/h2", b"{}"),
+        Create("/hosts/no host", b"{}"),
+        Create("/candidates/copied", records.encode(ME)),
+    )
+    assert shell.take(events.HostsPresent)[-1] == events.HostsPresent(frozenset({"h1"}))
+    managers = shell.take(events.ManagersChanged)[-1]
+    assert isinstance(managers, events.ManagersChanged)
+    assert sorted(managers.managers, key=lambda each: each.id) == sorted(
+        (ME, OTHER), key=lambda each: each.id
+    )
+    second.definitions.close()
+
+
+# --- a registry that has lost everything ----------------------------------------------------------
 
 
 def identity(shell: Shell) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 
 from roq.coordination.port import (
     CLUSTER,
+    DATA_BYTES_MAX,
     CommitResult,
     Committed,
     Conflict,
@@ -92,3 +93,18 @@ def test_what_cannot_be_completed_ends_without_an_identity(
     documents = {f"/queues/q{number}": b"" for number in range(3 * CHUNK_DOCUMENTS)}
     assert CLUSTER not in paper.restore(documents)
     assert paper.outcomes == [why]
+
+
+def test_what_cannot_be_written_is_left_out_with_what_stood_below_it(
+    paper: Paper, caplog: pytest.LogCaptureFixture
+) -> None:
+    documents = {
+        "/queues/a": bytes(DATA_BYTES_MAX + 1),
+        "/queues/a/rules": b"{}",
+        "/queues/b": b"b",
+        "/queues/b/x/y": b"its parent was deleted while it was read",
+        "/queues/b/\u00a0": b"of another tool",
+    }
+    assert paper.restore(documents) == ["/queues/b", "/queues/b/\u00a0", CLUSTER]
+    assert paper.outcomes == [Committed()]
+    assert caplog.text.count("is not written back") == 3
