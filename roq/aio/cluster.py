@@ -159,7 +159,7 @@ class Cluster:
             on_state=_in_loop(on_state),
             publisher_id=publisher_id,
         )
-        return Publisher(await made(make, sync_publisher.Publisher.abort), timeout)
+        return Publisher(await made(make, sync_publisher.Publisher.abort))
 
     async def subscriber(
         self,
@@ -187,9 +187,13 @@ class Cluster:
         """The statistics stream of a queue: one document per exchange each KPI period, and more."""
         return Statistics(self._sync.statistics(queue))
 
-    async def close(self) -> None:
-        """Close everything that was made here, publishers with a flush; idempotent."""
-        await asyncio.to_thread(self._sync.close)
+    async def close(self, timeout: float | None = None) -> None:
+        """Close everything that was made here, publishers with a flush; idempotent.
+
+        Args:
+            timeout: seconds for all flushes together; None: each publisher's own, from now on.
+        """
+        await asyncio.to_thread(self._sync.close, timeout)
 
     async def __aenter__(self) -> Self:
         return self

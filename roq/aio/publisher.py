@@ -37,9 +37,8 @@ class Receipt(sync_receipt.Receipt):
 class Publisher:
     """Publishes to one queue from one event loop. Made by `Cluster.publisher`."""
 
-    def __init__(self, publisher: sync_publisher.Publisher, timeout: float) -> None:
+    def __init__(self, publisher: sync_publisher.Publisher) -> None:
         self._sync = publisher
-        self._timeout = timeout
         # One call less for each message.
         self.publish = publisher.publish  # type: ignore[method-assign, assignment]
 
@@ -52,6 +51,11 @@ class Publisher:
     def queue(self) -> str:
         """Name of the queue."""
         return self._sync.queue
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that `drain` and `flush` wait at most, if they are not told otherwise."""
+        return self._sync.timeout
 
     @property
     def state(self) -> ClientState:
@@ -98,7 +102,7 @@ class Publisher:
         Raises:
             Unavailable: there was none in time; the text says why.
         """
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else timeout
         if not await self._until(self._sync.has_room, seconds):
             self._sync.raise_no_room(seconds)
 
@@ -109,7 +113,7 @@ class Publisher:
             DeliveryError: messages were given up since the last flush.
             Unavailable: `timeout` passed; what is open stays open.
         """
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else timeout
         self._sync.flushed(seconds, done=await self._until(self._sync.is_flushed, seconds))
 
     async def close(self, timeout: float | None = None) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from time import monotonic
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
@@ -16,7 +17,7 @@ from roq.client.engine import Engine
 from roq.client.lookout import OnState
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
-from roq.client.publisher import Publisher
+from roq.client.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.receipt import Receipt
 from roq.client.statistics import Statistics
 from roq.client.subscriber import StartOption, Subscriber
@@ -336,8 +337,11 @@ class Cluster:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Close everything that was made here, publishers with a flush; idempotent.
+
+        Args:
+            timeout: seconds for all flushes together; None: each publisher's own, from now on.
 
         Raises:
             DeliveryError: a publisher that was still open could not deliver everything.
@@ -345,12 +349,18 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
+        if self._engine.forked:
+            return  # all of it is the parent's
         with self._lock:
             children, self._children = self._children, set()
-        errors: list[Exception] = []
+        began, errors = monotonic(), list[Exception]()
         for child in children:
             try:
-                child.close()
+                if isinstance(child, Publisher):
+                    seconds = child.timeout if timeout is None else timeout
+                    child.close(max(0.0, seconds - (monotonic() - began)))
+                else:
+                    child.close()
             except Exception as error:  # noqa: BLE001 - raised below, when everything is closed
                 errors.append(error)
         self._engine.close()
@@ -367,7 +377,7 @@ class Cluster:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self.close()
+            self.close(None if kind is None else CLOSE_SECONDS_MAX)
         except Exception:
             if kind is None:
                 raise

@@ -452,6 +452,7 @@ class LinkDriver:
         """Give up what is open, say goodbye, release everything; not with the lock held."""
         if self._engine.forked:
             return  # the sockets are the parent's
+        self._engine.not_at_end(self._engine_ended)
         with self.lock:
             self._fail(Closed(reason))
             self._waiters.forget()
@@ -478,7 +479,7 @@ class LinkDriver:
         with self.lock:
             if self.failure is None:
                 self._give_up()
-                self.failure = Closed("the connection to the cluster is closed")
+                self.failure = self._engine.end
                 if self.link is not None:
                     self.link.handle(Leave(str(self.failure)), monotonic())
             self._waiters.ring()

@@ -64,7 +64,7 @@ class Engine:
         self.forked = False
         self._lock = threading.Lock()
         self._calls: set[Future[Any]] = set()
-        self._at_end: list[Callable[[], None]] = []
+        self._at_end: dict[Callable[[], None], None] = {}
         self._ended = False
         self._closed = False
         _engines.add(self)
@@ -85,10 +85,15 @@ class Engine:
             Closed: the engine was closed, its thread ended, or this is a forked child process.
         """
         self.check_process()
+        if self.failure is not None or self._closed or self._ended:
+            raise self.end
+
+    @property
+    def end(self) -> Closed:
+        """What to tell when the thread has ended, or is about to."""
         if self.failure is not None:
-            raise Closed(f"the client's background thread ended: {self.failure!r}")
-        if self._closed or self._ended:
-            raise Closed("the connection to the cluster is closed")
+            return Closed(f"the client's background thread ended: {self.failure!r}")
+        return Closed("the connection to the cluster is closed")
 
     def check_process(self) -> None:
         """Make sure that this is the process that opened the connection.
@@ -148,9 +153,16 @@ class Engine:
         """Call `function` once when the thread ends, from that thread; it must not block."""
         with self._lock:
             if not self._ended:
-                self._at_end.append(function)
+                self._at_end[function] = None
                 return
         function()
+
+    def not_at_end(self, function: Callable[[], None]) -> None:
+        """Do not call it any more: who has closed is to be forgotten before the engine ends."""
+        if self.forked:
+            return
+        with self._lock:
+            self._at_end.pop(function, None)
 
     def close(self, timeout: float = 5.0) -> None:
         """Stop the thread and end the context; idempotent, and takes at most `timeout` seconds.
@@ -177,7 +189,7 @@ class Engine:
     def _remember(self, future: Future[T]) -> None:
         with self._lock:
             if self._ended:
-                raise Closed("the connection to the cluster is closed")
+                raise self.end
             self._calls.add(future)
 
     def _run(self) -> None:
@@ -190,10 +202,10 @@ class Engine:
             with self._lock:
                 self._ended = True
                 calls, self._calls = self._calls, set()
-                at_end, self._at_end = self._at_end, []
+                at_end, self._at_end = self._at_end, {}
             for future in calls:
                 if not future.done() and future.set_running_or_notify_cancel():
-                    future.set_exception(Closed("the connection to the cluster is closed"))
+                    future.set_exception(self.end)
             for function in at_end:
                 function()
 
@@ -202,7 +214,10 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In a forked child: remember it, for to ask the system with each batch costs a tenth of it."""
+    """In a forked child: remember it, for to ask the system with each batch costs a tenth of it.
+
+    No lock is taken there from then on: a thread that the child does not have may hold it.
+    """
     for engine in _engines:
         engine.forked = True
 

@@ -75,6 +75,8 @@ class Lookout:
 
     def close(self, reason: str) -> None:
         """It is over; told once; from any thread."""
+        if self._engine.forked:
+            return
         with self._lock:
             if not self._closed:
                 self._tell_losses()

@@ -117,7 +117,8 @@ class Publisher:
             )
         self.queue = check_name(queue)
         self.id = PublisherId(publisher_id)
-        self._timeout = timeout
+        self._engine = engine
+        self.timeout = timeout
         self._block = block
         self._window_waits = 0
         self._reported = 0
@@ -140,6 +141,7 @@ class Publisher:
         _opened.add(self)
         self._fast = self._writer.packer.fast
         self._driver.start()
+        engine.at_end(self._engine_ended)
         self._lookout.start()
         self._await_exchange(connect_timeout)
 
@@ -251,11 +253,11 @@ class Publisher:
         if not self._block:
             raise WouldBlock(f"the window of queue {self.queue} is full: {self._driver.why}")
         if deadline is None:
-            deadline = monotonic() + self._timeout
+            deadline = monotonic() + self.timeout
             self._window_waits += 1
         remaining = max(0.0, deadline - monotonic())
         if not self._driver.wait_for(self._writer.has_room, remaining):
-            self.raise_no_room(self._timeout)
+            self.raise_no_room(self.timeout)
         return deadline
 
     def raise_no_room(self, waited: float) -> None:
@@ -306,7 +308,7 @@ class Publisher:
             DeliveryError: messages were given up since the last flush.
             Unavailable: `timeout` passed; what is open stays open.
         """
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else timeout
         self.flushed(seconds, done=self._driver.wait_for(self.is_flushed, seconds))
 
     def flushed(self, waited: float, *, done: bool) -> None:
@@ -362,8 +364,12 @@ class Publisher:
         """Close without waiting; what is not acknowledged is given up."""
         if not self._closed:
             self._closed = True
+            self._engine.not_at_end(self._engine_ended)
             self._driver.close(reason)
             self._lookout.close(reason)
+
+    def _engine_ended(self) -> None:
+        self._lookout.close(str(self._engine.end))
 
     # --- how it stands ----------------------------------------------------------------------------
 
@@ -429,7 +435,7 @@ class Publisher:
             self.close()
             return
         try:
-            self.close(min(self._timeout, CLOSE_SECONDS_MAX))
+            self.close(min(self.timeout, CLOSE_SECONDS_MAX))
         except RoQError as second:
             # The error in the body is the one to see.
             log.warning("closing the publisher of queue %s: %s", self.queue, second)

@@ -128,6 +128,8 @@ class Statistics:
             return
         self._closed = True
         try:
+            self._engine.check()
+            self._engine.not_at_end(self._ended)
             self._engine.run_sync(self._release)
         except Closed:
             self._put(None)

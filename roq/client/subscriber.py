@@ -175,6 +175,9 @@ class Subscriber:
         if self._closed:
             return
         self._closed = True
+        if self._engine.forked:
+            return  # the sockets are the parent's
+        self._engine.not_at_end(self._engine_ended)
         # An engine that has ended has closed everything already.
         with contextlib.suppress(Closed, Unavailable):
             self._session.close()
@@ -337,8 +340,8 @@ class Subscriber:
 
     def _engine_ended(self) -> None:
         self._feed.close()
-        self._fail(Closed("the connection to the cluster is closed"))
-        self._lookout.close("the connection to the cluster is closed")
+        self._fail(self._engine.end)
+        self._lookout.close(str(self._engine.end))
 
 
 def remaining(rest: Iterator[Message]) -> Batch | None:

@@ -96,6 +96,8 @@ class Watch:
             return
         self._closed = True
         try:
+            self._engine.check()
+            self._engine.not_at_end(self._ended)
             self._engine.run_sync(self._release)
         except Closed:
             self._release_states()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import signal
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
+from standings import eventually
 
 import roq
 import roq.aio
+from roq.client.publisher import Publisher
 from roq.errors import (
     Closed,
+    DeliveryError,
     HostNotFound,
     InvalidName,
     InvalidRequest,
@@ -336,3 +345,85 @@ async def _all(sub: roq.aio.Subscriber) -> list[bytes]:
 
 async def _count(watch: roq.aio.Watch) -> int:
     return len([state async for state in watch])
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_publishers_that_cannot_deliver_are_closed_within_the_time_of_one(
+    roq_cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, given = Publisher.flush, list[float | None]()
+
+    def recorded(self: Publisher, timeout: float | None = None) -> None:
+        given.append(timeout)
+        flush(self, timeout)
+
+    with roq_cluster.connect() as manager:
+        manager.create_queue("dead-end")
+        cluster = roq_cluster.connect()
+        publishers = [cluster.publisher("dead-end", timeout=2.0) for _ in range(3)]
+        manager.stop_queue("dead-end")
+        for publisher in publishers:
+            publisher.publish(b"x")
+        monkeypatch.setattr(Publisher, "flush", recorded)
+        with pytest.raises(DeliveryError):
+            cluster.close()
+        monkeypatch.undo()
+        manager.remove_queue("dead-end")
+    assert given[0] is not None
+    assert 0.0 < given[0] <= 2.0
+    assert given[1:] == [0.0, 0.0]
+
+
+def test_a_forked_child_closes_at_once_what_it_has_inherited(roq_cluster: RunningCluster) -> None:
+    with roq_cluster.connect() as cluster:
+        cluster.create_queue("forked")
+        subscriber = cluster.subscriber("forked")
+        publisher = cluster.publisher("forked")
+        watch = cluster.watch()
+        # As if other threads held every lock when the process was forked.
+        locks = (
+            cluster._lock,
+            cluster._engine._lock,
+            cluster._engine.notices._wake,
+            publisher._lookout._lock,
+            subscriber._lookout._lock,
+            subscriber._feed._lock,
+        )
+        with ExitStack() as held, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks
+            for lock in locks:
+                held.enter_context(lock)
+            child = os.fork()
+            if not child:
+                signal.alarm(30)
+                for inherited in (subscriber, publisher, watch, cluster):
+                    inherited.close()
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        publisher.publish(b"x")
+        assert subscriber.receive(30) is not None
+
+
+def test_what_was_closed_is_forgotten_though_the_connection_goes_on(
+    roq_cluster: RunningCluster,
+) -> None:
+    with roq_cluster.connect() as cluster:
+        cluster.create_queue("forgotten")
+        gone = []
+        for _ in range(3):
+            with cluster.publisher("forgotten") as publisher:
+                publisher.publish(b"x")
+            with cluster.subscriber("forgotten") as subscriber:
+                pass
+            gone += [weakref.ref(publisher), weakref.ref(subscriber)]
+        del publisher, subscriber
+        # The cluster itself forgets what was closed when something new is made.
+        with cluster.publisher("forgotten"):
+
+            def forgotten() -> bool:
+                gc.collect()
+                return all(each() is None for each in gone)
+
+            eventually(forgotten)
