@@ -8,7 +8,9 @@
     │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
-    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  RegistryAway  Busy
+    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  Busy
+    │   └── RegistryAway          ZooKeeper is away, so a change is refused: nothing was begun
+    │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               nobody answered in time; trying again may help
@@ -120,9 +122,18 @@ class StaleEpoch(RequestError):
 
 
 class RegistryAway(RequestError):
-    """ZooKeeper cannot be reached, so changes are refused; data keeps flowing."""
+    """ZooKeeper cannot be reached, so changes are refused; data keeps flowing.
+
+    Nothing was begun, unless it is an `Interrupted`.
+    """
 
     code = "registry_away"
+
+
+class Interrupted(RegistryAway):
+    """ZooKeeper went away while a change was being made: it may be done, or be completed later."""
+
+    code = "interrupted"
 
 
 class NotLeader(RequestError):
@@ -190,6 +201,7 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
         Busy,
         StaleEpoch,
         RegistryAway,
+        Interrupted,
         NotLeader,
     )
 }

@@ -23,6 +23,7 @@ from roq.client.subscriber import StartOption
 from roq.client.views import (
     ExchangeSummary,
     HostSummary,
+    Listing,
     QueueDescription,
     QueueSummary,
     ScalingRules,
@@ -81,7 +82,7 @@ class Cluster:
         """Whether there is a queue of this name, running or not."""
         return await asyncio.to_thread(self._sync.queue_exists, name)
 
-    async def queues(self) -> list[QueueSummary]:
+    async def queues(self) -> Listing[QueueSummary]:
         """All queues."""
         return await asyncio.to_thread(self._sync.queues)
 
@@ -89,11 +90,11 @@ class Cluster:
         """Everything about one queue."""
         return await asyncio.to_thread(self._sync.describe, queue)
 
-    async def hosts(self) -> list[HostSummary]:
+    async def hosts(self) -> Listing[HostSummary]:
         """All hosts and what runs on them."""
         return await asyncio.to_thread(self._sync.hosts)
 
-    async def exchanges(self, queue: str) -> list[ExchangeSummary]:
+    async def exchanges(self, queue: str) -> Listing[ExchangeSummary]:
         """The exchanges of a queue."""
         return await asyncio.to_thread(self._sync.exchanges, queue)
 

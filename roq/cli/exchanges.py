@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from roq.cli.client import Target, cluster_command
-from roq.cli.output import done, note, print_json
+from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
 
@@ -98,7 +98,8 @@ def list_(target: Target, queue: str) -> None:
     with target.connect() as cluster:
         rows = cluster.exchanges(queue)
     if target.as_json:
-        print_json(rows)
+        print_listing(rows)
     else:
         print_exchanges(rows, queue)
         print_reasons(rows)
+        print_memory(rows.from_memory)

@@ -8,7 +8,7 @@ import click
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.daemons import daemon_options, run_host_manager
-from roq.cli.output import bytes_text, print_json, print_table, state_text
+from roq.cli.output import bytes_text, print_listing, print_memory, print_table, state_text
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
@@ -46,7 +46,7 @@ def list_(target: Target) -> None:
     with target.connect() as cluster:
         rows = cluster.hosts()
     if target.as_json:
-        print_json(rows)
+        print_listing(rows)
         return
     print_table(
         ("HOST", "STATE", "EXCHANGES#", "MONITORS#", "CPU %#", "MEMORY#", "PROVIDED", "MANAGER"),
@@ -71,3 +71,4 @@ def list_(target: Target) -> None:
         for child in row.children if row.state == "live" else ():
             if child.reason:
                 click.echo(f"{child.child} on {row.host} is {child.state}: {child.reason}")
+    print_memory(rows.from_memory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 import click
 import msgspec
@@ -18,6 +18,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from roq.client.views import FromMemory, Listing
+
+T = TypeVar("T")
 _PLAIN_WIDTH: Final = 10_000
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _COLOURS: Final = {
@@ -96,6 +100,23 @@ def _print(target: Console, table: Table) -> None:
 def print_json(value: object) -> None:
     """Print any plain value or struct as one JSON document on one line."""
     click.echo(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
+
+
+def print_listing(rows: Listing[T]) -> None:
+    """Print what a cluster lists as JSON; each row says if it was told from memory."""
+    if rows.from_memory is None:
+        print_json(rows)
+        return
+    if not rows:
+        note(str(rows.from_memory))
+    told = {"FromMemory": msgspec.to_builtins(rows.from_memory)}
+    print_json([{**msgspec.to_builtins(row), **told} for row in rows])
+
+
+def print_memory(from_memory: FromMemory | None) -> None:
+    """Say, below what was printed, that it may be behind; if it may."""
+    if from_memory is not None:
+        click.echo(str(from_memory))
 
 
 def note(text: str) -> None:

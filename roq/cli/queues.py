@@ -19,6 +19,8 @@ from roq.cli.output import (
     note,
     print_fields,
     print_json,
+    print_listing,
+    print_memory,
     print_table,
     state_text,
 )
@@ -132,7 +134,7 @@ def list_(target: Target) -> None:
     with target.connect() as cluster:
         rows = cluster.queues()
     if target.as_json:
-        print_json(rows)
+        print_listing(rows)
         return
     print_table(
         ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY"),
@@ -151,6 +153,7 @@ def list_(target: Target) -> None:
     for row in rows:
         for reason in row.reasons:
             click.echo(f"{row.name}: {reason}")
+    print_memory(rows.from_memory)
 
 
 @queue.command(short_help="Show everything about the queue NAME.")
@@ -270,6 +273,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
         print_fields([("Rules", ", ".join(sorted(description.rules)))])
     note("")
     print_exchanges(description.exchanges, description.name)
+    print_memory(description.from_memory)
 
 
 def _shown_state(state: str, reasons: Sequence[str]) -> str:

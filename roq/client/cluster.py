@@ -23,7 +23,9 @@ from roq.client.statistics import Statistics
 from roq.client.subscriber import StartOption, Subscriber
 from roq.client.views import (
     ExchangeSummary,
+    FromMemory,
     HostSummary,
+    Listing,
     QueueDescription,
     QueueSummary,
     ScalingRules,
@@ -65,14 +67,17 @@ class Closable(Protocol):
 
 class _Queues(msgspec.Struct, rename="pascal"):
     queues: list[QueueSummary]
+    from_memory: FromMemory | None = None
 
 
 class _Hosts(msgspec.Struct, rename="pascal"):
     hosts: list[HostSummary]
+    from_memory: FromMemory | None = None
 
 
 class _Exchanges(msgspec.Struct, rename="pascal"):
     exchanges: list[ExchangeSummary]
+    from_memory: FromMemory | None = None
 
 
 class _Created(msgspec.Struct, rename="pascal"):
@@ -168,9 +173,10 @@ class Cluster:
             raise
         return True
 
-    def queues(self) -> list[QueueSummary]:
+    def queues(self) -> Listing[QueueSummary]:
         """All queues."""
-        return convert(self._ask(request(2101)), _Queues).queues
+        found = convert(self._ask(request(2101)), _Queues)
+        return Listing(found.queues, found.from_memory)
 
     def describe(self, queue: str) -> QueueDescription:
         """Everything about one queue."""
@@ -178,13 +184,15 @@ class Cluster:
 
     # --- hosts and exchanges ----------------------------------------------------------------------
 
-    def hosts(self) -> list[HostSummary]:
+    def hosts(self) -> Listing[HostSummary]:
         """All hosts and what runs on them."""
-        return convert(self._ask(request(2102)), _Hosts).hosts
+        found = convert(self._ask(request(2102)), _Hosts)
+        return Listing(found.hosts, found.from_memory)
 
-    def exchanges(self, queue: str) -> list[ExchangeSummary]:
+    def exchanges(self, queue: str) -> Listing[ExchangeSummary]:
         """The exchanges of a queue."""
-        return convert(self._ask(request(2103, QName=check_name(queue))), _Exchanges).exchanges
+        found = convert(self._ask(request(2103, QName=check_name(queue))), _Exchanges)
+        return Listing(found.exchanges, found.from_memory)
 
     def add_exchange(
         self,

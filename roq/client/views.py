@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +14,34 @@ from roq.protocol.documents import RawDocument, convert
 from roq.protocol.rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
 
 _DEFAULTS: Final = ElasticRules()
+
+
+T = TypeVar("T")
+
+
+class FromMemory(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Why an answer may be behind: its manager has no ZooKeeper, and another one may lead."""
+
+    seconds: int
+    """For how long it has had none."""
+    reason: str
+    """Why, in a clause."""
+
+    def __str__(self) -> str:
+        """In a sentence."""
+        return f"told from memory for {self.seconds} s, so it may be behind: {self.reason}"
+
+
+class Listing(list[T]):
+    """What a manager lists.
+
+    Attributes:
+        from_memory: why it may be behind; None: it is not.
+    """
+
+    def __init__(self, rows: Iterable[T], from_memory: FromMemory | None) -> None:
+        super().__init__(rows)
+        self.from_memory = from_memory
 
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -111,6 +140,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
     reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
+    from_memory: FromMemory | None = None
+    """Why this may be behind; None: it is not."""
 
     @property
     def created_at(self) -> datetime:

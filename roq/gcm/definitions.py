@@ -197,7 +197,7 @@ class Definitions:
                 self._feed(events.Committed(commit.token))
                 return
             case RegistryAway():
-                error = RegistryAway("registry away: it is not known whether this was done")
+                error = RegistryAway(f"registry away: {result}")
                 self._unsure |= {each.path for each in commit.changes if isinstance(each, Drop)}
             case StaleEpoch():
                 error = NotLeader("this configuration manager does not lead any more")

@@ -225,7 +225,7 @@ class GcmMachine:
             case Doubted():
                 return self._doubted()
             case RegistryLost():
-                return self._registry_lost(event)
+                return self._registry_lost(event, now)
             case RegistryBack():
                 return self._registry_back(event, now)
             case EpochsDamaged():
@@ -267,7 +267,7 @@ class GcmMachine:
         self._standing.leads = True
         self._standing.caretaker = self._standing.doubtful = False
         self._standing.leader = self._standing.me
-        self._standing.registry_away, self._standing.problem = False, ""
+        self._standing.regain_registry()
         self._sagas.lead(event.epoch, self._standing.cluster)
         self.provisioning.lead(event.epoch, now)
         self._version = max(self._version, event.epoch << _VERSION_BITS)
@@ -288,8 +288,8 @@ class GcmMachine:
         effects = self._abort(self._standing.not_leader("management"))
         return effects + self._stop_providing(self._standing.not_leader("client"))
 
-    def _registry_lost(self, event: RegistryLost) -> list[Effect]:
-        self._standing.registry_away, self._standing.problem = True, event.problem
+    def _registry_lost(self, event: RegistryLost, now: float) -> list[Effect]:
+        self._standing.lose_registry(event.problem, now)
         self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
@@ -312,7 +312,7 @@ class GcmMachine:
         return effects
 
     def _registry_back(self, event: RegistryBack, now: float) -> list[Effect]:
-        self._standing.registry_away, self._standing.problem = False, ""
+        self._standing.regain_registry()
         if not self.leads or event.snapshot is None:
             return []
         # What was under way when the connection broke may or may not have been done.

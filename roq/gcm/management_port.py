@@ -22,7 +22,7 @@ from roq.protocol import documents, public
 from roq.protocol.control import Configure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import Bad, ManagementRequest
-from roq.protocol.public_answers import NO, YES, done, failed
+from roq.protocol.public_answers import NO, YES, done, failed, from_memory
 
 CONFIGURE_SECONDS: Final = 0.5
 """What a monitor may take to hear of new rules before whoever sets them gets the answer."""
@@ -67,7 +67,8 @@ class ManagementPort:
                 raise self._standing.not_leader("management")
             change = self._change(request, event)
             if change is None:
-                return [Reply(event.peer, documents.encode_raw(self._read(request)))]
+                answer = {**self._read(request), **self._memory(now)}
+                return [Reply(event.peer, documents.encode_raw(answer))]
             if self._standing.registry_away:
                 raise RegistryAway("registry away")
             name, make = change
@@ -103,6 +104,14 @@ class ManagementPort:
                 return views.describe_queue(queue, hosts, recovery, rules)
             case _:
                 raise InvalidRequest(public.INVALID_COMMAND)
+
+    def _memory(self, now: float) -> RawDocument:
+        """That another manager may know better, if that is so."""
+        standing = self._standing
+        if not standing.caretaker:
+            return {}
+        reason = standing.problem or "ZooKeeper cannot be reached"
+        return from_memory(now - standing.away_since, reason)
 
     def _change(  # noqa: PLR0911 - one return per command
         self, request: ManagementRequest, event: ManagementFrame

@@ -14,7 +14,7 @@ from itertools import count
 from math import inf
 from typing import Final, TypeAlias
 
-from roq.errors import Busy, HostNotFound, RegistryAway, RequestError
+from roq.errors import Busy, HostNotFound, Interrupted, RegistryAway, RequestError
 from roq.gcm import admission
 from roq.gcm.events import Ask, Commit, DrawEpoch, Effect, Reply
 from roq.gcm.fairness import FairLine, has_share
@@ -58,6 +58,14 @@ class _Operation:
     """Token → what came back, in the order of the calls."""
     host: str = ""
     """Where it starts something."""
+    begun: bool = False
+    """Whether anything of it may have been done: the registry or a host was asked to."""
+
+    def refusal(self, error: RequestError) -> bytes:
+        """What whoever asked is told; that the registry is away means that nothing was begun."""
+        if self.begun and type(error) is RegistryAway:
+            error = Interrupted(f"{error}; it was begun: look what is done before repeating it")
+        return self.refuse(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +239,7 @@ class Operations:
                 continue
             operation = self._pending[token].operation
             if len(operation.outcomes) == 1 and operation.outcomes[token] is _REGISTRY:
-                error = RegistryAway("the registry did not answer in time; look before repeating")
+                error = RegistryAway("the registry did not answer in time")
                 effects += self.commit_failed(token, error, now)
             elif operation.outcomes[token] is _ADMISSION:
                 effects += self._turn_away(token, _busy(operation.host), now)
@@ -255,7 +263,7 @@ class Operations:
             for operation in (lane.running, *lane.waiting):
                 if operation.saga is not None:
                     operation.saga.close()
-                effects += _answer(operation.peer, operation.refuse(error))
+                effects += _answer(operation.peer, operation.refusal(error))
         self._lanes.clear()
         self._pending.clear()
         self._admission.clear()
@@ -304,19 +312,21 @@ class Operations:
                 yield from self._finished(operation, frame, now)
                 return
             except RequestError as refused:
-                yield from self._finished(operation, operation.refuse(refused), now)
+                yield from self._finished(operation, operation.refusal(refused), now)
                 return
             outcome, error = [], None
             match step:
                 case Emit():
                     yield from step.effects
                 case Save():
+                    operation.begun = True
                     yield Commit(self._ask_registry(operation, now), step.changes)
                     return
                 case Draw():
                     yield DrawEpoch(self._ask_registry(operation, now))
                     return
                 case Calls() if step.calls:
+                    operation.begun = True
                     yield from self._call(operation, step, now)
                     return
                 case Calls():

@@ -25,6 +25,7 @@ class Standing:
             so that somebody else may lead by now: it says nothing until the registry has told, or
             has been out of reach for a lease.
         registry_away: the registry is out of reach, or of no use, so nothing can be changed.
+        away_since: when it went out of reach.
         problem: why it is of no use, if it is in reach.
         epochs_problem: why no epoch can be drawn, so that nobody can begin to lead; empty if one
             can.
@@ -39,6 +40,7 @@ class Standing:
     leader: Manager | None = None
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
+    away_since: float = 0.0
     problem: str = ""
     epochs_problem: str = ""
     measured: tuple[Check, ...] = ()
@@ -61,6 +63,16 @@ class Standing:
             return leader if self.leads else None
         mine = leader.client == me.client or leader.management == me.management
         return None if mine else leader
+
+    def lose_registry(self, problem: str, now: float) -> None:
+        """The registry is out of reach, or of no use because of this problem."""
+        if not self.registry_away:
+            self.registry_away, self.away_since = True, now
+        self.problem = problem
+
+    def regain_registry(self) -> None:
+        """The registry is in reach, and of use."""
+        self.registry_away, self.problem = False, ""
 
     def not_leader(self, interface: str) -> NotLeader:
         """The refusal of a manager that does not lead: who does, at this interface."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from roq.errors import Busy, NotLeader, RegistryAway, Unavailable
+from roq.errors import Busy, Interrupted, NotLeader, RegistryAway, Unavailable
 from roq.model import exchange_name
 from roq.monitor.events import Ask, Effect
 from roq.monitor.news import News
@@ -28,7 +28,9 @@ PAUSE_SECONDS: Final = 5.0
 PAUSE_MAX_SECONDS: Final = 60.0
 STOP_TRIES: Final = 5
 """How often it is asked that an emptied exchange be stopped."""
-PASSING: Final = {"unavailable", NotLeader.code, RegistryAway.code, Busy.code}
+PASSING: Final = {
+    "unavailable", NotLeader.code, RegistryAway.code, Interrupted.code, Busy.code
+}  # fmt: skip
 """Codes of refusals that say nothing about the request; all others are final."""
 REASON_MAX: Final = 300
 

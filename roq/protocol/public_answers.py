@@ -22,6 +22,15 @@ NO: Final = "NO"
 ALREADY_EXISTS: Final = "The queue already exists"
 
 
+class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
+    """In answers to 2101-2104 of a manager without ZooKeeper: what they tell may be behind."""
+
+    Seconds: int
+    """For how long it has had no ZooKeeper."""
+    Reason: str
+    """Why, in a clause."""
+
+
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """A queue in the answer to 2101."""
 
@@ -117,11 +126,18 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The 2007 document, without RESULT and COMMENT; empty if there are none."""
     Reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
+    FromMemory: MemoryNote | msgspec.UnsetType = msgspec.UNSET
+    """As in the answers to 2101-2103: only if the manager has no ZooKeeper."""
 
 
 def done(comment: str = SUCCESS, **fields: object) -> RawDocument:
     """The answer to a request that worked."""
     return {"RESULT": OK, "COMMENT": comment, **fields}
+
+
+def from_memory(seconds: float, reason: str) -> RawDocument:
+    """What such an answer has beside everything else."""
+    return {"FromMemory": msgspec.to_builtins(MemoryNote(Seconds=int(seconds), Reason=reason))}
 
 
 def failed(error: RequestError) -> RawDocument:

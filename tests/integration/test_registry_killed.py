@@ -68,14 +68,14 @@ class Setup:
         return self.answer()
 
     def refuses(self, answer: RawDocument) -> bool:
-        """Whether this is the refusal of a leader that has no registry.
+        """Whether this is the refusal of a leader that has no registry, or lost it on the way.
 
         One that got no processor for half a session cannot ask whether it still leads, and says so.
         """
-        wanted = "registry_away"
-        if answer.get("CODE") == "not_leader" and "stood still" in self.process.log.read_text():
-            wanted = "not_leader"
-        return (answer["RESULT"], answer.get("CODE")) == (1101, wanted)
+        wanted = {"registry_away", "interrupted"}
+        if "stood still" in self.process.log.read_text():
+            wanted.add("not_leader")
+        return answer["RESULT"] == 1101 and answer.get("CODE") in wanted
 
     def restart(self) -> None:
         self.server.stop()

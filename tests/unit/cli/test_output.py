@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from roq.cli.output import bytes_text, print_fields, print_json, print_table, rate_text
+from roq.cli.output import (
+    bytes_text,
+    print_fields,
+    print_json,
+    print_listing,
+    print_memory,
+    print_table,
+    rate_text,
+)
+from roq.client.views import FromMemory, Listing
 from roq.protocol.public_answers import QueueRow
 
 
@@ -71,3 +80,22 @@ def test_bytes_have_the_unit_that_fits(count: int, text: str) -> None:
 def test_a_rate_over_no_time_is_unknown() -> None:
     assert rate_text(10, 0.0) == "-"
     assert rate_text(10_000, 2.0) == "5,000"
+
+
+def test_what_is_told_from_memory_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    row = QueueRow(
+        Name="orders", Host="h", State="running", Running=True, Exchanges=1, Durability="none"
+    )
+    memory = FromMemory(seconds=12, reason="ZooKeeper cannot be reached")
+    print_listing(Listing([row], None))
+    print_memory(None)
+    (document,) = json.loads(capsys.readouterr().out)
+    assert "FromMemory" not in document
+    print_listing(Listing([row], memory))
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["FromMemory"] == {"Seconds": 12, "Reason": "ZooKeeper cannot be reached"}
+    print_listing(Listing([], memory))
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out), "from memory" in captured.err) == ([], True)
+    print_memory(memory)
+    assert capsys.readouterr().out.startswith("told from memory for 12 s")

@@ -8,7 +8,9 @@ import msgspec
 
 from roq.client.views import (
     ExchangeSummary,
+    FromMemory,
     HostSummary,
+    Listing,
     ProcessSummary,
     QueueDescription,
     QueueSummary,
@@ -28,6 +30,7 @@ def test_each_view_has_the_fields_of_its_row_on_the_wire() -> None:
         (ProcessSummary, wire.ChildRow),
         (ExchangeSummary, wire.ExchangeRow),
         (QueueDescription, wire.QueueDescription),
+        (FromMemory, wire.MemoryNote),
     ]
     for view, row in pairs:
         named = [field.encode_name for field in msgspec.structs.fields(view)]
@@ -45,6 +48,16 @@ def test_a_description_is_read_from_its_document() -> None:
     assert description.queue_id == "ab"
     assert description.limits == Limits(topics=5)
     assert description.created_at == datetime(1970, 1, 2, tzinfo=UTC)
+
+
+def test_a_listing_is_a_list_that_says_whether_it_may_be_behind() -> None:
+    memory = convert({"Seconds": 12, "Reason": "ZooKeeper cannot be reached"}, FromMemory)
+    listing = Listing([1, 2], memory)
+    assert listing == [1, 2]
+    assert str(listing.from_memory) == (
+        "told from memory for 12 s, so it may be behind: ZooKeeper cannot be reached"
+    )
+    assert Listing([], None).from_memory is None
 
 
 def test_rules_survive_the_way_there_and_back() -> None:

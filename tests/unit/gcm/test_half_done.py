@@ -145,7 +145,7 @@ def test_what_the_registry_has_not_confirmed_is_completed_not_undone(script: Scr
     (commit,) = script.pending
     script.pending.clear()
     script.feed(events.CommitFailed(commit.token, RegistryAway("registry away")))
-    assert script.answer(peer)["CODE"] == "registry_away"
+    assert script.answer(peer)["CODE"] == "interrupted"
     script.live(2)
     assert script.record("q").state == "running"
     assert script.hosts["h1"].started == 2
@@ -210,7 +210,7 @@ def test_what_the_registry_does_after_it_was_given_up_is_noticed(script: Script)
     script.ask(2003, **CREATE)
     peer = script.send(2001, QName="q")
     script.pass_time(12)
-    assert script.answer(peer)["CODE"] == "registry_away"
+    assert script.answer(peer)["CODE"] == "interrupted"
     script.settle()  # now the registry has written it down
     script.live(2)
     assert script.registry == {}

@@ -183,7 +183,7 @@ def test_a_removal_that_the_registry_interrupts_is_finished_when_it_is_back(two:
         two.step()
     two.registry_fails = 1
     two.step()
-    assert two.answer(peer)["CODE"] == "registry_away"
+    assert two.answer(peer)["CODE"] == "interrupted"
     wake(two)
     assert numbers(two) == [1]
 

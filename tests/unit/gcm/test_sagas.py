@@ -1,11 +1,14 @@
 """Changes of queues that fail half-way: undone, or left so that they can be repeated."""
 
+import bson
 import msgspec
 import pytest
 from gcm_script import CLUSTER, OTHER, PaperHost, Script
 
+from roq.errors import RegistryAway
 from roq.gcm import events
-from roq.gcm.operations import COMMIT_SECONDS, WAIT_SECONDS, WAITING_MAX
+from roq.gcm.operations import COMMIT_SECONDS, WAIT_SECONDS, WAITING_MAX, Operations
+from roq.gcm.saga import Draw, Saga
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 
 
@@ -159,8 +162,37 @@ def test_a_host_that_comes_back_is_told_to_stop_what_was_stopped_meanwhile(
 def test_a_change_that_the_registry_refuses_is_answered(script: Script) -> None:
     script.ask(2003, QName="orders", Host="h1")
     script.registry_fails = 1
-    assert script.ask(2002, QName="orders")["CODE"] == "registry_away"
+    answer = script.ask(2002, QName="orders")
+    assert answer["CODE"] == "interrupted", "the registry may have written it down all the same"
+    assert "look what is done" in answer["COMMENT"]
     assert script.ask(2000, port=5000, QName="orders")["RESULT"] == 0
+
+
+def test_what_was_begun_when_the_registry_went_away_is_told_from_what_was_not(
+    script: Script,
+) -> None:
+    begun = script.send(2003, QName="orders", Host="h1")
+    waiting = script.send(2002, QName="orders")
+    script.feed(events.RegistryLost(session_ended=True))
+    assert script.answer(begun)["CODE"] == "interrupted"
+    assert script.answer(waiting)["CODE"] == "registry_away"
+    assert script.ask(2005, QName="orders")["CODE"] == "registry_away"
+
+
+def test_a_number_that_cannot_be_drawn_has_begun_nothing() -> None:
+    asked: list[object] = []
+
+    def saga() -> Saga:
+        asked.append((yield Draw()))
+        return {}
+
+    operations = Operations()
+    (draw,) = operations.submit("q", "peer", saga, 0.0)
+    assert isinstance(draw, events.DrawEpoch)
+    (reply,) = operations.commit_failed(draw.token, RegistryAway("registry away"), 0.0)
+    assert isinstance(reply, events.Reply)
+    assert bson.decode(reply.data)["CODE"] == "registry_away"
+    assert asked == []
 
 
 def test_operations_on_one_queue_take_turns_and_others_do_not_wait(script: Script) -> None:
@@ -197,7 +229,7 @@ def test_completions_that_come_too_late_are_ignored(script: Script) -> None:
     late = script.pending[0]
     script.pending.clear()
     script.pass_time(COMMIT_SECONDS + 5)
-    assert script.answer(peer)["CODE"] == "registry_away"
+    assert script.answer(peer)["CODE"] == "interrupted"
     script.feed(events.Committed(late.token))
     script.feed(events.Committed(12345))
     assert len(script.answers[peer]) == 1

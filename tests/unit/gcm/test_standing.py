@@ -74,6 +74,31 @@ def test_what_a_caretaker_does_not_know_may_be_known_to_others(script: Script) -
     assert script.ask(2104, QName="new")["CODE"] == "queue_not_found"
 
 
+def test_a_caretaker_says_for_how_long_it_has_told_from_memory(script: Script) -> None:
+    script.ask(2003, QName="q", Host="h1")
+    reads = {2101: {}, 2102: {}, 2103: {"QName": "q"}, 2104: {"QName": "q"}}
+    for told in (True, False):
+        script.feed(events.RegistryLost())
+        script.pass_time(3)
+        for command, fields in reads.items():
+            assert "FromMemory" not in script.ask(command, **fields), "it leads for certain"
+        script.feed(events.RegistryLost(session_ended=True))
+        script.pass_time(4)
+        for command, fields in reads.items():
+            memory = script.ask(command, **fields)["FromMemory"]
+            assert memory["Seconds"] in {7, 8}
+            assert memory["Reason"] == "ZooKeeper cannot be reached"
+        script.elect()
+        for command, fields in reads.items():
+            assert "FromMemory" not in script.ask(command, **fields), told
+
+
+def test_a_caretaker_of_another_cluster_says_so(script: Script) -> None:
+    problem = "ZooKeeper holds cluster x now"
+    script.feed(events.RegistryLost(session_ended=True, problem=problem))
+    assert script.ask(2101)["FromMemory"] == {"Seconds": 0, "Reason": problem}
+
+
 def test_a_leader_that_has_just_begun_has_clients_ask_again_instead_of_refusing_them() -> None:
     script = Script(PaperHost("h1"), leads=False)
     script.elect()

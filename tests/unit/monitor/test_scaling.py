@@ -9,8 +9,6 @@ from roq.policy.snapshot import Grow, Shrink
 from roq.protocol import kpi
 from roq.protocol.control import Done, Failure, ScaledOut, ScaleIn, ScaleOut
 
-REFUSAL = Failure(RESULT=1101, COMMENT="ZooKeeper is away", CODE="registry_away")
-
 
 def queue_of(exchanges: int = 1, **more: object) -> tuple[Queue, Script]:
     script = Script()
@@ -130,14 +128,15 @@ def test_each_attempt_after_a_refusal_is_a_transaction_of_its_own() -> None:
     assert first.transaction != second.transaction
 
 
-@pytest.mark.parametrize("mood", ["away", "passing"])
+@pytest.mark.parametrize("mood", ["away", "registry_away", "interrupted"])
 def test_what_nobody_knows_the_end_of_is_asked_again_under_the_same_transaction(mood) -> None:
     queue, script = queue_of()
     queue.manager = "away" if mood == "away" else "silent"
     script.wanted = [Grow("load")]
     queue.periods(1)
-    if mood == "passing":
-        queue.answer(growth_asked(queue), REFUSAL)
+    if mood != "away":
+        refusal = Failure(RESULT=1101, COMMENT="ZooKeeper is away", CODE=mood)
+        queue.answer(growth_asked(queue), refusal)
     assert queue.scales()[-1] == ("out", "failed", 0)
     queue.manager = "obeys"
     for _ in range(7):
