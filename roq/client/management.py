@@ -11,7 +11,8 @@ import zmq
 
 from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
 from roq.client.engine import Engine
-from roq.errors import NotLeader, RemoteProtocolError, RoQError, Unavailable
+from roq.client.errand import Errand, GiveUp, Search, Send, Step, Visit
+from roq.errors import RemoteProtocolError, Unavailable
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
@@ -24,7 +25,6 @@ from roq.runtime.rpc import Party
 INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
-LEADER_HOPS_MAX: Final = 5
 GRACE_SECONDS: Final = 0.5
 
 Translate = Callable[[str], str]
@@ -88,10 +88,13 @@ class Management:
         socket.setsockopt(zmq.ROUTING_ID, self._party.routing_id())
         return socket
 
-    def learn(self, good: str, info: ClusterInfo) -> None:
-        """A manager has answered: it is asked first the next time, and knows of others."""
+    def prefer(self, good: str) -> None:
+        """A manager has answered: it is asked first the next time, before those that are dead."""
         self.addresses.remove(good)
-        self.addresses.insert(0, good)  # the next request does not wait for a dead one first
+        self.addresses.insert(0, good)
+
+    def learn(self, info: ClusterInfo) -> None:
+        """A manager knows of others."""
         for address in info.managers:
             if address not in self.addresses:
                 self.addresses.append(address)
@@ -122,7 +125,8 @@ class _Search:
         def answered(answer: Answer | Unavailable, _late: bool) -> None:
             self._turn += 1
             if isinstance(answer, ClusterInfo):
-                self._owner.learn(address, answer)
+                self._owner.prefer(address)
+                self._owner.learn(answer)
                 self._future.set_result(answer)
             else:
                 self._no_answer(answer)
@@ -165,17 +169,32 @@ class _Command:
         self._frame = frame
         self._future = future
         self._deadline = deadline
-        self._hops = 0
+        self._errand = Errand(owner.addresses, Backoff(self._engine.jitter))
         self._found_by = owner.addresses[0]
-        self._backoff = Backoff(owner._engine.jitter)  # noqa: SLF001
         self._socket: zmq.Socket[bytes] | None = None
         self._lifeline: Lifeline | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
         """Find a manager, then ask it."""
-        remaining = self._deadline - self._engine.reactor.now()
-        self._owner.info(max(LAST_SECONDS, remaining)).add_done_callback(self._found)
+        self._owner.info(max(LAST_SECONDS, self._left())).add_done_callback(self._found)
+
+    def _go(self, step: Step) -> None:
+        match step:
+            case Send():
+                self._send(step.endpoint)
+            case Visit():
+                self._visit(step.address)
+            case GiveUp():
+                self._fail(step.error)
+            case Search() if step.after + LAST_SECONDS < self._left():
+                self._owner.ask_others(self._found_by)
+                self._engine.reactor.call_later(step.after, self.start)
+            case Search():
+                self._fail(step.why)
+
+    def _left(self) -> float:
+        return self._deadline - self._engine.reactor.now()
 
     def _found(self, future: Future[ClusterInfo]) -> None:
         error = future.exception()
@@ -183,7 +202,23 @@ class _Command:
             self._fail(error)
         else:
             self._found_by = self._owner.addresses[0]  # who has answered is the first since
-            self._send(future.result().management)
+            self._go(self._errand.found(self._found_by, future.result()))
+
+    def _visit(self, address: str) -> None:
+        def answered(answer: Answer | Unavailable, _late: bool) -> None:
+            if isinstance(answer, ClusterInfo):
+                self._owner.learn(answer)
+                self._found_by = address
+                self._go(self._errand.found(address, answer))
+            else:
+                self._go(self._errand.silent(Unavailable(f"{address} does not answer")))
+
+        self._engine.directory.ask(
+            self._owner.connect_to(address),
+            ClusterInfoRequest(),
+            max(LAST_SECONDS, min(INFO_SECONDS, self._left())),
+            answered,
+        )
 
     def _send(self, endpoint: str) -> None:
         reactor = self._engine.reactor
@@ -214,28 +249,10 @@ class _Command:
             return
         refusal = error_of(document)
         if refusal is None:
+            self._owner.prefer(self._found_by)
             self._future.set_result(document)
-        elif isinstance(refusal, NotLeader):
-            self._not_leader(refusal)
         else:
-            self._fail(refusal)
-
-    def _not_leader(self, refusal: NotLeader) -> None:
-        self._hops += 1
-        if refusal.endpoint and self._hops <= LEADER_HOPS_MAX:
-            self._send(refusal.endpoint)
-        else:
-            self._start_again(refusal)
-
-    def _start_again(self, error: RoQError) -> None:
-        """Between two leaders: one will be there in a moment. If none is in time, this is why."""
-        wait = self._backoff.wait()
-        if self._engine.reactor.now() + wait + LAST_SECONDS < self._deadline:
-            self._hops = 0
-            self._owner.ask_others(self._found_by)
-            self._engine.reactor.call_later(wait, self.start)
-        else:
-            self._fail(error)
+            self._go(self._errand.refused(refusal))
 
     def _lost(self, endpoint: str, reason: str) -> None:
         """There is no connection, or no more; what came over it before is read first."""
@@ -244,16 +261,14 @@ class _Command:
             return
         self._done()
         if reason == REFUSED:
-            self._start_again(Unavailable(f"the manager at {endpoint} is gone: {reason}"))
+            gone = Unavailable(f"the manager at {endpoint} is gone: {reason}")
+            self._go(self._errand.silent(gone))
         else:
-            text = f"no answer from {endpoint}: {reason}; the command may still be carried out"
-            self._fail(Unavailable(text))
+            self._fail(_unanswered(endpoint, reason))
 
     def _late(self, endpoint: str) -> None:
         self._done()
-        self._fail(
-            Unavailable(f"no answer from {endpoint} in time; the command may still be carried out")
-        )
+        self._fail(_unanswered(endpoint, "it did not come in time"))
 
     def _done(self) -> None:
         if self._timer is not None:
@@ -268,6 +283,11 @@ class _Command:
     def _fail(self, error: BaseException) -> None:
         if not self._future.done():
             self._future.set_exception(error)
+
+
+def _unanswered(endpoint: str, why: str) -> Unavailable:
+    """A manager got the command, and said nothing."""
+    return Unavailable(f"no answer from {endpoint}: {why}; the command may still be carried out")
 
 
 def wait_result(future: Future[T], timeout: float) -> T:

@@ -11,6 +11,7 @@ from roq.client.engine import Engine
 from roq.client.management import Management, wait_result
 from roq.errors import (
     ExchangeNotFound,
+    Interrupted,
     NotEmpty,
     NotLeader,
     QueueNotFound,
@@ -127,7 +128,42 @@ def test_a_manager_that_knows_nobody_who_leads_does_not_keep_a_command_from_the_
     management = Management(engine, [lonely.client, leader.client], None)
     with pytest.raises(RegistryAway):
         wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
-    assert (len(lonely.asked), len(leader.asked)) == (1, 1)
+    assert len(leader.asked) == 1
+    assert len(lonely.asked) == 2, "it may lead by now, and the other one has lost its registry"
+
+
+def test_whoever_leads_gets_what_a_manager_without_registry_has_refused(engine: Engine) -> None:
+    cut_off, follower, leader = Manager(engine), Manager(engine), Manager(engine)
+    cut_off.answer = refuse(RegistryAway("registry away"))
+    follower.answer = refuse(NotLeader("ask it", cut_off.management))
+    cut_off.others = ["tcp://127.0.0.1:1", follower.client, leader.client]
+    management = Management(engine, [cut_off.client], None)
+    assert wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)["RESULT"] == 0
+    assert [len(each.asked) for each in (cut_off, follower, leader)] == [1, 1, 1]
+    assert wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)["RESULT"] == 0
+    assert len(cut_off.asked) == 1, "the one that leads is asked first from now on"
+
+
+def test_when_all_have_lost_the_registry_that_is_the_answer_after_each_was_asked_once(
+    engine: Engine,
+) -> None:
+    managers = [Manager(engine) for _ in range(3)]
+    for number, manager in enumerate(managers):
+        manager.answer = refuse(RegistryAway(f"registry away, says {number}"))
+    management = Management(engine, [manager.client for manager in managers], None)
+    for times in (1, 2):
+        with pytest.raises(RegistryAway, match="says 0"):
+            wait_result(management.ask({"CMD": 2003}, 3_000.0), 3_000.0)
+        assert [len(manager.asked) for manager in managers] == [times] * 3
+
+
+def test_what_may_have_been_begun_is_not_asked_of_others(engine: Engine) -> None:
+    first, second = Manager(engine), Manager(engine)
+    first.answer = refuse(Interrupted("it was begun"))
+    management = Management(engine, [first.client, second.client], None)
+    with pytest.raises(Interrupted):
+        wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
+    assert second.asked == []
 
 
 def test_commands_that_find_nobody_who_leads_at_the_same_time_do_not_lead_each_other_back(
