@@ -108,7 +108,7 @@ class Campaign:
             self._counter.draw(self._above(), lambda _: None)
 
     def overtaken(self, fence: Fence) -> None:
-        """A write with this fence was refused: the leader node was written by somebody else."""
+        """The leadership of this fence is over, as a refused write or somebody's word tells."""
         if self._leading is not None and self._leading.fence == fence:
             self._tell(None)
             self._look()

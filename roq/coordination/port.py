@@ -265,6 +265,13 @@ class Registry(Protocol):
         """
         ...
 
+    def lead_anew(self, fence: Fence) -> None:
+        """Give up the leadership of this fence and look who leads; this process with a new epoch.
+
+        It is asked again above which epoch it leads. Nothing happens if it leads no more.
+        """
+        ...
+
     def register_host(
         self,
         host: str,

@@ -139,7 +139,8 @@ class StoreRegistry:
 
     def _counting(self, problem: str) -> None:
         self._on_problem(problem)
-        if not problem and self._campaign is not None:
+        # Who is just connecting looks by itself, once.
+        if not problem and self._campaign is not None and self._state is SessionState.CONNECTED:
             self._campaign.recount()
 
     def _turn(self, state: SessionState) -> None:
@@ -237,6 +238,11 @@ class StoreRegistry:
         )
         if self._state is SessionState.CONNECTED:
             self._campaign.resume()
+
+    def lead_anew(self, fence: Fence) -> None:
+        """Give up the leadership of this fence, and look who leads."""
+        if self._campaign is not None and self._state is SessionState.CONNECTED:
+            self._campaign.overtaken(fence)
 
     def register_host(
         self, host: str, data: bytes, done: Callable[[Committed | Conflict], None]

@@ -330,6 +330,8 @@ class Gcm:
                 self._reactor.call_soon(partial(self._definitions.commit, effect))
             case events.ReadAgain():
                 self._reactor.call_soon(self._definitions.read_again)
+            case events.LeadAnew():
+                self._reactor.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self._reactor.call_soon(partial(self._definitions.draw, effect))
             case events.Ask():

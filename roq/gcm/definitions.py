@@ -37,18 +37,16 @@ from roq.coordination.port import (
     Set,
 )
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
-from roq.gcm import events, records
+from roq.gcm import events, identity, records
 from roq.gcm.events import Commit, DrawEpoch, Drop, Put
 from roq.gcm.presence import Presence
-from roq.gcm.restoration import Restoration
+from roq.gcm.restoration import Restoration, deleted
 from roq.runtime.reactor import Timer
 
 log = logging.getLogger(__name__)
 
 LOST_EPOCHS: Final = 1_000
 """So many more are left out after a registry was lost: what nobody has reported may have them."""
-EPOCHS_AHEAD_MAX: Final = 100_000
-"""A host that tells of an epoch so far above the leader's own did not get it from this cluster."""
 NAMED_MAX: Final = 5
 """Queues that are named in a line of the log."""
 _QUEUE_DEPTH: Final = 2
@@ -91,6 +89,8 @@ class Definitions:
         self._leadership: Leadership | None = None
         self._epoch = 0
         """The latest one under which this manager has led."""
+        self._floor = 0
+        """A host obeys no leader of this epoch, nor of a lower one."""
         self._serving = False
         """Whether the machine has been told that it leads, under `_leadership`."""
         self._known: dict[str, bytes] = {}
@@ -177,7 +177,23 @@ class Definitions:
                 error = RegistryAway(f"registry away: {result}")
                 self._feed(events.CommitFailed(draw.token, error))
 
-        self._registry.next_host_epoch(drawn)
+        self._registry.next_host_epoch(drawn, self._heard())
+
+    def lead_anew(self, epoch: int) -> None:
+        """A host obeys a leader of this epoch, and so none of a lower one.
+
+        Either somebody else leads by now, or the registry is an older one than it was.
+        """
+        leadership = self._leadership
+        if leadership is None or not self._serving or epoch <= leadership.epoch:
+            return
+        log.error(
+            "a host obeys a leader with epoch %d, and this one has %d: looking who leads, and "
+            "counting from there (has ZooKeeper been given an older state?)", epoch,
+            leadership.epoch, extra={"event": "epoch_behind"},
+        )  # fmt: skip
+        self._floor = min(max(epoch, self._heard()) + LOST_EPOCHS, EPOCH_MAX - 1)
+        self._registry.lead_anew(leadership.fence)
 
     def read_again(self) -> None:
         """Tell the machine what stands in the registry now, if this manager leads."""
@@ -307,7 +323,7 @@ class Definitions:
         self._empty = cluster is None
         if cluster and not self._cluster:
             self._name(cluster)
-        problem = self._problem(cluster)
+        problem = identity.problem(cluster, self._cluster, remembers=self._remembers)
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
             self._feed(events.RegistryLost(session_ended=True, problem=problem))
@@ -321,34 +337,22 @@ class Definitions:
                 self._follow(self._leader)
         return not problem
 
-    def _problem(self, cluster: str | None) -> str:
-        if not self._cluster or cluster == self._cluster:
-            return ""
-        if cluster is not None:
-            return (
-                f"ZooKeeper holds cluster {cluster} now, and this manager belongs to "
-                f"{self._cluster}: it changes nothing. Remove that cluster from ZooKeeper, bring "
-                "the data of this one back, or restart this manager to have it join the other"
-            )
-        if self._remembers:
-            return ""
-        return (
-            f"ZooKeeper is empty, and this manager remembers nothing of cluster {self._cluster}: "
-            "it does not lead until one that does has written it back. Bring ZooKeeper's data "
-            "back, or restart all configuration managers to begin a new cluster"
-        )
-
     def _name(self, cluster: str) -> None:
         self._cluster = cluster
         self._feed(events.ClusterNamed(cluster))
 
     def _above(self) -> int:
         """The highest epoch that may have been given to anybody, as far as this manager knows."""
+        known = max(self._epoch, self._floor)
         if not self._remembers:
-            return self._epoch
-        heard = self._highest()
-        above = max(self._epoch, heard if heard < self._epoch + EPOCHS_AHEAD_MAX else 0)
+            return known
+        above = max(known, self._heard())
         return min(above + (LOST_EPOCHS if self._empty else 0), EPOCH_MAX - 1)
+
+    def _heard(self) -> int:
+        heard = self._highest()
+        sane = heard < min(self._epoch + records.EPOCHS_AHEAD_MAX, EPOCH_MAX)
+        return heard if sane else 0
 
     # --- taking office ----------------------------------------------------------------------------
 
@@ -389,8 +393,8 @@ class Definitions:
     def _found(self, leadership: Leadership) -> None:
         cluster = uuid.uuid4().hex
         log.info("this is the new cluster %s", cluster, extra={"event": "cluster_founded"})
-        identity = Create(CLUSTER, cluster.encode())
-        self._registry.commit([identity], leadership.fence, self._founded)
+        named = Create(CLUSTER, cluster.encode())
+        self._registry.commit([named], leadership.fence, self._founded)
 
     def _founded(self, result: CommitResult) -> None:
         match result:
@@ -411,7 +415,8 @@ class Definitions:
         if not found:
             # Perhaps the node itself is gone; it does not matter if it is not.
             self._registry.commit([Create(QUEUES)], leadership.fence, lambda _: None)
-        lost = self._deleted(documents) if self._read_under is leadership else {}
+        mine = self._read_under is leadership
+        lost = deleted(self._known, documents, self._unsure) if mine else {}
         missed, self._missed = self._missed, set(lost)
         if lost.keys() - missed:
             self._read_definitions()  # look twice: it may have been made after its parent was read
@@ -441,15 +446,6 @@ class Definitions:
         gone = {path for path in self._known if path.count("/") == _QUEUE_DEPTH} - there
         if gone:
             self._read_definitions()
-
-    def _deleted(self, there: dict[str, bytes]) -> dict[str, bytes]:
-        """What stood in the registry, was in force, and is gone without this leader's doing."""
-
-        def unsure(path: str) -> bool:
-            return any(path == each or path.startswith(f"{each}/") for each in self._unsure)
-
-        gone = [path for path in records.readable(self._known) if path not in there]
-        return {path: self._known[path] for path in gone if not unsure(path)}
 
     def _write_back(
         self, leadership: Leadership, lost: dict[str, bytes], there: dict[str, bytes]

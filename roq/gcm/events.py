@@ -246,6 +246,13 @@ class ReadAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadAnew:
+    """Look who leads; if this manager does, then with an epoch above the one that a host obeys."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class DrawEpoch:
     """Draw the next number of the counter of host epochs."""
 
@@ -330,6 +337,6 @@ class Note:
 
 
 Effect = (
-    Reply | Commit | ReadAgain | DrawEpoch | Ask | Broadcast | PushRules | ForgetListener
-    | CallProvider | Note
+    Reply | Commit | ReadAgain | LeadAnew | DrawEpoch | Ask | Broadcast | PushRules
+    | ForgetListener | CallProvider | Note
 )  # fmt: skip

@@ -8,7 +8,7 @@ for a registry that is complete.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -23,6 +23,7 @@ from roq.coordination.port import (
     Reason,
     Registry,
 )
+from roq.gcm.records import readable
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,24 @@ class Restoration:
                 self._cluster, self._written, extra={"event": "registry_restored"},
             )  # fmt: skip
         self._done(result)
+
+
+def deleted(
+    known: dict[str, bytes], there: Mapping[str, bytes], unsure: Collection[str]
+) -> dict[str, bytes]:
+    """What stood in the registry, was in force, and is gone without its leader's doing.
+
+    Args:
+        known: what the leader has read or written, by path.
+        there: what stands there now.
+        unsure: what the leader has deleted, perhaps, with all that is below.
+    """
+
+    def is_unsure(path: str) -> bool:
+        return any(path == each or path.startswith(f"{each}/") for each in unsure)
+
+    found = readable(known).items()
+    return {path: data for path, data in found if path not in there and not is_unsure(path)}
 
 
 def _writable(

@@ -209,13 +209,17 @@ class HostMachine:
         except InvalidName as error:
             return [Reply(peer, failure(message.id, str(error), InvalidRequest.code))]
 
+    @property
+    def _obeyed(self) -> int:
+        return max(self._leader_epoch, self._leader.epoch)
+
     def _check_leader(self, epoch: int, cluster: str) -> None:
         mine = self._leader.cluster
         if cluster and mine and cluster != mine:
             raise InvalidRequest(
                 f"host {self._settings.host} belongs to cluster {mine}, not to {cluster}"
             )
-        leads = max(self._leader_epoch, self._leader.epoch)
+        leads = self._obeyed
         if epoch < leads:
             raise StaleEpoch(f"a configuration manager with epoch {leads} leads, not {epoch}")
         self._leader_epoch = epoch
@@ -295,6 +299,7 @@ class HostMachine:
             host=self._settings.host,
             epoch=self._lives.host_epoch,
             control=self._settings.control,
+            leader_epoch=self._obeyed,
             exchange_max=self._settings.exchange_max,
             children=[child.describe() for child in self._lives.children],
         )

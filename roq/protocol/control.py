@@ -128,6 +128,8 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     epoch: int
     control: str
     """Address where the host manager takes commands."""
+    leader_epoch: int = 0
+    """Of the latest leader that it has obeyed: it obeys no lower one."""
     exchange_max: int = 0
     """Exchanges that may run here; 0: no limit."""
     cpu_percent: float = 0.0

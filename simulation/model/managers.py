@@ -107,6 +107,8 @@ class ManagerShell:
                 self.process.call_soon(partial(self._definitions.commit, effect))
             case events.ReadAgain():
                 self.process.call_soon(self._definitions.read_again)
+            case events.LeadAnew():
+                self.process.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self.process.call_soon(partial(self._definitions.draw, effect))
             case events.Ask():

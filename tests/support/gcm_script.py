@@ -194,6 +194,7 @@ class Script:
         self.broadcasts: list[broadcast.Configuration] = []
         self.pushed: list[tuple[str, RawDocument]] = []
         self.forgotten: list[str] = []
+        self.outbid: list[int] = []
         self.peers = count(1)
         self.epoch = 0
         self.notes: list[str] = []
@@ -216,6 +217,8 @@ class Script:
                     self.pending.append(effect)
                 case events.ReadAgain():
                     again = True
+                case events.LeadAnew():
+                    self.outbid.append(effect.epoch)
                 case events.CallProvider():
                     self.calls.append(effect)
                 case events.Broadcast():

@@ -338,6 +338,21 @@ class RegistryContract:
         ensemble.loop.until(lambda: one.led != [], "that it leads")
         assert one.led[0].epoch < EPOCH_MAX
 
+    def test_who_leads_after_the_base_was_lost_is_elected_once(self, ensemble: Ensemble) -> None:
+        registry, _ = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: len(one.led) == 1, "a leader")
+        other, _ = self.open(ensemble)
+        self.commit(ensemble, other, Delete("/base"))
+        ensemble.expire(registry)
+        ensemble.mend(registry)
+        ensemble.loop.until(lambda: len(one.led) == 2, "the leader again")
+        for _ in range(10):  # whatever else is under way has come to its end
+            result = self.commit(ensemble, registry, fence=one.led[1].fence)
+        assert result == Committed(())
+        assert one.led[1].version == one.led[0].version + 1
+        assert len(one.led) == 2
+
     # --- watching ---------------------------------------------------------------------------------
 
     def test_watches_children_from_now_on(self, ensemble: Ensemble) -> None:

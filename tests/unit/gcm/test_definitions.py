@@ -19,7 +19,7 @@ from roq.coordination.port import (
 )
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
-from roq.gcm.definitions import DROPPED_AT_ONCE, Definitions
+from roq.gcm.definitions import DROPPED_AT_ONCE, LOST_EPOCHS, Definitions
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
 from roq.runtime.reactor import Timer
@@ -447,6 +447,46 @@ def test_an_epoch_that_cannot_be_of_this_cluster_is_not_counted_on(
     elected = shell.take(events.Elected)[-1]
     assert isinstance(elected, events.Elected)
     assert elected.epoch < 10_000
+
+
+def test_a_leader_that_no_host_obeys_any_more_counts_on_from_what_they_have_heard(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    shell.take(events.Elected)
+    shell.heard = 70  # a process of that epoch runs somewhere
+    shell.definitions.lead_anew(60)
+    (following,) = shell.take(events.Following)
+    assert following == events.Following(None)
+    (elected,) = shell.take(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch > 70 + LOST_EPOCHS
+    assert elected.snapshot.queues == (RECORD,)
+    assert "older state" in caplog.text
+    shell.definitions.lead_anew(60)
+    assert shell.take(events.Elected) == []
+
+
+def test_a_leader_that_hears_of_a_later_one_follows_it(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    second = Shell(ensemble, OTHER)
+    shell.registry.expire(reconnect=False)
+    second.run()
+    assert second.take(events.Elected)
+    shell.definitions.lead_anew(2)
+    shell.registry.resume()
+    shell.run()
+    (*_, told) = shell.take(events.Following)
+    assert told == events.Following(OTHER)
+
+
+def test_a_number_is_drawn_above_all_that_run(shell: Shell) -> None:
+    shell.heard = 500
+    shell.definitions.draw(events.DrawEpoch(1))
+    (drawn,) = shell.take(events.EpochDrawn)
+    assert isinstance(drawn, events.EpochDrawn)
+    assert drawn.epoch > 500
 
 
 def test_what_stands_in_the_registry_is_not_overwritten(

@@ -191,6 +191,16 @@ def test_a_leader_is_known_by_its_answers_to_reports_as_well() -> None:
     assert host.start_monitor(leader_epoch=9) == []
 
 
+def test_a_host_reports_which_leader_it_has_obeyed_last() -> None:
+    host = Host()
+    host.advance(2.0)
+    assert host.reports[-1].report.leader_epoch == 0
+    host.leader(HostReportAck(cluster="c1", leader_epoch=5))
+    host.start_exchange(1, leader_epoch=9)
+    host.advance(2.0)
+    assert host.reports[-1].report.leader_epoch == 9
+
+
 def test_a_lower_leader_epoch_is_refused_everywhere() -> None:
     host = Host()
     host.start_exchange(1, leader_epoch=5)
