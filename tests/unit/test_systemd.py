@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from roq.cli.main import cli
+from roq.cli.commands import cli
 from roq.hcm.config import Children
 from roq.hcm.machine import KILL_SECONDS
 from roq.runtime import exits

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roq.cli import health
-from roq.cli.main import cli
+from roq.cli.commands import cli
 from roq.cli.survey import Finding, Survey, _forgotten
 from roq.client.views import HostSummary
 from roq.protocol.facts import Check

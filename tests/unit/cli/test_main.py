@@ -1,118 +1,81 @@
-"""Every command teaches, and errors are one line and an exit code."""
+"""Ctrl-C ends every command without a word, also while its modules are being loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from roq.cli.failures import daemon_failed, failed
-from roq.cli.main import COMMANDS, Commands, cli
-from roq.errors import ConfigError, InvalidName, QueueNotFound, RoQError, Unavailable
+PROGRAM = """
+import os, signal, sys
 
+module = sys.argv.pop(1)
 
-def all_commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(cli)
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        assert command is not None
-        yield name, command
-        if isinstance(command, click.Group):
-            for inner in command.list_commands(context):
-                found = command.get_command(context, inner)
-                assert found is not None
-                yield f"{name} {inner}", found
+class Interrupted:
+    "Ctrl-C comes when this module is about to be loaded."
 
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
 
-COMMAND_LIST = list(all_commands())
+sys.meta_path.insert(0, Interrupted())
+from roq.cli.main import main
 
-
-@pytest.mark.parametrize(("name", "command"), COMMAND_LIST, ids=[name for name, _ in COMMAND_LIST])
-def test_every_command_has_help_with_an_example(name: str, command: click.Command) -> None:
-    result = CliRunner().invoke(cli, [*name.split(), "--help"])
-    assert result.exit_code == 0, result.output
-    assert command.help
-    example = result.output.partition("Example:")[2]
-    assert f"roq {name}" in example, "the help has no example of the command itself"
+main()
+"""
+AT_ONCE = -signal.SIGINT
+IN_ORDER = 130
 
 
-@pytest.mark.parametrize(("name", "command"), COMMAND_LIST, ids=[name for name, _ in COMMAND_LIST])
-def test_every_option_says_what_it_does(name: str, command: click.Command) -> None:
-    del name
-    options = [param for param in command.params if isinstance(param, click.Option)]
-    assert [option.name for option in options if not option.help] == []
-
-
-def test_the_help_of_roq_names_all_commands_and_completion() -> None:
-    result = CliRunner().invoke(cli, ["--help"])
-    assert result.exit_code == 0
-    assert all(f"  {name} " in result.output for name in COMMANDS)
-    assert "_ROQ_COMPLETE" in result.output
-
-
-def test_no_arguments_show_the_help() -> None:
-    result = CliRunner().invoke(cli, [])
-    assert "Usage: " in result.output
-
-
-def test_an_unknown_command_is_a_usage_error() -> None:
-    result = CliRunner().invoke(cli, ["qeue", "list"])
-    assert result.exit_code == 2
-    assert "No such command" in result.stderr
-
-
-def group_that_raises(error: Exception) -> click.Group:
-    @click.command()
-    def broken() -> None:
-        raise error
-
-    class One(Commands):
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            del ctx, cmd_name
-            return broken
-
-    return One("roq", params=[click.Option(["--debug"], is_flag=True)])
-
-
-def test_an_error_of_roq_is_a_line_and_a_hint_without_a_traceback() -> None:
-    group = group_that_raises(QueueNotFound("queue orders does not exist"))
-    result = CliRunner().invoke(group, ["broken"])
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert result.stderr.splitlines()[0] == "Error: queue orders does not exist"
-    assert "roq queue list" in result.stderr
-    assert "Traceback" not in result.output
-
-
-def test_debug_shows_the_error_itself() -> None:
-    group = group_that_raises(Unavailable("nobody"))
-    result = CliRunner().invoke(group, ["--debug", "broken"])
-    assert isinstance(result.exception, Unavailable)
+def interrupted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    return subprocess.run(
+        [sys.executable, program, *arguments],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("module", "code"),
     [
-        (Unavailable("x"), 1),
-        (InvalidName("x"), 2),
-        (ConfigError("x"), 2),
-        (RoQError("x"), 1),
+        ("click", AT_ONCE),
+        ("roq.cli.commands", AT_ONCE),
+        ("roq.cli.queues", AT_ONCE),
+        ("rich", AT_ONCE),
+        ("roq.client.cluster", IN_ORDER),
     ],
 )
-def test_a_command_ends_with_1_or_2(error: RoQError, code: int) -> None:
-    assert failed(error).exit_code == code
+def test_ctrl_c_ends_a_command_without_a_word_whatever_is_being_loaded(
+    tmp_path: Path, module: str, code: int
+) -> None:
+    found = interrupted(tmp_path, module, "queue", "list", "--cluster", "127.0.0.1:1")
+    assert (found.returncode, found.stdout, found.stderr) == (code, "", "")
 
 
-def test_a_daemon_ends_with_78_for_a_configuration_and_69_for_what_is_away() -> None:
-    assert daemon_failed(ConfigError("port 5000 is in use")).exit_code == 78
-    assert daemon_failed(Unavailable("no Java")).exit_code == 69
+def test_a_command_that_ignores_ctrl_c_goes_on_doing_so(tmp_path: Path) -> None:
+    """A shell starts what runs in the background like that."""
+    program = tmp_path / "program.py"
+    ignored = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    program.write_text(ignored + PROGRAM)
+    found = subprocess.run(
+        [sys.executable, program, "roq.cli.commands", "--version"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (found.returncode, found.stdout.startswith("roq")) == (0, True)
 
 
-def test_an_error_without_a_text_says_what_its_class_stands_for() -> None:
-    assert failed(QueueNotFound()).message == "No queue of this name exists."
-
-
-def test_an_error_that_says_what_to_do_gets_no_second_hint() -> None:
-    assert failed(Unavailable("start it with `roq up`")).hint == ""
+def test_an_error_while_loading_is_not_hidden(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    broken = "import sys; sys.modules['roq.cli.queues'] = None\n"
+    program.write_text(broken + PROGRAM)
+    found = subprocess.run(
+        [sys.executable, program, "-", "queue", "list"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert found.returncode == 1
+    assert "ModuleNotFoundError" in found.stderr

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.cli import messages
-from roq.cli.main import cli
+from roq.cli.commands import cli
 from roq.cli.messages import read_lines
 
 

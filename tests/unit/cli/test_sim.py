@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from runs import run_of, series_of
 
-from roq.cli.main import cli
+from roq.cli.commands import cli
 from simulation.archive.document import RunKind, RunState
 from simulation.archive.folder import make, write_run, write_series
 from simulation.archive.life import this_process

@@ -13,11 +13,11 @@ FULL = "Error: standard output cannot be written: No space left on device\n"
 CLOSED = "Error: standard output cannot be written: Bad file descriptor\n"
 MUCH = """
 import sys, click
-from roq.cli import main
+from roq.cli import commands, main
 @click.command()
 def much():
     {body}
-main.cli = much
+commands.cli = much
 main.main()
 """
 

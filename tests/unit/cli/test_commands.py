@@ -1,0 +1,118 @@
+"""Every command teaches, and errors are one line and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from roq.cli.commands import COMMANDS, Commands, cli
+from roq.cli.failures import daemon_failed, failed
+from roq.errors import ConfigError, InvalidName, QueueNotFound, RoQError, Unavailable
+
+
+def all_commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for inner in command.list_commands(context):
+                found = command.get_command(context, inner)
+                assert found is not None
+                yield f"{name} {inner}", found
+
+
+COMMAND_LIST = list(all_commands())
+
+
+@pytest.mark.parametrize(("name", "command"), COMMAND_LIST, ids=[name for name, _ in COMMAND_LIST])
+def test_every_command_has_help_with_an_example(name: str, command: click.Command) -> None:
+    result = CliRunner().invoke(cli, [*name.split(), "--help"])
+    assert result.exit_code == 0, result.output
+    assert command.help
+    example = result.output.partition("Example:")[2]
+    assert f"roq {name}" in example, "the help has no example of the command itself"
+
+
+@pytest.mark.parametrize(("name", "command"), COMMAND_LIST, ids=[name for name, _ in COMMAND_LIST])
+def test_every_option_says_what_it_does(name: str, command: click.Command) -> None:
+    del name
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+def test_the_help_of_roq_names_all_commands_and_completion() -> None:
+    result = CliRunner().invoke(cli, ["--help"])
+    assert result.exit_code == 0
+    assert all(f"  {name} " in result.output for name in COMMANDS)
+    assert "_ROQ_COMPLETE" in result.output
+
+
+def test_no_arguments_show_the_help() -> None:
+    result = CliRunner().invoke(cli, [])
+    assert "Usage: " in result.output
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(cli, ["qeue", "list"])
+    assert result.exit_code == 2
+    assert "No such command" in result.stderr
+
+
+def group_that_raises(error: Exception) -> click.Group:
+    @click.command()
+    def broken() -> None:
+        raise error
+
+    class One(Commands):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            del ctx, cmd_name
+            return broken
+
+    return One("roq", params=[click.Option(["--debug"], is_flag=True)])
+
+
+def test_an_error_of_roq_is_a_line_and_a_hint_without_a_traceback() -> None:
+    group = group_that_raises(QueueNotFound("queue orders does not exist"))
+    result = CliRunner().invoke(group, ["broken"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[0] == "Error: queue orders does not exist"
+    assert "roq queue list" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_debug_shows_the_error_itself() -> None:
+    group = group_that_raises(Unavailable("nobody"))
+    result = CliRunner().invoke(group, ["--debug", "broken"])
+    assert isinstance(result.exception, Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unavailable("x"), 1),
+        (InvalidName("x"), 2),
+        (ConfigError("x"), 2),
+        (RoQError("x"), 1),
+    ],
+)
+def test_a_command_ends_with_1_or_2(error: RoQError, code: int) -> None:
+    assert failed(error).exit_code == code
+
+
+def test_a_daemon_ends_with_78_for_a_configuration_and_69_for_what_is_away() -> None:
+    assert daemon_failed(ConfigError("port 5000 is in use")).exit_code == 78
+    assert daemon_failed(Unavailable("no Java")).exit_code == 69
+
+
+def test_an_error_without_a_text_says_what_its_class_stands_for() -> None:
+    assert failed(QueueNotFound()).message == "No queue of this name exists."
+
+
+def test_an_error_that_says_what_to_do_gets_no_second_hint() -> None:
+    assert failed(Unavailable("start it with `roq up`")).hint == ""
