@@ -58,6 +58,7 @@ EPOCH_MAX = (1 << 20) - 1
 """The highest epoch of a leader or host manager: what fits beside a count of its children."""
 _UNUSABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 """What ZooKeeper takes in no path. Everything else may stand there: other tools write, too."""
+_IDENTITY: Final = re.compile("[!-~]{1,64}")
 
 
 class SessionState(StrEnum):
@@ -180,8 +181,11 @@ CommitResult: TypeAlias = Committed | StaleEpoch | Conflict | RegistryAway
 
 
 def identity_of(found: Node | RegistryAway | None) -> str | RegistryAway | None:
-    """The identity that stands at `CLUSTER`, if anything does."""
-    return found.data.decode("ascii", "replace") if isinstance(found, Node) else found
+    """The identity that stands at `CLUSTER`; None: nothing does, empty: it cannot be one."""
+    if not isinstance(found, Node):
+        return found
+    text = found.data.decode("ascii", "replace")
+    return text if _IDENTITY.fullmatch(text) else ""
 
 
 def anywhere(_cluster: str | None) -> bool:
@@ -260,7 +264,8 @@ class Registry(Protocol):
             on_follow: this process does not lead; the data of the one that does, None if nobody
                 does at the moment. Called when it changes, and first after each lost session.
             may_lead: asked, before it stands and whenever that changes, whether this process may
-                lead the cluster of this identity; None: the registry has none (yet).
+                lead the cluster of this identity; None: the registry has none (yet), empty: what
+                stands there cannot be one.
             above: the highest epoch that this process knows; it leads with a higher one.
         """
         ...
@@ -304,7 +309,7 @@ class Registry(Protocol):
         ...
 
     def cluster_id(self, done: Callable[[str | RegistryAway | None], None]) -> None:
-        """The identity of this cluster; None: no leader has given it one (yet)."""
+        """The identity of this cluster; None: no leader has given it one (yet), empty: spoilt."""
         ...
 
     def watch_children(self, path: str, on_change: Callable[[tuple[str, ...]], None]) -> None:

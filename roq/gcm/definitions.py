@@ -327,8 +327,8 @@ class Definitions:
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
             self._feed(events.RegistryLost(session_ended=True, problem=problem))
-        if cluster is None and self._serving and not problem:
-            self._take_office()  # somebody has deleted it under the eyes of the leader
+        if not cluster and self._serving and not problem:
+            self._take_office()  # somebody has spoilt it under the eyes of the leader
         returned = bool(self._astray) and not problem
         self._astray = problem
         if returned:
@@ -365,14 +365,21 @@ class Definitions:
     def _identified(self, leadership: Leadership, cluster: str | RegistryAway | None) -> None:
         if self._leadership is not leadership or isinstance(cluster, RegistryAway):
             return  # a later leadership, or the next connection, tells
-        if cluster is not None and not self._cluster:
+        if cluster and not self._cluster:
             self._name(cluster)
-        if cluster is not None and cluster == self._cluster:
+        if cluster and cluster == self._cluster:
             self._read_definitions()
         elif cluster is None and not self._cluster:
             self._found(leadership)
         elif cluster is None and self._remembers:
             self._registry.read_tree(QUEUES, partial(self._restore, leadership))
+        elif cluster == "" and self._remembers:
+            log.error(
+                "%s in ZooKeeper holds no identity of a cluster any more; it is set to %s again",
+                CLUSTER, self._cluster, extra={"event": "identity_spoilt"},
+            )  # fmt: skip
+            named = Set(CLUSTER, self._cluster.encode())
+            self._registry.commit([named], leadership.fence, self._founded)
 
     def _restore(self, leadership: Leadership, found: list[Node] | RegistryAway) -> None:
         """Write back what is not there, and the identity in any case."""
@@ -398,9 +405,9 @@ class Definitions:
 
     def _founded(self, result: CommitResult) -> None:
         match result:
-            case Committed() | Conflict():
+            case Committed() | Conflict(reason=Reason.EXISTS | Reason.MISSING):
                 self._take_office()
-            case StaleEpoch() | RegistryAway():
+            case StaleEpoch() | RegistryAway() | Conflict():
                 log.warning("not completed: %s", result, extra={"event": "cluster_not_founded"})
 
     def _read_definitions(self) -> None:

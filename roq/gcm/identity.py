@@ -7,13 +7,18 @@ def problem(found: str | None, mine: str, *, remembers: bool) -> str:
     """Why a manager may not lead in a registry; empty if it may.
 
     Args:
-        found: the identity that stands there; None if there is none.
+        found: the identity that stands there; None if there is none, empty if it cannot be one.
         mine: that of the cluster to which the manager belongs; empty if it has none yet.
         remembers: whether it knows all that stood in the registry of its cluster.
     """
+    if found == "" and not remembers:
+        return (
+            "/cluster in ZooKeeper holds no identity of a cluster: this manager changes nothing. "
+            f"Set it to {mine or 'the one that the logs of the host managers name'}, below zk.root"
+        )
     if not mine or found == mine:
         return ""
-    if found is not None:
+    if found:
         return (
             f"ZooKeeper holds cluster {found} now, and this manager belongs to {mine}: it changes "
             "nothing. Remove that cluster from ZooKeeper, bring the data of this one back, or "

@@ -329,6 +329,40 @@ def test_an_identity_that_somebody_deletes_is_written_back(
     assert told == events.Following(ME)
 
 
+SPOILT = [b"", b"\xff\xfe", b"two words", b"x" * 900_000]
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_an_identity_that_somebody_spoils_is_set_right(
+    ensemble: MemoryEnsemble, shell: Shell, spoilt: bytes
+) -> None:
+    cluster = identity(shell)
+    by_hand(ensemble, shell, Set("/cluster", spoilt))
+    assert identity(shell) == cluster
+    assert shell.take(events.RegistryLost) == []
+    assert shell.commit(1, Put(PATH, records.encode(RECORD))) == events.Committed(1)
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_nobody_begins_to_lead_under_a_spoilt_identity_and_all_goes_on_once_it_is_set_right(
+    ensemble: MemoryEnsemble, spoilt: bytes
+) -> None:
+    first = Shell(ensemble)
+    cluster = identity(first)
+    assert cluster is not None
+    first.definitions.close()
+    by_hand(ensemble, first, Set("/cluster", spoilt))
+    second = Shell(ensemble, OTHER)
+    assert second.take(events.Elected) == []
+    (told,) = second.take(events.RegistryLost)
+    assert isinstance(told, events.RegistryLost)
+    assert "holds no identity" in told.problem
+    assert len(told.problem) < 300
+    by_hand(ensemble, second, Set("/cluster", cluster.encode()))
+    assert second.take(events.ClusterNamed) == [events.ClusterNamed(cluster)]
+    assert len(second.take(events.Elected)) == 1
+
+
 def test_a_queue_goes_with_all_that_others_have_put_below_it(
     ensemble: MemoryEnsemble, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
