@@ -15,6 +15,9 @@ from roq.client.addresses import parse_addresses
 from roq.errors import InvalidRequest
 
 DEFAULT_CLUSTER: Final = "127.0.0.1:5000"
+ANSWER_SECONDS: Final = 10.0
+CHANGE_SECONDS: Final = 30.0
+"""As the client has it, which is not loaded before it is needed."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ class Target:
     """As `roq.connect` takes it."""
     timeout: float
     """Seconds to wait for an answer."""
+    change_timeout: float
+    """Seconds to wait until a change is made: processes start and end because of it."""
     as_json: bool
 
     @contextmanager
@@ -38,21 +43,30 @@ class Target:
 
 def cluster_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P, T]:
     """Give a command `--cluster`, `--timeout` and `--json`, and the function a `Target`."""
-    return answered_within(10.0)(function)
+    return answered_within(ANSWER_SECONDS)(function)
+
+
+def change_command(function: Callable[Concatenate[Target, P], T]) -> Callable[P, T]:
+    """A `cluster_command` after which processes start or end; its `--timeout` is for that."""
+    help_text = f"Seconds to wait until it is done.  [default: {CHANGE_SECONDS:g}]"
+    return _with_target(function, ANSWER_SECONDS, help_text)
 
 
 def answered_within(
     seconds: float,
 ) -> Callable[[Callable[Concatenate[Target, P], T]], Callable[P, T]]:
     """A `cluster_command` whose `--timeout` is so long if it is not given."""
+    help_text = f"Seconds to wait for an answer.  [default: {seconds:g}]"
 
     def decorate(function: Callable[Concatenate[Target, P], T]) -> Callable[P, T]:
-        return _with_target(function, seconds)
+        return _with_target(function, seconds, help_text)
 
     return decorate
 
 
-def _with_target(function: Callable[Concatenate[Target, P], T], seconds: float) -> Callable[P, T]:
+def _with_target(
+    function: Callable[Concatenate[Target, P], T], seconds: float, help_text: str
+) -> Callable[P, T]:
     @click.option(
         "--cluster",
         "address",
@@ -66,16 +80,17 @@ def _with_target(function: Callable[Concatenate[Target, P], T], seconds: float) 
     @click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
-        default=seconds,
-        show_default=True,
-        help="Seconds to wait for an answer.",
+        default=None,
+        help=help_text,
     )
     @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = kwargs.pop("timeout")
         target = Target(
             address=check_addresses(str(kwargs.pop("address"))),
-            timeout=float(str(kwargs.pop("timeout"))),
+            timeout=seconds if given is None else float(str(given)),
+            change_timeout=CHANGE_SECONDS if given is None else float(str(given)),
             as_json=bool(kwargs.pop("as_json")),
         )
         return function(target, *args, **kwargs)

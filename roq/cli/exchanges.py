@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from roq.cli.client import Target, cluster_command
+from roq.cli.client import Target, change_command, cluster_command
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
@@ -30,7 +30,7 @@ def exchange() -> None:
     default="",
     help="The same word again starts no second exchange, so the command may be repeated.",
 )
-@cluster_command
+@change_command
 def add(target: Target, queue: str, host: str, transaction: str) -> None:
     """Start one more exchange for QUEUE; publishers move there as the load wants it.
 
@@ -40,7 +40,9 @@ def add(target: Target, queue: str, host: str, transaction: str) -> None:
       roq exchange add orders --host 127.0.0.2 --transaction second-host
     """
     with target.connect() as cluster:
-        name = cluster.add_exchange(queue, host or None, transaction or None)
+        name = cluster.add_exchange(
+            queue, host or None, transaction or None, timeout=target.change_timeout
+        )
     done(
         f"exchange {name} of queue {queue} is running",
         as_json=target.as_json,

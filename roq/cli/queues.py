@@ -12,7 +12,7 @@ import msgspec
 
 import roq
 from roq.cli.board import Board, QueueView
-from roq.cli.client import Target, cluster_command
+from roq.cli.client import Target, change_command, cluster_command
 from roq.cli.output import (
     bytes_text,
     done,
@@ -58,7 +58,7 @@ def queue() -> None:
     metavar="NAME=NUMBER",
     help="A limit of the queue, such as ring_bytes=268435456; may be repeated.",
 )
-@cluster_command
+@change_command
 def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[str, ...]) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
 
@@ -69,13 +69,19 @@ def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[
     """
     given = parse_limits(limits)
     with target.connect() as cluster:
-        cluster.create_queue(name, host=host or None, exists_ok=exists_ok, limits=given)
+        cluster.create_queue(
+            name,
+            host=host or None,
+            exists_ok=exists_ok,
+            limits=given,
+            timeout=target.change_timeout,
+        )
     done(f"queue {name} is running", as_json=target.as_json, queue=name)
 
 
 @queue.command()
 @click.argument("name")
-@cluster_command
+@change_command
 def remove(target: Target, name: str) -> None:
     """Remove the queue NAME, running or stopped, with everything in it.
 
@@ -84,13 +90,13 @@ def remove(target: Target, name: str) -> None:
       roq queue remove orders
     """
     with target.connect() as cluster:
-        cluster.remove_queue(name)
+        cluster.remove_queue(name, timeout=target.change_timeout)
     done(f"queue {name} is removed", as_json=target.as_json, queue=name)
 
 
 @queue.command()
 @click.argument("name")
-@cluster_command
+@change_command
 def start(target: Target, name: str) -> None:
     """Start the stopped queue NAME.
 
@@ -99,13 +105,13 @@ def start(target: Target, name: str) -> None:
       roq queue start orders
     """
     with target.connect() as cluster:
-        cluster.start_queue(name)
+        cluster.start_queue(name, timeout=target.change_timeout)
     done(f"queue {name} is running", as_json=target.as_json, queue=name)
 
 
 @queue.command()
 @click.argument("name")
-@cluster_command
+@change_command
 def stop(target: Target, name: str) -> None:
     """Stop the queue NAME; its definition stays, its publishers wait.
 
@@ -114,7 +120,7 @@ def stop(target: Target, name: str) -> None:
       roq queue stop orders
     """
     with target.connect() as cluster:
-        cluster.stop_queue(name)
+        cluster.stop_queue(name, timeout=target.change_timeout)
     done(f"queue {name} is stopped", as_json=target.as_json, queue=name)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from roq.cli.queues import age_text, parse_limits
+import roq
+from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
+from roq.cli.queues import age_text, parse_limits, queue
+from roq.client.cluster import COMMAND_SECONDS
 
 
 def test_limits_are_names_and_numbers() -> None:
@@ -26,3 +30,40 @@ def test_an_unknown_limit_names_the_known_ones() -> None:
 )
 def test_an_age_has_one_unit(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
+
+
+class PaperCluster:
+    """Notes how long it is given."""
+
+    def __init__(self) -> None:
+        self.given: list[float] = []
+
+    def connect(self, _address: str, *, timeout: float) -> PaperCluster:
+        self.given.append(timeout)
+        return self
+
+    def __enter__(self) -> PaperCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def create_queue(self, _name: str, *, timeout: float, **_: object) -> None:
+        self.given.append(timeout)
+
+    def start_queue(self, _name: str, *, timeout: float) -> None:
+        self.given.append(timeout)
+
+    remove_queue = stop_queue = start_queue
+
+
+@pytest.mark.parametrize("command", ["create", "remove", "start", "stop"])
+def test_a_change_gets_the_time_that_is_given(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    cluster = PaperCluster()
+    monkeypatch.setattr(roq, "connect", cluster.connect)
+    assert CliRunner().invoke(queue, [command, "orders", "--timeout", "3"]).exit_code == 0
+    assert cluster.given == [3.0, 3.0]
+    assert CliRunner().invoke(queue, [command, "orders"]).exit_code == 0
+    assert cluster.given[2:] == [ANSWER_SECONDS, CHANGE_SECONDS]
+    assert CHANGE_SECONDS == COMMAND_SECONDS
