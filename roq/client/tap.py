@@ -1,9 +1,12 @@
 """The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange.
 
-The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread. Each
-connection of the fan-out has a SUB of its own: one that reconnects by itself while it is full can
-abort the process (libzmq 4.3.5, issue 3937), and a subscriber that reads slowly is full and loses
-its connection to a heartbeat that waits behind what is not read.
+The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
+
+A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
+heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
+3937). Subscribers that read slowly are full. So neither socket sends heartbeats, and each
+connection of the fan-out has a SUB of its own. A fan-out that says nothing, though it should twice
+a second, is connected anew.
 
 Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """
@@ -45,6 +48,10 @@ STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
+SILENT_SECONDS: Final = 2.5
+"""A fan-out that is read and says nothing for so long has lost its connection."""
+LOOK_SECONDS: Final = 0.5
+"""Between two looks whether it does."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
@@ -111,6 +118,9 @@ class Tap:
         self._events: zmq.Socket[bytes] | None = None
         self._data_timer: Timer | None = None
         self._data_trouble = ""
+        self._since = 0.0
+        """From when on the fan-out should have said something."""
+        self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
         self._open_live(0.0)
         self._open_data()
         self._read(on=True)
@@ -175,6 +185,7 @@ class Tap:
 
     def close(self) -> None:
         """Close the sockets."""
+        self._look_timer.cancel()
         self._read(on=False)
         self.watch(wanted=False)
         self._close_live()
@@ -262,9 +273,11 @@ class Tap:
 
     def _open_live(self, wait: float) -> None:
         """Make the socket, and connect it after so many seconds."""
+        self._since = self._clock() + wait
         try:
             live = self._live = sockets.subscriber(self._context)
             live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+            live.setsockopt(zmq.HEARTBEAT_IVL, 0)
             for topic in self.reader.subscriptions():
                 live.setsockopt(zmq.SUBSCRIBE, topic)
             self._lifeline = Lifeline(self._reactor, live, self._live_ended)
@@ -301,14 +314,32 @@ class Tap:
 
     def _live_ended(self, _reason: str) -> None:
         with self._lock:
-            if self._live is None:
-                return
-            if self._reading:
-                self.drain()
+            if self._live is not None:
+                self._connect_anew()
+
+    def _look(self) -> None:
+        """Whether the fan-out says what it should."""
+        with self._lock:
+            self._look_timer = self._reactor.call_later(LOOK_SECONDS, self._look)
+            now = self._clock()
+            if not self._reading or self.reader.held_back:
+                self._since = now  # it is not read, so nothing can be heard
+            elif self._live is not None and self._is_silent(now):
+                self.drain()  # nobody is silent if only those who read were late
                 self._burst()
-            if self._reactor.now() - self._connected_at > STEADY_SECONDS:
-                self._backoff.reset()
-            self._reopen_live(self._backoff.wait())
+                if self._is_silent(now):
+                    self._connect_anew()
+
+    def _is_silent(self, now: float) -> bool:
+        return now - max(self._since, self.reader.live_at) > SILENT_SECONDS
+
+    def _connect_anew(self) -> None:
+        if self._reading:
+            self.drain()
+            self._burst()
+        if self._reactor.now() - self._connected_at > STEADY_SECONDS:
+            self._backoff.reset()
+        self._reopen_live(self._backoff.wait())
 
     def _renew_live(self) -> None:
         with self._lock:
@@ -328,7 +359,7 @@ class Tap:
         try:
             data = self._data = sockets.dealer(self._context, maximum_bytes=-1)
             # The exchange's heartbeats suffice, and it knows how long a large batch may silence
-            # them.
+            # them; see above, too.
             data.setsockopt(zmq.HEARTBEAT_IVL, 0)
             events = self._events = data.get_monitor_socket(_EVENTS)
             data.connect(self._data_address)

@@ -81,6 +81,16 @@ def live_high_water_mark(limits: Limits) -> int:
     return max(64, min(1_000, limits.ring_bytes // ANNOUNCE_ABOVE_BYTES))
 
 
+def data_receive_mark(limits: Limits) -> int:
+    """Messages of one publisher that may wait here: more than it ever sends unacknowledged.
+
+    A socket that is full, whose peer dies, aborts the process at its next heartbeat (libzmq 4.3.5:
+    `Assertion failed: !_io_error`). ZeroMQ counts what was read in steps of half the mark, and a
+    publisher that moves sends as much again as its window.
+    """
+    return 4 * max(64, limits.window_batches) + 128
+
+
 class ExchangeServer:
     """One exchange process, or one exchange in a test. Construct (binds), `run()`, `close()`.
 
@@ -242,7 +252,9 @@ class ExchangeServer:
     def _bind(self) -> None:
         spec = self._spec
         self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
-        self._data.setsockopt(zmq.RCVHWM, max(64, spec.limits.window_batches))
+        self._data.setsockopt(zmq.RCVHWM, data_receive_mark(spec.limits))
+        # Subscribers send none of their own, and what publishers may send does not fill it.
+        self._data.setsockopt(zmq.HEARTBEAT_IVL, sockets.HEARTBEAT_MS)
         sockets.expect_large(self._data, batch_bytes_max(spec.limits), sends=True, receives=True)
         self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
         self._live.setsockopt(zmq.XPUB_VERBOSER, 1)
