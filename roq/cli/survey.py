@@ -103,7 +103,9 @@ def everybody(addresses: str, seconds: float) -> Survey:
     """
     managers, leader = _managers(parse_addresses(addresses), seconds)
     if not leader:
-        text = "no configuration manager leads, so hosts and queues cannot be listed"
+        heard = any(not each.trouble for each in managers)
+        lacking = "leads" if heard else "answers"
+        text = f"no configuration manager {lacking}, so hosts and queues cannot be listed"
         return Survey(tuple(managers), (text,))
     try:
         with roq.connect(leader, timeout=seconds) as cluster:

@@ -116,6 +116,7 @@ def test_nobody_at_the_address_is_a_finding_and_no_crash() -> None:
         asked = roq("health", "--timeout", "0.5", *arguments)
         assert asked.returncode == 1
         assert "no answer from" in asked.stdout.decode()
+    assert "no configuration manager answers" in asked.stderr.decode()
 
 
 def test_managers_and_hosts_tell_all_of_their_figures(
