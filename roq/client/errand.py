@@ -8,8 +8,8 @@
                                in turn --none of them makes the change--> refused
 
 A manager that is cut off from ZooKeeper cannot know that another one leads by now. So whoever gets
-its refusal asks each other manager that it knows, once and without waiting: either one of them
-leads, or ZooKeeper is away for all of them, and the refusal is the answer.
+its refusal, or an answer from its memory, asks each other manager that it knows, once and without
+waiting: either one of them leads, or ZooKeeper is away for all of them, and the first word holds.
 """
 
 from __future__ import annotations
@@ -99,6 +99,10 @@ class Errand:
         if error.endpoint and new and self._hops <= HOPS_MAX:
             return self._send(error.endpoint)
         return self.silent(error)
+
+    def from_memory(self) -> Step:
+        """The manager that got the command has told what it remembers."""
+        return self.refused(RegistryAway("told from memory"))
 
     def _send(self, endpoint: str) -> Send:
         self._sent.add(endpoint)

@@ -12,7 +12,7 @@ import zmq
 from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
 from roq.client.engine import Engine
 from roq.client.errand import Errand, GiveUp, Search, Send, Step, Visit
-from roq.errors import RemoteProtocolError, Unavailable
+from roq.errors import RegistryAway, RemoteProtocolError, Unavailable
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
@@ -171,6 +171,8 @@ class _Command:
         self._deadline = deadline
         self._errand = Errand(owner.addresses, Backoff(self._engine.jitter))
         self._found_by = owner.addresses[0]
+        self._memory: RawDocument | None = None
+        """What a manager has told that may be behind: better than nothing."""
         self._socket: zmq.Socket[bytes] | None = None
         self._lifeline: Lifeline | None = None
         self._timer: Timer | None = None
@@ -248,11 +250,14 @@ class _Command:
             self._fail(error)
             return
         refusal = error_of(document)
-        if refusal is None:
+        if refusal is not None:
+            self._go(self._errand.refused(refusal))
+        elif "FromMemory" in document:
+            self._memory = self._memory or document
+            self._go(self._errand.from_memory())
+        else:
             self._owner.prefer(self._found_by)
             self._future.set_result(document)
-        else:
-            self._go(self._errand.refused(refusal))
 
     def _lost(self, endpoint: str, reason: str) -> None:
         """There is no connection, or no more; what came over it before is read first."""
@@ -281,7 +286,11 @@ class _Command:
             socket.close(0)
 
     def _fail(self, error: BaseException) -> None:
-        if not self._future.done():
+        if self._future.done():
+            return
+        if self._memory is not None and isinstance(error, RegistryAway | Unavailable):
+            self._future.set_result(self._memory)
+        else:
             self._future.set_exception(error)
 
 

@@ -24,7 +24,7 @@ from roq.model import endpoint_of
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Control
 from roq.protocol.documents import RawDocument
-from roq.protocol.public_answers import done, failed
+from roq.protocol.public_answers import done, failed, from_memory
 from roq.runtime import sockets
 from roq.runtime.rpc import Peer, RpcServer
 
@@ -155,6 +155,25 @@ def test_when_all_have_lost_the_registry_that_is_the_answer_after_each_was_asked
         with pytest.raises(RegistryAway, match="says 0"):
             wait_result(management.ask({"CMD": 2003}, 3_000.0), 3_000.0)
         assert [len(manager.asked) for manager in managers] == [times] * 3
+
+
+def test_what_a_manager_without_registry_remembers_is_told_if_nobody_knows_better(
+    engine: Engine,
+) -> None:
+    first, second = Manager(engine), Manager(engine)
+    memory = from_memory(3.0, "ZooKeeper cannot be reached")
+    first.answer = lambda _: documents.encode_raw({**done(), **memory, "Queues": ["old"]})
+    management = Management(engine, [first.client, second.client, "tcp://127.0.0.1:1"], None)
+    second.answer = lambda _: documents.encode_raw(done(Queues=["new"]))
+    assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["Queues"] == ["new"]
+    for error in (RegistryAway("registry away"), NotLeader("no", first.management)):
+        management.prefer(first.client)
+        second.answer = refuse(error)
+        assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["Queues"] == ["old"]
+    management.prefer(first.client)
+    second.answer = refuse(QueueNotFound("it was removed"))
+    with pytest.raises(QueueNotFound):
+        wait_result(management.ask({"CMD": 2104}, 30.0), 30.0)
 
 
 def test_what_may_have_been_begun_is_not_asked_of_others(engine: Engine) -> None:

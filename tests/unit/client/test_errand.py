@@ -93,6 +93,15 @@ def test_who_is_refused_for_want_of_zookeeper_asks_the_others_once_each() -> Non
     assert one.silent(SILENCE) == GiveUp(AWAY)
 
 
+def test_what_is_told_from_memory_others_may_know_better() -> None:
+    one = begun("a", "b")
+    assert one.from_memory() == Visit(client("b"))
+    one.found(client("b"), info("b"))
+    step = one.from_memory()
+    assert isinstance(step, GiveUp)
+    assert isinstance(step.error, RegistryAway), "nobody is asked twice"
+
+
 def test_a_lone_manager_s_refusal_is_the_answer_at_once() -> None:
     assert begun("a").refused(AWAY) == GiveUp(AWAY)
 
