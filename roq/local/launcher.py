@@ -272,6 +272,7 @@ class Launcher:
     def _kill_step(self) -> None:
         for part in self._steps[0]:
             if part.running:
+                self._note(f"{part.name} has not stopped within {STOP_SECONDS:g} s and is killed")
                 part.kill()
 
     def _stopped(self) -> None:

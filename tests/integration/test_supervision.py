@@ -106,6 +106,19 @@ def test_nothing_is_left_of_a_host_whose_manager_is_dead_at_the_end(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_does_not_stop_is_named_and_killed(tmp_path: Path) -> None:
+    env = environment(TMPDIR=str(tmp_path))
+    with started("up", "--port-base", "0", env=env) as up:
+        read_ready(up)
+        everything = family(up.pid)
+        (manager,) = processes(up, "roq.gcm")
+        manager.suspend()
+        up.send_signal(signal.SIGINT)
+        assert read_line(up.stderr) == b"gcm has not stopped within 10 s and is killed\n"
+        assert up.wait(60) == 0
+        assert gone(everything)
+
+
 def test_an_even_number_of_servers_is_refused_with_the_reason() -> None:
     refused = roq("up", "--port-base", "0", "--zookeepers", "2")
     assert refused.returncode == 78
