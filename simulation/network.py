@@ -55,6 +55,7 @@ class Pipe(Generic[M]):
         self._last = 0.0
         self._until = float("inf")
         self._losses = 0
+        self._repeats = 0
         self._held: list[M] | None = None
 
     def send(self, message: M) -> None:
@@ -68,6 +69,9 @@ class Pipe(Generic[M]):
             self._losses -= 1
         elif at <= self._until:
             self._world.call_at(at, lambda: self._arrive(at, message))
+            if self._repeats:
+                self._repeats -= 1
+                self._world.call_at(at, lambda: self._arrive(at, message))
 
     def _arrive(self, at: float, message: M) -> None:
         if at <= self._until:
@@ -76,6 +80,10 @@ class Pipe(Generic[M]):
     def lose(self, messages: int) -> None:
         """Lose the next messages and go on: no network does that, but a full queue may."""
         self._losses += messages
+
+    def repeat(self, messages: int) -> None:
+        """Deliver each of the next messages twice: no network does that, but a relay may."""
+        self._repeats += messages
 
     def stall(self, seconds: float) -> None:
         """Deliver nothing for a while, then everything: as TCP does when packets get lost."""
@@ -182,6 +190,10 @@ class Connection:
     def lose(self, messages: int) -> None:
         """Lose the next messages to the server."""
         self._up.lose(messages)
+
+    def repeat(self, messages: int) -> None:
+        """Bring the next messages to the server twice."""
+        self._up.repeat(messages)
 
     def stall(self, seconds: float, *, up: bool, down: bool) -> None:
         """To the server, to the client or both ways nothing arrives for a while."""

@@ -28,6 +28,8 @@ from roq.client.message import Batch, Gap, Message
 
 _digest = xxhash.xxh3_64_intdigest
 _ROWS_SHOWN = 40
+_NOBODY = b""
+"""The publisher of messages of which only the topic is known."""
 
 
 @dataclass(slots=True)
@@ -206,16 +208,26 @@ class History:
         digests.extend(map(_digest, payloads))
 
     def gap(self, subscriber: str, gap: Gap) -> None:
-        """The subscriber has reported a loss."""
+        """The subscriber has reported a loss.
+
+        Of a place in a log whose messages nobody knows any more, it can name the topic only.
+        """
         if gap.publisher is not None and gap.messages:
             self._gaps.append(
                 (subscriber, (gap.publisher, gap.topic), gap.sequence, gap.sequence + gap.messages)
             )
+        elif gap.publisher is None:
+            self._gaps.append((subscriber, (_NOBODY, gap.topic), 0, 0))
 
     def messages(self, prefixes: Iterable[str] = ("",)) -> int:
         """How many messages were sent under these topics."""
         wanted = tuple(prefixes)
         return sum(len(sent) for (_, topic), sent in self._sent.items() if topic.startswith(wanted))
+
+    @property
+    def checksum(self) -> str:
+        """The same for the same messages and gaps in the same order at the same subscribers."""
+        return xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(self._file()))
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -313,7 +325,7 @@ class History:
             if subscriber == name and of == stream
             for sequence in range(begin, until)
             if sequence in missing
-        }
+        } | self._at_the_end(name, stream, missing)
         excused = {
             sequence
             for each in self._excused.get(stream, ())
@@ -323,3 +335,15 @@ class History:
         row.excused = len(excused)
         row.counted_lost = len(reported - excused)
         row.lost = len(missing - reported - excused)
+
+    def _at_the_end(self, name: str, stream: Stream, missing: set[int]) -> set[int]:
+        """What is missing after the last message that came, if something of its topic is.
+
+        Only what comes later shows by its sequence which messages were lost.
+        """
+        vague = (name, (_NOBODY, stream[1]), 0, 0)
+        if vague not in self._gaps:
+            return set()
+        sequences, _ = self._received.get((name, stream), (array("Q"), array("Q")))
+        last = max(sequences, default=-1)
+        return {sequence for sequence in missing if sequence > last}

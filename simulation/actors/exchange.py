@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from roq.exchange.events import (
@@ -43,6 +44,7 @@ class Exchange:
         info: where clients find it; None: at addresses made of number and epoch.
         announce_above: batches larger than this are announced only, and fetched by those who want
             them.
+        on_append: called with each batch that went into the log.
 
     Attributes:
         core: the machine.
@@ -62,6 +64,7 @@ class Exchange:
         *,
         info: ExchangeInfo | None = None,
         announce_above: int = 4_000,
+        on_append: Callable[[bytes], None] = lambda _batch: None,
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits)
         self.info = info or ExchangeInfo(
@@ -73,6 +76,7 @@ class Exchange:
         self._world = world
         self._network = network
         self._announce_above = announce_above
+        self._on_append = on_append
         self._data: dict[bytes, Connection] = {}
         self._live: dict[Connection, list[bytes]] = {}
         self._paused_at: float | None = None
@@ -165,6 +169,7 @@ class Exchange:
             entry = self.core.append(route, topic, batch, len(batch))
             if entry is not None:
                 self.appended += 1
+                self._on_append(batch)
                 self._fan_out_batch(topic, entry, batch)
         self._settle_alarm.set_earlier(world.now + SETTLE_SECONDS)
         if self.core.requests or len(self.core.fetches):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from roq.errors import Unavailable
@@ -14,6 +15,7 @@ from roq.model import ExchangeInfo
 from roq.monitor import events
 from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
+from roq.monitor.rules import PolicyNamed
 from roq.protocol.control import Answer, ExchangeReport, Failure, MonitorRequest
 from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
@@ -24,6 +26,7 @@ from simulation.actors.exchange import Exchange
 from simulation.model.process import LocalWorld, Process
 from simulation.model.shells import Driver, Ports, Server
 from simulation.model.sockets import context
+from simulation.model.watch import Watch
 
 DRAIN_SECONDS: Final = 0.3
 """What an exchange that is stopped takes to end."""
@@ -32,7 +35,14 @@ DRAIN_SECONDS: Final = 0.3
 class MonitorShell:
     """One process of a monitor."""
 
-    def __init__(self, process: Process, spec: MonitorSpec, pid: int, ports: Ports) -> None:
+    def __init__(
+        self,
+        process: Process,
+        spec: MonitorSpec,
+        pid: int,
+        ports: Ports,
+        policy_named: PolicyNamed,
+    ) -> None:
         self.process = process
         self.spec = spec
         self.control = ports.take(process.machine)
@@ -42,7 +52,7 @@ class MonitorShell:
         self.machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=process.now(),
-            control=self.control,
+            control=self.control, policy_named=policy_named,
         )  # fmt: skip
         zmq = context(process)
         self._driver: Driver[events.Event, events.Effect] = Driver(
@@ -112,7 +122,9 @@ class MonitorShell:
 class ExchangeShell:
     """One process of an exchange: see `roq.exchange.daemon.ExchangeServer`."""
 
-    def __init__(self, process: Process, spec: ExchangeSpec, pid: int, ports: Ports) -> None:
+    def __init__(
+        self, process: Process, spec: ExchangeSpec, pid: int, ports: Ports, watch: Watch
+    ) -> None:
         self.process = process
         self.spec = spec
         self.info = ExchangeInfo(
@@ -123,7 +135,7 @@ class ExchangeShell:
         self._stopping = False
         self.exchange = Exchange(
             LocalWorld(process), process, spec.queue_id, spec.number, spec.epoch, spec.limits,
-            info=self.info,
+            info=self.info, on_append=partial(watch.appended, spec),
         )  # fmt: skip
         zmq = context(process)
         self._monitor = MonitorLink(

@@ -9,6 +9,13 @@ from roq.client.directory import Directory
 from roq.client.receipt import Receipt, SendStatus
 from roq.client.session import MonitorSession
 from roq.client.session_machine import PUBLISHER, SUBSCRIBER
+from roq.client.watchdog import (
+    PublisherFacts,
+    Standing,
+    SubscriberFacts,
+    publisher_standing,
+    subscriber_standing,
+)
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.testing.history import History
@@ -71,6 +78,7 @@ class PublisherShell:
         failures: batches that were given up, and why.
         died_at: when it died; None while it lives.
         epochs: under which it was told to publish and did, in order.
+        progress_at: when something was acknowledged last, or the first batch came to wait for it.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class PublisherShell:
         queue: str,
         profile: Profile,
         history: History,
+        watch: Watch,
     ) -> None:
         self.process = process
         self.id = PublisherId(process.world.random.randbytes(16))
@@ -90,6 +99,9 @@ class PublisherShell:
         self.profile = profile
         self.died_at: float | None = None
         self.epochs: list[int] = []
+        self.progress_at = process.world.now
+        self._queue = queue
+        self._watch = watch
         self._time = LocalWorld(process)
         self._reason = "new"
         self._sequences: dict[str, int] = {}
@@ -130,17 +142,38 @@ class PublisherShell:
 
         def settled(status: SendStatus) -> None:
             self.unsettled.pop(key, None)
+            self.progress_at = self.process.world.now
             if status.ok:
                 self.acked.append((*key, at))
             else:
                 self.failures.append((*key, f"{status}"))
 
+        if not self.unsettled:
+            self.progress_at = at
         self.unsettled[key] = at
         if not self.publisher.publish(topic, payloads, _Sent(settled)):
             del self.unsettled[key]
             return False
         self._sequences[topic] = key[2]
+        lanes = self.publisher.link.dealer.lanes
+        owed, window = min((each.outbox.owed_batches, each.outbox.window_batches) for each in lanes)
+        self._watch.published(self.process.name, owed, window)
         return True
+
+    @property
+    def stands_still(self) -> str:
+        """What keeps it from getting on, since `progress_at`; empty: nothing."""
+        if not self.attached:
+            return "is not attached"
+        return f"waits since {self.progress_at:.3f}" if self.unsettled else ""
+
+    @property
+    def standing(self) -> Standing:
+        """What its watchdog says."""
+        session, now = self._session.facts(), self._time.seen
+        if self.publisher is None:
+            return publisher_standing(PublisherFacts(self._queue, session))
+        return publisher_standing(self.publisher.link.facts(self._queue, session, now))
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -189,7 +222,11 @@ class PublisherShell:
 
 
 class SubscriberShell:
-    """One process that receives everything."""
+    """One process that receives everything.
+
+    Attributes:
+        died_at: when it died; None while it lives.
+    """
 
     def __init__(
         self,
@@ -212,14 +249,20 @@ class SubscriberShell:
         self._watch = watch
         self._known: set[tuple[int, int]] = set()
         self._check_duplicates = check_duplicates
+        self._queue = queue
         history.subscribed(name, from_first=from_first)
-        process.at_kill.append(lambda: history.gone(name))
+        self.died_at: float | None = None
+        process.at_kill.append(self._died)
         self._session = MonitorSession(
             _engine(process), managers, queue,
             client_id=process.world.random.randbytes(16), role=SUBSCRIBER,
             on_topology=self._topology, alive=self._alive, on_state=self._state,
         )  # fmt: skip
         self._session.start()
+
+    def _died(self) -> None:
+        self.died_at = self.process.world.now
+        self._history.gone(self.name)
 
     @property
     def confirmed(self) -> bool:
@@ -236,6 +279,23 @@ class SubscriberShell:
         """How it is, in words."""
         trouble = self.subscriber.reception.trouble() if self.subscriber is not None else ""
         return f"{trouble}; session {self._reason}"
+
+    @property
+    def stands_still(self) -> str:
+        """What keeps it from getting on; empty: nothing."""
+        if not self.confirmed or self.subscriber is None:
+            return "is not in force"
+        merge = self.subscriber.reception.merge
+        return f"waits for what comes after {merge.counts.delivered}" if merge.waiting else ""
+
+    @property
+    def standing(self) -> Standing:
+        """What its watchdog says."""
+        session = self._session.facts()
+        if self.subscriber is None:
+            return subscriber_standing(SubscriberFacts(self._queue, session))
+        facts = self.subscriber.reception.facts(self._queue, session, self._time.seen)
+        return subscriber_standing(facts)
 
     def _state(self, state: str, reason: str) -> None:
         self._reason = f"{state}: {reason}"

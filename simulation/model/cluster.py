@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 from roq.errors import Unavailable
 from roq.hcm.settings import Settings
+from roq.monitor.rules import own_policy
+from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import CreateExchange, CreateQueue, Public
@@ -22,9 +25,11 @@ from roq.testing.history import History
 from simulation.load import Profile
 from simulation.model.children import ExchangeShell, MonitorShell
 from simulation.model.clients import PublisherShell, SubscriberShell
+from simulation.model.console import Console
 from simulation.model.ensemble import Ensemble
 from simulation.model.hosts import Host
 from simulation.model.managers import ManagerShell
+from simulation.model.policies import Restless
 from simulation.model.process import Clocks, Process
 from simulation.model.shells import Ports
 from simulation.model.watch import Watch
@@ -50,6 +55,8 @@ class Shape:
         delay_seconds: what the network takes for a message, between these two.
         limits: of the queue, where they differ from the defaults.
         clock_rates: monotonic clocks differ by up to this.
+        orphan_seconds: children that nobody wants end after so long.
+        restless: publishers are moved all the time.
         check_duplicates: of subscribers; off only to show that the promises can be broken.
     """
 
@@ -60,6 +67,8 @@ class Shape:
     delay_seconds: tuple[float, float] = (0.0002, 0.002)
     limits: tuple[tuple[str, int], ...] = ()
     clock_rates: float = 0.0
+    orphan_seconds: float = 60.0
+    restless: bool = False
     check_duplicates: bool = True
 
 
@@ -94,6 +103,7 @@ class Cluster:
         managers, hosts, publishers, subscribers: those that there are or were.
         history: what was published and received.
         watch: what is to be noticed while it happens.
+        console: where people ask for changes.
     """
 
     def __init__(self, seed: int, shape: Shape) -> None:
@@ -106,6 +116,7 @@ class Cluster:
         self.watch = Watch(self.world)
         self.ensemble.on_write = self.watch.written
         self.ports = Ports()
+        self._restless = Restless(Random(f"moves of {seed}"))
         self.publishers: list[PublisherShell] = []
         self.subscribers: list[SubscriberShell] = []
         self.managers = [ManagerSlot(self, number + 1) for number in range(shape.managers)]
@@ -113,6 +124,7 @@ class Cluster:
             slot.start()
         self.hosts = [self._host(number + 1) for number in range(shape.hosts)]
         self._clients = 0
+        self.console = Console(self)
 
     # --- the cast ---------------------------------------------------------------------------------
 
@@ -138,12 +150,15 @@ class Cluster:
         control = f"tcp://{machine}:{CONTROL_PORT}"
         settings = Settings(
             host=machine, bind=machine, control=control, control_local=control,
-            managers=tuple(self.addresses),
+            managers=tuple(self.addresses), orphan_seconds=self.shape.orphan_seconds,
         )  # fmt: skip
         return Host(
             self.world, self.wires, self.ensemble, self.ports, self.new_clocks(), settings,
-            self.shape.start_seconds, self.watch,
+            self.shape.start_seconds, self._policy, self.watch,
         )  # fmt: skip
+
+    def _policy(self, name: str) -> Policy:
+        return self._restless if self.shape.restless else own_policy(name)
 
     def start(self, exchanges: int) -> None:
         """Create the queue, with so many exchanges.
@@ -188,7 +203,7 @@ class Cluster:
     def add_publisher(self, profile: Profile) -> PublisherShell:
         """Start a publisher with a user who publishes."""
         process = self._client("pub")
-        shell = PublisherShell(process, self.addresses, QUEUE, profile, self.history)
+        shell = PublisherShell(process, self.addresses, QUEUE, profile, self.history, self.watch)
         self.publishers.append(shell)
         return shell
 

@@ -18,6 +18,7 @@ from roq.hcm import events
 from roq.hcm.machine import HostMachine
 from roq.hcm.settings import Settings
 from roq.machine import Tick
+from roq.monitor.rules import PolicyNamed
 from roq.protocol.control import (
     Answer,
     Failure,
@@ -65,6 +66,7 @@ class Host:
         settings: of its manager.
         start_seconds: what a process takes to come up, between these two; change it for a slow
             disk.
+        policy_named: gives monitors their policies.
         watch: notices what managers obey and which processes begin.
 
     Attributes:
@@ -75,7 +77,8 @@ class Host:
 
     def __init__(
         self, world: World, wires: Wires, ensemble: Ensemble, ports: Ports, clocks: Clocks,
-        settings: Settings, start_seconds: tuple[float, float], watch: Watch,
+        settings: Settings, start_seconds: tuple[float, float], policy_named: PolicyNamed,
+        watch: Watch,
     ) -> None:  # fmt: skip
         self.machine = settings.host
         self.running: dict[str, Running] = {}
@@ -90,6 +93,7 @@ class Host:
         self._pids = 100
         self.manager: ManagerOfHost | None = None
         self.watch = watch
+        self._policy_named = policy_named
         self.start_manager()
 
     def start_manager(self) -> None:
@@ -154,9 +158,13 @@ class Host:
         self.watch.came(spec)
         make: Callable[[], MonitorShell | ExchangeShell]
         if isinstance(spec, MonitorSpec):
-            make = partial(MonitorShell, running.process, spec, running.pid, self._ports)
+            make = partial(
+                MonitorShell, running.process, spec, running.pid, self._ports, self._policy_named
+            )
         else:
-            make = partial(ExchangeShell, running.process, spec, running.pid, self._ports)
+            make = partial(
+                ExchangeShell, running.process, spec, running.pid, self._ports, self.watch
+            )
         running.shell = make()
 
     def terminate(self, name: str) -> None:

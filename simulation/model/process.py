@@ -291,12 +291,19 @@ class LocalWorld:
     def __init__(self, process: Process, *, active: bool = False) -> None:
         self._process = process
         self._active = ObservedClock(process.now(), ACTIVE_STEP_SECONDS) if active else None
+        self._seen = process.now()
 
     @property
     def now(self) -> float:
         """Seconds."""
         now = self._process.now()
-        return now if self._active is None else self._active.read(now)
+        self._seen = now if self._active is None else self._active.read(now)
+        return self._seen
+
+    @property
+    def seen(self) -> float:
+        """What `now` was when the actor has looked last: whoever only watches changes nothing."""
+        return self._seen
 
     @property
     def time_us(self) -> int:

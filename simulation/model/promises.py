@@ -9,22 +9,28 @@ from roq.gcm.records import QueueRecord
 from roq.model import QueueState
 from roq.testing.history import StreamVerdict
 from simulation.model.clients import PublisherShell
-from simulation.model.cluster import QUEUE, Cluster
+from simulation.model.cluster import QUEUE, Cluster, Shape
 from simulation.model.hosts import Running
 from simulation.model.troubles import CUTTING_OFF
 
 SPARING_CHILDREN = frozenset({
     "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",
-    "clock", "expiry", "away", "empty", "grow", "another-queue",
+    "clock", "expiry", "away", "empty", "grow", "another-queue", "lose", "insist",
 })  # fmt: skip
 """Kinds of trouble that do nothing to monitors and exchanges."""
+LEADERLESS = frozenset({"kill-gcm", "expiry", "away", "empty"})
+"""Kinds by which nobody may lead for longer than a child waits that nobody wants."""
 PATIENCE_SECONDS = 4.0
 """Readers wait five seconds for an exchange that says nothing; that begins a moment before."""
+REPLAYED_SECONDS = 1.5
+"""Who was cut off for less than this all together reads or replays in time all the same."""
 LOST_MOST = 250
 """Messages of one publisher and topic that one subscriber may report as lost: what is published
 within the longest time for which somebody is cut off, and may still be in one exchange."""
 GONE_MOST = 300
 """Those that a publisher may have in its hands when it dies."""
+FORGOTTEN_SECONDS = 14.0
+"""A monitor forgets a client after ten seconds; its own pause may come in between."""
 REPLAY_SECONDS = 10.0
 """What a publisher had acknowledged for longer is not replayed, so its death changes nothing."""
 
@@ -131,12 +137,15 @@ def exchanges_died(cluster: Cluster) -> bool:
 def may_lose(cluster: Cluster, happened: Happened) -> bool:
     """Whether a subscriber may report losses.
 
-    An exchange that dies loses nothing, unless somebody was cut off who would have read or replayed
-    it; one that is out of reach does so when nobody can ask it for as long as readers wait.
+    An exchange that dies loses nothing, unless somebody was cut off for long who would have read or
+    replayed it; one that is out of reach does so when nobody can ask it for as long as readers
+    wait.
     """
+    if "ring_bytes" in dict(cluster.shape.limits):
+        return True  # an exchange keeps next to nothing
     if max(cluster.watch.outage, happened.cut_off) > PATIENCE_SECONDS:
         return True
-    return happened.anybody_cut_off and exchanges_died(cluster)
+    return happened.cut_off > REPLAYED_SECONDS and exchanges_died(cluster)
 
 
 def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
@@ -148,6 +157,7 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     """
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
+    found += _remembers_the_dead(cluster) if ended else []
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)
@@ -162,9 +172,32 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     return found
 
 
+def _remembers_the_dead(cluster: Cluster) -> list[str]:
+    """Monitors forget clients that are gone."""
+    watch, now = cluster.watch, cluster.world.now
+    limit = now - FORGOTTEN_SECONDS
+    died = {
+        "publishers": [each.died_at for each in cluster.publishers],
+        "subscribers": [each.died_at for each in cluster.subscribers],
+    }
+    found = []
+    for kind, times in died.items():
+        most = sum(at is None or at >= limit for at in times)
+        if most == len(times):
+            continue
+        watch.checked["monitors forget clients that are gone"] += 1
+        for monitor in cluster.monitors:
+            known = monitor.machine.metrics()[kind]
+            if monitor.spec.queue == QUEUE and known > most:
+                found.append(f"{monitor.process} knows {known:g} {kind}, and there are {most}")
+    return found
+
+
 def _moved_for_nothing(cluster: Cluster, happened: Collection[str]) -> list[str]:
     """Children live on without managers and ZooKeeper, and are not started anew for that."""
     if not set(happened) <= SPARING_CHILDREN:
+        return []
+    if cluster.shape.orphan_seconds < Shape().orphan_seconds and LEADERLESS & set(happened):
         return []
     cluster.watch.checked["children outlive their managers"] += 1
     return [

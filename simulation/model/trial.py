@@ -6,8 +6,9 @@ a cluster comes up -> troubles for some seconds -> all is mended -> it must heal
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -18,6 +19,7 @@ from simulation.load import Profile
 from simulation.model import promises, troubles
 from simulation.model.bounds import heal_seconds
 from simulation.model.cluster import Cluster, Shape
+from simulation.model.lookout import Lookout
 from simulation.model.promises import Happened
 from simulation.model.troubles import Trouble, Troubles
 
@@ -26,8 +28,18 @@ NEWCOMER_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 2.5
 GOES_ON_SECONDS: Final = 1.5
+MORE_SHARE: Final = 0.5
+ORPHAN_SECONDS: Final = 3.5
+RESTLESS: Final = 0.7
+TIGHT_SHARE: Final = 0.3
+PATIENT: Final = 0.6
 CROWDED: Final = (("throughput_bytes", 60_000), ("exchanges_max", 3))
 """Limits with which publishers are moved, and exchanges come and go."""
+TIGHT: Final = (("ring_bytes", 1 << 16),)
+"""Limits with which an exchange keeps what these send for less than a second:"""
+LARGE: Final = Profile(rate=12.0, messages=(1, 4), size=(1_000, 5_000), topics=("a", "b"))
+SPARSE: Final = Profile(rate=0.4, messages=(1, 2), size=(0, 20), topics=("a",))
+"""What is lost of these nobody notices by what comes next."""
 PROFILE: Final = Profile(rate=12.0, messages=(1, 4), size=(0, 60), topics=("a", "b"))
 
 
@@ -44,7 +56,7 @@ class Result(msgspec.Struct):
         unpromised: messages that did not arrive, and of which nobody had promised it: their
             publisher died with them in its hands.
         seconds: of the whole trial, virtual.
-        checksum: the same for the same history.
+        checksum: the same for the same history: when anything happened, and who got what.
     """
 
     seed: int
@@ -66,6 +78,9 @@ class Case:
     """What is tried.
 
     Attributes:
+        profile: of what they publish.
+        sparse: so many publishers more, who publish a few times in all.
+        patient: waits until those who died must have been forgotten.
         seconds: troubles begin within this time.
         plan: the troubles.
     """
@@ -74,6 +89,9 @@ class Case:
     shape: Shape
     exchanges: int
     publishers: int
+    profile: Profile
+    sparse: int
+    patient: bool
     subscribers: int
     seconds: float
     plan: list[Trouble]
@@ -91,11 +109,28 @@ class Case:
             clock_rates=random.choice([0.0, 0.01]),
             limits=random.choice([(), (("window_batches", 4),), CROWDED]),
         )
+        exchanges = random.randint(1, 3)
+        sparse, patient, profile = 0, False, PROFILE
+        more = Random(f"rest of {seed}")
+        # With chance of its own, so that the histories of other seeds stay as they were.
+        if more.random() < MORE_SHARE:
+            shape = replace(
+                shape,
+                orphan_seconds=more.choice([60.0, ORPHAN_SECONDS]),
+                restless=more.random() < RESTLESS,
+            )
+            sparse = more.randint(0, 1)
+            if more.random() < TIGHT_SHARE:
+                shape, profile = replace(shape, limits=TIGHT), LARGE
+            patient = more.random() < PATIENT
         return cls(
             seed=seed,
             shape=shape,
-            exchanges=random.randint(1, 3),
+            exchanges=exchanges,
             publishers=random.randint(1, 3),
+            profile=profile,
+            sparse=sparse,
+            patient=patient,
             subscribers=random.randint(1, 2),
             seconds=seconds,
             plan=troubles.draw(seed, seconds, only, without),
@@ -124,6 +159,8 @@ class Trial:
             self._run(result)
         except Unavailable as error:
             result.broken.append(f"stuck: {error}")
+        except Exception:  # noqa: BLE001 - whatever it is, the seed must be told
+            result.broken.append(f"the trial ended by an exception: {traceback.format_exc()}")
         ended = not result.broken
         what = Happened(result.troubles, self._cut_off)
         result.broken += promises.broken(cluster, what, ended=ended)
@@ -133,7 +170,7 @@ class Trial:
         result.unpromised = verdict.total("excused")
         result.checked = dict(cluster.watch.checked)
         result.seconds = cluster.world.now - began
-        result.checksum = cluster.world.checksum
+        result.checksum = f"{cluster.world.checksum}-{cluster.history.checksum}"
         return result
 
     def _run(self, result: Result) -> None:
@@ -141,11 +178,12 @@ class Trial:
         cluster.start(case.exchanges)
         for _ in range(case.subscribers):
             self._join()
-        for _ in range(case.publishers):
-            cluster.add_publisher(PROFILE)
+        for profile in [case.profile] * case.publishers + [SPARSE] * case.sparse:
+            cluster.add_publisher(profile)
         cluster.world.run(0.5)
         cluster.watch.all_is_well()
         wrong = Troubles(cluster, case.plan)
+        Lookout(cluster)
         cluster.world.run(case.seconds)
         wrong.end()
         result.troubles = dict(wrong.happened)
@@ -157,6 +195,8 @@ class Trial:
         result.heal_seconds = cluster.world.now - mended_at
         self._newcomers()
         self._settle()
+        if case.patient:
+            cluster.world.run(promises.FORGOTTEN_SECONDS)
 
     def _join(self) -> None:
         subscriber = self.cluster.add_subscriber()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from roq.protocol import documents
 from roq.protocol.public import (
     CreateExchange,
     CreateQueue,
@@ -30,20 +29,28 @@ KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
     "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
     "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
+    "lose", "mute", "insist",
 )  # fmt: skip
+LATER: Final = frozenset({"lose", "mute", "insist"})
+"""Kinds with chance of their own, so that the histories of seeds without them stay as they were."""
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
 """Kinds that keep readers from what there is: without them an exchange that dies loses nothing."""
 HARM_MOST: Final = 4
 """How often the same process on the same host is paused or killed."""
 NEVER: Final = 1e9
+TWICE: Final = 0.4
+"""How many of a publisher's lost messages are none, but come again."""
 SECONDS: Final = {
     "partition": (0.2, 8.0), "one-way": (0.2, 8.0), "isolate": (0.2, 8.0), "pause": (0.1, 7.0),
     "drop": (0.2, 2.0), "lag": (0.2, 2.0), "stall": (0.05, 1.5), "slow-disk": (0.5, 5.0),
     "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
-    "kill-host": (0.3, 8.0), "kill-publisher": (0.1, 1.0), "kill-subscriber": (0.1, 1.0),
+    "kill-host": (0.3, 8.0), "mute": (0.1, 0.8), "kill-publisher": (0.1, 1.0),
+    "kill-subscriber": (0.1, 1.0),
 }  # fmt: skip
 """What a trouble lasts, or what a process that was killed takes to be started again."""
+LATER_SHARE: Final = 0.2
+"""The part of the seeds in which such a kind comes."""
 FOR_GOOD: Final = {"kill-hcm": 0.2, "kill-gcm": 0.2, "kill-host": 0.4}
 """How often it does not come back, if the cluster can do without it."""
 
@@ -75,24 +82,31 @@ def draw(
         without: leave these kinds out.
     """
     random = Random(f"troubles of {seed}")
-    kinds = random.sample(KINDS, random.choice([1, 1, 2, 2, 3, 4, 6]))
+    usual = [kind for kind in KINDS if kind not in LATER]
+    kinds = random.sample(usual, random.choice([1, 1, 2, 2, 3, 4, 6]))
     if "empty" in kinds:
         # Managers remember what the registry has forgotten: nobody is left if they die as well.
         kinds = [kind for kind in kinds if kind != "kill-gcm"]
-    plan = []
     many = random.choice([1, 1, 1, 3])
-    for _ in range(many * (random.randint(1, 3) + len(kinds) * random.randint(1, 2))):
-        kind = random.choice(kinds)
-        low, high = SECONDS.get(kind, (0.0, 0.0))
-        # Short ones are as frequent as long ones.
-        lasts = low * (high / low) ** random.random() if low else 0.0
-        plan.append(Trouble(random.uniform(0.0, seconds), kind, lasts, random.getrandbits(32)))
+    many *= random.randint(1, 3) + len(kinds) * random.randint(1, 2)
+    plan = [_one(random, random.choice(kinds), seconds) for _ in range(many)]
+    later = Random(f"special troubles of {seed}")
+    for kind in sorted(LATER):
+        if later.random() < LATER_SHARE:
+            plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
     plan.sort(key=lambda trouble: trouble.at)
     return [
         trouble
         for trouble in plan
         if (not only or trouble.kind in only) and trouble.kind not in without
     ]
+
+
+def _one(random: Random, kind: str, seconds: float) -> Trouble:
+    low, high = SECONDS.get(kind, (0.0, 0.0))
+    # Short ones are as frequent as long ones.
+    lasts = low * (high / low) ** random.random() if low else 0.0
+    return Trouble(random.uniform(0.0, seconds), kind, lasts, random.getrandbits(32))
 
 
 class Troubles:
@@ -121,6 +135,7 @@ class Troubles:
             "slow-disk": self._slow_disk, "clock": self._clock, "expiry": self._expiry,
             "away": self._away, "empty": self._empty, "grow": self._grow,
             "shrink": self._shrink, "another-queue": self._another_queue,
+            "lose": self._lose, "mute": self._mute, "insist": self._insist,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -169,6 +184,24 @@ class Troubles:
             return ""
         random.choice(connections).cut()
         return "one connection"
+
+    def _lose(self, random: Random, _seconds: float) -> str:
+        """A publisher's batches vanish, or come twice, and its connection stands.
+
+        Its exchange has to notice.
+        """
+        living = [each for each in self._cluster.publishers if each.process.alive]
+        found = [each.publisher for each in living if each.publisher is not None]
+        connections = random.choice(found).connections if found else []
+        if not connections:
+            return ""
+        many = random.randint(1, 3)
+        connection, twice = random.choice(connections), random.random() < TWICE
+        if twice:
+            connection.repeat(many)
+        else:
+            connection.lose(many)
+        return f"{many} messages of a publisher {'come twice' if twice else 'vanish'}"
 
     def _stall(self, random: Random, seconds: float) -> str:
         connections = self._connections(random)
@@ -263,6 +296,21 @@ class Troubles:
 
     def _kill_exchange(self, random: Random, _seconds: float) -> str:
         return self._kill_child(random, ExchangeShell)
+
+    def _mute(self, random: Random, seconds: float) -> str:
+        """Subscribers do not hear an exchange any more, and then it dies.
+
+        What it took meanwhile died with it: publishers have to send that again.
+        """
+        cluster, found = self._cluster, self._cluster.exchanges
+        exchange = random.choice(found) if found else None
+        if exchange is None or not self._may_harm(exchange.process):
+            return ""
+        machines = [each.machine for each in (s.process for s in cluster.subscribers) if each.alive]
+        for connection in cluster.wires.between(exchange.process.machine, machines):
+            connection.stall(2 * seconds, up=False, down=True)
+        self._for(seconds, lambda: exchange.process.end("killed by a trouble"))
+        return f"{exchange.process} for {seconds:.2f} s"
 
     def _kill_monitor(self, random: Random, _seconds: float) -> str:
         return self._kill_child(random, MonitorShell)
@@ -373,13 +421,15 @@ class Troubles:
     # --- people who want something meanwhile ------------------------------------------------------
 
     def _ask(self, request: Public) -> str:
-        for leader in self._cluster.leaders[:1]:
-            leader.ask(
-                documents.encode(request),
-                lambda data: self._world.note("console", f"{documents.decode_raw(data)}"),
-            )
-            return f"{request}"
-        return ""
+        return f"{request}" if self._cluster.console.ask(request) else ""
+
+    def _insist(self, random: Random, _seconds: float) -> str:
+        host = random.choice(self._cluster.hosts)
+        request = CreateExchange(
+            QName=QUEUE, Host=host.machine, TransactionID=random.getrandbits(30)
+        )
+        self._cluster.console.insist(request)
+        return f"{request}, several times"
 
     def _grow(self, random: Random, _seconds: float) -> str:
         host = random.choice(self._cluster.hosts)

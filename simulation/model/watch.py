@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from roq.gcm.records import SCALING, QueueRecord
+from roq.protocol.batch import read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from simulation.world import World
 
@@ -34,6 +35,8 @@ class Watch:
         self._reads: dict[tuple[str, int], int] = {}
         self._children: dict[tuple[str, bytes, int], int] = {}
         self._next_numbers: dict[bytes, int] = {}
+        self._links: dict[tuple[object, ...], int] = {}
+        self._latest: dict[tuple[object, ...], int] = {}
 
     def all_is_well(self) -> None:
         """Everything that was started so far is there, and wanted."""
@@ -111,6 +114,36 @@ class Watch:
             self.checked["no queue grows by itself beyond what it may have"] += 1
             if len(wanted) > most:
                 self._break(f"queue {record.name} grows to {len(wanted)} exchanges, of {most}")
+
+    def appended(self, spec: ExchangeSpec, batch: bytes) -> None:
+        """An exchange has taken a batch into its log."""
+        self.checked["each batch of a link gets into a log once and in order"] += 1
+        header = read_header(batch)
+        link = (spec.queue_id, spec.number, spec.epoch, header.publisher, header.epoch)
+        expected = self._links.get(link, 0) + 1
+        if header.link_number != expected:
+            self._break(f"{spec.child} appends batch {header.link_number} of a link for {expected}")
+        self._links[link] = header.link_number
+        latest = self._latest.get(link[:-1], 0)
+        if header.epoch < latest:
+            self._break(f"{spec.child} takes a publisher of epoch {header.epoch} after {latest}")
+        self._latest[link[:-1]] = max(latest, header.epoch)
+
+    def made(self, transaction: int, known: str, name: str) -> None:
+        """An exchange was created, says the answer to a request; `known`: what the first said."""
+        self.checked["whoever asks twice for an exchange gets one"] += 1
+        if name != known:
+            self._break(f"transaction {transaction} has made {known} and {name}")
+
+    def published(self, name: str, owed: int, window: int) -> None:
+        """A publisher has taken a batch, and has so many that are not acknowledged now."""
+        self.checked["no publisher exceeds its window"] += 1
+        if owed > window:
+            self._break(f"{name} has {owed} batches under way and waiting, of {window}")
+
+    def found(self, text: str) -> None:
+        """Somebody else has noticed a broken promise."""
+        self._break(text)
 
     def _break(self, text: str) -> None:
         self.broken.append(f"at {self._world.now:.3f}: {text}")

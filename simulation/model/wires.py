@@ -72,6 +72,15 @@ class Wires(Network):
         """The connections from and to a machine."""
         return [line[0] for line in self._lines if machine in line[1:] and not line[0].over]
 
+    def between(self, machine: str, others: Collection[str]) -> list[Connection]:
+        """The connections between a machine and any of these."""
+        return [
+            connection
+            for connection, one, other in self._lines
+            if not connection.over
+            and ((one == machine and other in others) or (other == machine and one in others))
+        ]
+
     # --- what may happen to them ------------------------------------------------------------------
 
     def reaches(self, one: str, other: str) -> bool:

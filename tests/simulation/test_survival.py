@@ -253,8 +253,9 @@ def test_a_reported_loss_is_excused_only_if_an_exchange_died_or_was_long_out_of_
     cluster = Cluster(1, Shape())
     cases = (
         ({"kill-exchange": 1}, 0.0, True, False),
-        ({"cut": 1}, 0.0, False, False),
-        ({"cut": 1}, 0.0, True, True),
+        ({"drop": 1}, promises.REPLAYED_SECONDS + 1, False, False),
+        ({"drop": 1}, promises.REPLAYED_SECONDS + 1, True, True),
+        ({"drop": 1}, promises.REPLAYED_SECONDS - 1, True, False),
         ({"partition": 1}, promises.PATIENCE_SECONDS + 1, False, True),
         ({"partition": 1}, promises.PATIENCE_SECONDS - 1, False, False),
     )

@@ -130,3 +130,18 @@ def test_what_nobody_has_promised_is_not_missing() -> None:
     (row,) = history.check().rows
     assert (row.lost, row.counted_lost, row.excused) == (0, 0, 2)
     assert history.check().ok
+
+
+def test_what_left_a_log_unread_is_reported_without_a_name_and_counts_at_the_end_of_a_stream() -> (
+    None
+):
+    vague = Gap(topic="eu.be", text="batches have left the memory of exchange x1")
+    for gap, counted, lost in (
+        (vague, 2, 1),
+        (Gap(topic="us", text=vague.text), 0, 3),
+    ):
+        history = recorded()
+        receive(history, 1)
+        history.gap("reader", gap)
+        verdict = History().merge(history).check()
+        assert (verdict.counted_lost, verdict.lost) == (counted, lost), gap

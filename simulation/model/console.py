@@ -1,0 +1,50 @@
+"""Somebody who asks for the same change again and again, as a program does that got no answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roq.protocol import documents
+from roq.protocol.public import CreateExchange, Public
+
+if TYPE_CHECKING:
+    from simulation.model.cluster import Cluster
+
+AGAIN_SECONDS: Final = (0.0, 0.4, 2.0)
+"""After the first time; by then another manager may lead."""
+
+
+class Console:
+    """A management connection to whoever leads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._made: dict[int, str] = {}
+
+    def insist(self, request: CreateExchange) -> None:
+        """Ask for an exchange several times, under one TransactionID."""
+
+        def again() -> None:
+            self.ask(request)
+
+        for seconds in AGAIN_SECONDS:
+            self._cluster.world.call_later(seconds, again)
+
+    def ask(self, request: Public) -> bool:
+        """Ask once; False if nobody leads."""
+        world = self._cluster.world
+
+        def answered(data: bytes) -> None:
+            answer = documents.decode_raw(data)
+            world.note("console", f"{answer}")
+            if isinstance(request, CreateExchange) and answer.get("RESULT") in {0, "0"}:
+                self._created(request.TransactionID, str(answer.get("Exchange")))
+
+        for leader in self._cluster.leaders[:1]:
+            leader.ask(documents.encode(request), answered)
+            return True
+        return False
+
+    def _created(self, transaction: int | str, name: str) -> None:
+        known = self._made.setdefault(int(transaction), name)
+        self._cluster.watch.made(int(transaction), known, name)

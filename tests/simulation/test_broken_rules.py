@@ -1,0 +1,247 @@
+"""The simulation notices when a rule of the protocol is broken: a check that cannot fail is none.
+
+Each rule is broken by one change of a machine; a few seeds must tell, by the promise that the rule
+stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pytest
+
+from roq.client.chain import Chain
+from roq.client.dealer import Dealer
+from roq.client.kept import Kept
+from roq.client.merge import Merge
+from roq.coordination.campaign import Campaign
+from roq.errors import RegistryAway
+from roq.exchange.intake import Intake
+from roq.exchange.links import Link
+from roq.gcm.recovery import Recovery
+from roq.gcm.saga import Saga
+from roq.gcm.sagas.exchange import ExchangeSagas
+from roq.hcm.children import Child
+from roq.hcm.epochs import Epochs
+from roq.hcm.events import Effect
+from roq.hcm.hangs import Hangs
+from roq.hcm.lives import Lives
+from roq.model import child_epoch
+from roq.monitor.sessions import Sessions
+from roq.protocol.batch import read_header
+from roq.protocol.entry import NONE
+from roq.protocol.public import CreateExchange
+from roq.runtime.manager import ManagerLink
+from simulation.model import trial
+from simulation.model.troubles import Trouble
+
+Patch = pytest.MonkeyPatch
+Break = Callable[[Patch], None]
+
+
+# --- exchange and publisher -----------------------------------------------------------------------
+
+
+def batches_are_appended_twice(patch: Patch) -> None:
+    look = Intake._closer_look
+
+    def naive(
+        self: Intake[bytes], route: bytes, link: Link | None, topic: bytes, data: bytes, size: int
+    ) -> bytes | None:
+        header = read_header(data)
+        if link is not None and header.link_number < link.expected:
+            return self._take(link, topic, data, size, header.next_sequence, header.count)
+        return look(self, route, link, topic, data, size)
+
+    patch.setattr(Intake, "_closer_look", naive)
+
+
+def a_hole_is_passed_over(patch: Patch) -> None:
+    def naive(_self: Intake[bytes], link: Link, number: int) -> None:
+        link.expected = number
+
+    patch.setattr(Intake, "_gap", naive)
+
+
+def what_is_left_is_not_replayed(patch: Patch) -> None:
+    patch.setattr(Kept, "doubt_missing", lambda _kept, _serving, _now: False)
+
+
+def what_an_exchange_took_with_it_is_not_replayed(patch: Patch) -> None:
+    patch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
+
+
+def the_window_has_no_end(patch: Patch) -> None:
+    patch.setattr(Dealer, "has_room", property(lambda _dealer: True))
+
+
+# --- subscriber -----------------------------------------------------------------------------------
+
+
+def what_comes_again_is_delivered_again(patch: Patch) -> None:
+    begin = Merge.__init__
+
+    def naive(self: Merge, *args: object, **options: object) -> None:
+        begin(self, *args, **{**options, "check_duplicates": False})  # type: ignore[arg-type]
+
+    patch.setattr(Merge, "__init__", naive)
+
+
+def what_the_fan_out_drops_is_not_fetched(patch: Patch) -> None:
+    arrived = Chain.arrived
+
+    def naive(self: Chain, topic: bytes, offset: int, _previous: int, batch: bytes | None) -> None:
+        arrived(self, topic, offset, NONE, batch)
+
+    patch.setattr(Chain, "arrived", naive)
+
+
+def what_is_lost_is_not_told(patch: Patch) -> None:
+    def silent(self: Merge, _stream: object, _first: int, messages: int, _why: str) -> None:
+        self.counts.lost += messages
+
+    patch.setattr(Merge, "_lose", silent)
+
+
+# --- children and their host ----------------------------------------------------------------------
+
+
+def a_process_has_the_epoch_of_the_one_before(patch: Patch) -> None:
+    patch.setattr(Epochs, "next", lambda self: child_epoch(self._upper, 1))
+
+
+def children_end_though_somebody_wants_them(patch: Patch) -> None:
+    patch.setattr(ManagerLink, "confirmed", lambda _link: None)
+
+
+def what_hangs_is_left_alone(patch: Patch) -> None:
+    patch.setattr(Hangs, "verdict", lambda _hangs, _child, _probed, _now: "")
+
+
+def what_died_is_given_up(patch: Patch) -> None:
+    def naive(self: Lives, child: Child, how: str, _delay: float, now: float) -> list[Effect]:
+        return self._give_up(child, how, now)
+
+    patch.setattr(Lives, "_again", naive)
+
+
+# --- monitor and managers -------------------------------------------------------------------------
+
+
+def the_dead_are_remembered(patch: Patch) -> None:
+    patch.setattr(Sessions, "expire", lambda _sessions, _now: [])
+
+
+def whoever_stands_leads(patch: Patch) -> None:
+    candidates = Campaign._candidates
+
+    def proud(self: Campaign, names: tuple[str, ...] | RegistryAway | None) -> None:
+        if isinstance(names, tuple):
+            names = tuple(name for name in names if name.startswith(self._prefix))
+        candidates(self, names)
+
+    patch.setattr(Campaign, "_candidates", proud)
+
+
+def what_is_half_done_stays_so(patch: Patch) -> None:
+    patch.setattr(Recovery, "_half_done", lambda _recovery, _queue: "")
+
+
+def each_request_makes_another_exchange(patch: Patch) -> None:
+    create = ExchangeSagas.create
+
+    def forgetful(self: ExchangeSagas, request: CreateExchange) -> Saga:
+        self._steps.queues.demand_running(request.QName).transactions.clear()
+        return create(self, request)
+
+    patch.setattr(ExchangeSagas, "create", forgetful)
+
+
+# --- noticed --------------------------------------------------------------------------------------
+
+
+SEEDS: Final = range(30)
+"""So many are tried at most; most rules are missed in the first few."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where a rule counts.
+
+    Attributes:
+        told: what is told when it is broken.
+        kinds: what goes wrong, again and again.
+        seconds: for how long each time.
+        options: of the case and of the cluster's shape, where they are not left to chance.
+    """
+
+    told: str
+    kinds: tuple[str, ...]
+    seconds: float = 0.3
+    options: dict[str, object] = field(default_factory=dict)
+    shape: dict[str, object] = field(default_factory=dict)
+
+    def of(self, seed: int) -> trial.Case:
+        """The case with this seed."""
+        case = trial.Case.draw(seed)
+        plan = [
+            Trouble(2.7 + 0.7 * each, kind, self.seconds, 100 * seed + each)
+            for each, kind in enumerate(self.kinds * 4)
+        ]
+        shape = replace(case.shape, **self.shape)  # type: ignore[arg-type]
+        return replace(case, shape=shape, plan=plan, **{"seconds": 8.0, **self.options})  # type: ignore[arg-type]
+
+
+CASES: Final[dict[Break, Case]] = {
+    batches_are_appended_twice: Case("appends batch", ("lose",)),
+    a_hole_is_passed_over: Case("appends batch", ("lose",)),
+    what_is_left_is_not_replayed: Case(
+        "lost, though nobody was cut off", ("mute",), shape={"restless": True}
+    ),
+    what_an_exchange_took_with_it_is_not_replayed: Case(
+        "lost, though nobody was cut off", ("mute",)
+    ),
+    the_window_has_no_end: Case(
+        "batches under way and waiting", ("stall",), 1.5, shape={"limits": (("window_batches", 4),)}
+    ),
+    what_comes_again_is_delivered_again: Case("doubled", ("mute",)),
+    what_the_fan_out_drops_is_not_fetched: Case("lost, though nobody was cut off", ("drop",)),
+    what_is_lost_is_not_told: Case(
+        "lost without a word",
+        ("isolate", "pause"),
+        3.0,
+        options={"profile": trial.LARGE},
+        shape={"limits": trial.TIGHT},
+    ),
+    a_process_has_the_epoch_of_the_one_before: Case("begins with epoch", ("kill-exchange",)),
+    children_end_though_somebody_wants_them: Case(
+        "though nothing happened to it", ("kill-hcm",), 6.0, shape={"orphan_seconds": 3.5}
+    ),
+    what_hangs_is_left_alone: Case("hangs and is not ended", ("pause",), 6.0),
+    what_died_is_given_up: Case("is not started again", ("kill-exchange",)),
+    the_dead_are_remembered: Case(
+        "publishers, and there are", ("kill-publisher",), options={"patient": True}
+    ),
+    whoever_stands_leads: Case("stuck", ("expiry",), shape={"managers": 2}),
+    what_is_half_done_stays_so: Case(
+        "is creating", ("grow", "kill-gcm"), shape={"managers": 2, "start_seconds": (1.0, 2.0)}
+    ),
+    each_request_makes_another_exchange: Case("has made", ("insist",)),
+}
+
+
+@pytest.mark.parametrize("break_rule", CASES, ids=lambda rule: rule.__name__)
+def test_a_rule_that_is_broken_is_noticed(break_rule: Break, monkeypatch: Patch) -> None:
+    case = CASES[break_rule]
+    with monkeypatch.context() as patch:
+        break_rule(patch)
+        seed = next((seed for seed in SEEDS if case.told in told(case, seed)), None)
+    assert seed is not None, f"{len(SEEDS)} seeds notice nothing"
+    assert not told(case, seed), "the rule stands, and something is told all the same"
+
+
+def told(case: Case, seed: int) -> str:
+    """What is told of this seed."""
+    return "; ".join(trial.Trial(case.of(seed)).run().broken)
