@@ -16,6 +16,7 @@ from simulation.chaos.faults import FAULTS, Happening, NobodyThere
 from simulation.chaos.ground import Ground
 from simulation.chaos.judge import Tally
 from simulation.chaos.plan import Draw, Step
+from simulation.chaos.words import Words
 
 WHOLE_SECONDS: Final = 40.0
 """After everything is healed the cluster has so long to be whole again."""
@@ -82,6 +83,7 @@ class Course:
         self._patience = patience
         self._began = time.monotonic()
         self._change: Change | None = None
+        self._words = Words(ground.site.folder)
 
     @property
     def elapsed(self) -> float:
@@ -107,6 +109,8 @@ class Course:
         violations += [f"forever behind: {each}" for each in late]
         judge.check()
         violations += self._judged(happened, before)
+        violations += self._words.look()
+        violations += ground.parts.take_crashes()
         outcome = Outcome(
             number=step.number,
             began=round(began, 2),

@@ -13,6 +13,7 @@ from typing import Final
 
 from roq.coordination.embedded import Ensemble, Member, prepare, serves
 from roq.local.part import guarded
+from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
 from simulation.chaos.site import Node, Site, note_clock
 from simulation.chaos.waiting import until
@@ -42,6 +43,7 @@ class Daemon:
         node: where.
         wanted: whether it is to run; if it ends nevertheless it is started again.
         ended: exit codes of those that nobody has killed, in words.
+        crashes: those of them that RoQ must answer for; the caller may empty it.
     """
 
     def __init__(self, kind: str, node: Node, argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -49,6 +51,7 @@ class Daemon:
         self.node = node
         self.wanted = False
         self.ended: list[str] = []
+        self.crashes: list[str] = []
         self.log = node.folder.parent / f"{kind}-{node.address}.log"
         self._argv = list(argv)
         self._env = {**os.environ, **env}
@@ -73,7 +76,10 @@ class Daemon:
         child = self._child
         if child is not None and (code := child.poll()) is not None:
             self._gone()
-            self.ended.append(f"{self} has ended by itself, exit code {code}")
+            text = f"{self} has ended by itself, exit code {code}"
+            self.ended.append(text)
+            if self.kind != "zookeeper" and code != UNAVAILABLE:
+                self.crashes.append(text)
             self._not_before = time.monotonic() + AGAIN_SECONDS
         if self._child is None and self.wanted and time.monotonic() >= self._not_before:
             self._start()
@@ -211,6 +217,14 @@ class Parts:
     def daemons(self) -> list[Daemon]:
         """All of them, in the order in which they are started."""
         return [*self.zookeepers, *self.gcms, *self.hcms]
+
+    def take_crashes(self) -> list[str]:
+        """Daemons of RoQ that have ended by themselves since the last such question."""
+        found: list[str] = []
+        for daemon in self.daemons:
+            found += daemon.crashes
+            daemon.crashes.clear()
+        return found
 
     def on(self, node: Node) -> list[Daemon]:
         """Those of one node."""
