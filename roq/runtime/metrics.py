@@ -105,6 +105,9 @@ class Telemetry:
         self._timer: Timer | None = None
         self._warned: set[str] = set()
         self._page = Page((*COMMON, *metrics))
+        # Of the program that runs. Looked for once: later there may be another one on the disk, or
+        # no descriptor to look with.
+        self._version = version("roq")
         self._server = (
             HttpServer(settings.bind, settings.port, self._page.respond) if settings.port else None
         )
@@ -133,7 +136,7 @@ class Telemetry:
         if self._server is not None:
             longest = self._reactor.take_longest_turn()
             samples, health = self._look()
-            told = (*_common(health, longest), *samples)
+            told = (*_common(health, longest, self._version), *samples)
             self._page.show(Picture(self._reactor.now(), told, health))
 
     def _warn(self, checks: Iterable[Check]) -> None:
@@ -146,8 +149,8 @@ class Telemetry:
                 log.info("%s: %s", check.name, check.detail, extra={"event": "check_ok"})
 
 
-def _common(health: Health, longest_turn: float) -> Iterator[Sample]:
-    yield Sample(INFO, 1, (health.role, version("roq")))
+def _common(health: Health, longest_turn: float, installed: str) -> Iterator[Sample]:
+    yield Sample(INFO, 1, (health.role, installed))
     yield Sample(READY, health.ready)
     for check in health.checks:
         yield Sample(CHECK, check.ok, (check.name,))

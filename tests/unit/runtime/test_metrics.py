@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -112,6 +113,20 @@ def test_a_daemon_is_measured_always_and_drawn_if_somebody_may_ask(listens: bool
     telemetry.close()
     reactor.close()
     assert seen == (["measured", "looked"] if listens else ["measured"])
+
+
+def test_a_daemon_without_descriptors_is_drawn_all_the_same() -> None:
+    reactor = Reactor()
+    settings = Settings(port=_free_port())
+    telemetry = Telemetry(reactor, settings, (), measure=list, look=lambda: ([], WELL))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        telemetry.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    telemetry.close()
+    reactor.close()
 
 
 def test_what_turns_bad_and_good_again_is_a_line_in_the_log_each(
