@@ -197,14 +197,35 @@ class Campaign:
                 self._look_anew()
 
     def _lead(self, name: str) -> None:
-        if self._leading is not None:
+        path = f"{CANDIDATES}/{name}"
+        self._store.read(path, self._look, partial(self._candidacy_read, name))
+
+    def _candidacy_read(self, name: str, node: Node | RegistryAway | None) -> None:
+        """Somebody may have replaced the node, or what it says: others would follow nobody."""
+        path = f"{CANDIDATES}/{name}"
+        if isinstance(node, RegistryAway):
+            self._give_up(node)
+        elif node is None:
+            self._look_anew()
+        elif node.owner != self._store.session:
+            self._ignore(name)
+        elif node.data != self._data:
+            self._store.multi([Set(path, self._data)], self._stood)
+        elif self._leading is not None:
             self._store.read(LEADER, self._look, partial(self._own_read, self._leading))
-            return
-        if self._counter.problem:
+        elif self._counter.problem:
             self._counter.refresh(self._recount)
-            return
-        own: list[Step] = [Check(f"{CANDIDATES}/{name}"), Set(LEADER, self._data)]
-        self._store.multi([*own, *self._counter.steps], self._led)
+        else:
+            own: list[Step] = [Check(path), Set(LEADER, self._data)]
+            self._store.multi([*own, *self._counter.steps], self._led)
+
+    def _ignore(self, name: str) -> None:
+        log.warning(
+            "%s/%s does not end with a session of a manager and stands for nobody", CANDIDATES,
+            name, extra={"event": "foreign_candidate"},
+        )  # fmt: skip
+        self._nobodies.add(name)
+        self._look_anew()
 
     def _led(self, result: MultiResult) -> None:
         match result:
@@ -265,17 +286,12 @@ class Campaign:
         self._tell(None)
 
     def _follow(self, first: str) -> None:
-        self._store.read(f"{CANDIDATES}/{first}", None, partial(self._first_read, first))
+        self._store.read(f"{CANDIDATES}/{first}", self._look, partial(self._first_read, first))
 
     def _first_read(self, name: str, candidate: Node | RegistryAway | None) -> None:
         match candidate:
             case Node(owner=0) | RegistryDenied():
-                log.warning(
-                    "%s/%s belongs to no session and stands for nobody", CANDIDATES, name,
-                    extra={"event": "foreign_candidate"},
-                )  # fmt: skip
-                self._nobodies.add(name)
-                self._look_anew()
+                self._ignore(name)
             case Node(data=data):
                 self._store.read(LEADER, self._look, partial(self._leader_read, data))
             case None:

@@ -34,6 +34,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
     NoAuthError,
+    NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -72,6 +73,7 @@ CLOSE_SECONDS: Final = 2.0
 _REASONS: Final[dict[type[KazooException], Reason]] = {
     NodeExistsError: Reason.EXISTS,
     NoNodeError: Reason.MISSING,
+    NoChildrenForEphemeralsError: Reason.MISSING,  # what stands there is not what should
     BadVersionError: Reason.VERSION,
     NotEmptyError: Reason.NOT_EMPTY,
     NoAuthError: Reason.DENIED,

@@ -30,14 +30,13 @@ from roq.coordination.port import (
     Delete,
     Leadership,
     Node,
-    Operation,
     Reason,
     Registry,
     SessionState,
     Set,
 )
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
-from roq.gcm import events, identity, records
+from roq.gcm import changes, events, identity, records
 from roq.gcm.events import Commit, DrawEpoch, Drop, Put
 from roq.gcm.presence import Presence
 from roq.gcm.restoration import Restoration, deleted
@@ -50,8 +49,6 @@ LOST_EPOCHS: Final = 1_000
 NAMED_MAX: Final = 5
 """Queues that are named in a line of the log."""
 _QUEUE_DEPTH: Final = 2
-DROPPED_AT_ONCE: Final = 500
-"""Nodes that are deleted in one transaction: ZooKeeper takes no more than 1 MiB of paths."""
 
 
 class Definitions:
@@ -95,12 +92,14 @@ class Definitions:
         """Whether the machine has been told that it leads, under `_leadership`."""
         self._known: dict[str, bytes] = {}
         """What stands in the registry, as far as this manager has read or written it."""
-        self._read_under: Leadership | None = None
-        """Under which leadership `_known` was read: nobody else may change it during that."""
+        self._mine = False
+        """Nobody else has led since `_known` was read, so nobody else may have changed it."""
+        self._last: Leadership | None = None
+        """The latest one of this manager, if its session has ended since then."""
         self._unsure: set[str] = set()
         """What this leader may have deleted since then: it does not know whether that was done."""
         self._missed: set[str] = set()
-        """What the reading before has not found."""
+        """What the reading before did not find."""
         self._remembers = False
         """Whether `_known` is what the cluster's last leader knew: this manager was that one."""
         self._cluster = ""
@@ -132,40 +131,25 @@ class Definitions:
             error = RegistryAway(f"registry away: {self._astray}".removesuffix(": "))
             self._feed(events.CommitFailed(commit.token, error))
             return
-        operations: list[Operation] = []
-        for change in commit.changes:
-            match change:
-                case Put(path=path, data=data) if path in self._known:
-                    operations.append(Set(path, data))
-                case Put(path=path, data=data):
-                    operations.append(Create(path, data))
-                case Drop(path=path):
-                    # From the leaves up, with what a later version may have put there.
-                    operations += [Delete(known) for known in self._below(path)]
-        if len(operations) > DROPPED_AT_ONCE + len(commit.changes):
-            self._clear(commit, leadership)
+        surplus = changes.surplus(commit.changes, self._known)
+        if surplus:
+            self._clear(commit, surplus, leadership)
         else:
+            operations = changes.operations(commit.changes, self._known)
             self._registry.commit(operations, leadership.fence, partial(self._committed, commit))
 
-    def _clear(self, commit: Commit, leadership: Leadership) -> None:
+    def _clear(self, commit: Commit, surplus: list[str], leadership: Leadership) -> None:
         """Delete some of what others have put below what is dropped, then try the commit again."""
-        paths = [change.path for change in commit.changes if isinstance(change, Drop)]
-        cleared = [path for each in paths for path in self._below(each) if path != each]
-        cleared = cleared[:DROPPED_AT_ONCE]
 
         def done(result: CommitResult) -> None:
             if not isinstance(result, Committed):
                 self._committed(commit, result)
                 return
-            for path in cleared:
+            for path in surplus:
                 self._known.pop(path, None)
             self.commit(commit)
 
-        self._registry.commit([Delete(path) for path in cleared], leadership.fence, done)
-
-    def _below(self, root: str) -> list[str]:
-        known = (path for path in self._known if path == root or path.startswith(f"{root}/"))
-        return sorted(known, reverse=True)
+        self._registry.commit([Delete(path) for path in surplus], leadership.fence, done)
 
     def draw(self, draw: DrawEpoch) -> None:
         """Draw a number of the counter of host epochs; the machine gets it as an event."""
@@ -208,7 +192,7 @@ class Definitions:
                     if isinstance(change, Put):
                         self._known[change.path] = change.data
                         continue
-                    for path in self._below(change.path):
+                    for path in changes.below(self._known, change.path):
                         del self._known[path]
                 self._feed(events.Committed(commit.token))
                 return
@@ -243,6 +227,7 @@ class Definitions:
             case SessionState.LOST:
                 # The ensemble has just said so: in a moment it says who leads now. Until then this
                 # manager may be behind; only if it hears no more does it tell what it remembers.
+                self._last = self._leadership or self._last
                 self._leadership, self._serving = None, False
                 self._feed(events.Doubted())
                 self._feed(events.RegistryLost())
@@ -277,6 +262,9 @@ class Definitions:
 
     def _lead(self, leadership: Leadership) -> None:
         self._leadership, self._serving = leadership, False
+        if self._last is not None and leadership.version != self._last.version + 1:
+            self._mine = False  # others have written the leader's node meanwhile, so they have led
+        self._last = None
         self._epoch = leadership.epoch
         self._take_office()
 
@@ -287,7 +275,7 @@ class Definitions:
             return  # whoever leads there leads something else
         leader = records.decode_manager(data) if data is not None else None
         if data is not None:
-            self._remembers = False  # it is his to change from now on
+            self._mine = self._remembers = False  # it is his to change from now on
         if leader is not None:
             log.info("following %s", leader.client, extra={"event": "following"})
         if data is not None or not self._empty:
@@ -326,6 +314,7 @@ class Definitions:
         problem = identity.problem(cluster, self._cluster, remembers=self._remembers)
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
+            self._mine = False
             self._feed(events.RegistryLost(session_ended=True, problem=problem))
         if not cluster and self._serving and not problem:
             self._take_office()  # somebody has spoilt it under the eyes of the leader
@@ -422,8 +411,7 @@ class Definitions:
         if not found:
             # Perhaps the node itself is gone; it does not matter if it is not.
             self._registry.commit([Create(QUEUES)], leadership.fence, lambda _: None)
-        mine = self._read_under is leadership
-        lost = deleted(self._known, documents, self._unsure) if mine else {}
+        lost = deleted(self._known, documents, self._unsure) if self._mine else {}
         missed, self._missed = self._missed, set(lost)
         if lost.keys() - missed:
             self._read_definitions()  # look twice: it may have been made after its parent was read
@@ -433,8 +421,8 @@ class Definitions:
             self._take_over(leadership, documents)
 
     def _take_over(self, leadership: Leadership, documents: dict[str, bytes]) -> None:
-        self._known, self._read_under = documents, leadership
-        self._remembers = True
+        self._known = documents
+        self._mine = self._remembers = True
         self._unsure.clear()
         snapshot = records.decode_snapshot(documents)
         if self._serving:
@@ -446,8 +434,7 @@ class Definitions:
     # --- what somebody else has deleted -----------------------------------------------------------
 
     def _queues_listed(self, names: tuple[str, ...]) -> None:
-        leadership = self._leadership
-        if leadership is None or not self._serving or self._read_under is not leadership:
+        if not self._serving or not self._mine:
             return
         there = {records.queue_path(name) for name in names}
         gone = {path for path in self._known if path.count("/") == _QUEUE_DEPTH} - there
@@ -471,10 +458,14 @@ class Definitions:
                 self._read_definitions()
             case Conflict(path=path, reason=reason):
                 log.error(
-                    "%s cannot be written back: %s; trying again", path, reason,
+                    "%s cannot be written back: %s", path, reason,
                     extra={"event": "not_written_back"},
                 )  # fmt: skip
-                self._later(self._lease_seconds, self._read_definitions)
+                if path.count("/") > _QUEUE_DEPTH:
+                    self._unsure.add(path)  # the queue goes on without it, and nobody waits for it
+                    self._read_definitions()
+                else:
+                    self._later(self._lease_seconds, self._read_definitions)
             case StaleEpoch() | RegistryAway():
                 """The next leadership, or the next connection, reads again."""
 

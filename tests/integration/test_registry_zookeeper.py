@@ -177,3 +177,12 @@ class TestZooKeeperRegistry(RegistryContract):
         # Nothing to be seen is not the same as nothing.
         assert isinstance(ensemble.loop.ask(partial(registry.read_tree, "/queues")), RegistryDenied)
         assert registry.state is SessionState.CONNECTED
+
+    def test_nothing_can_be_made_below_a_node_that_somebody_has_made_ephemeral(
+        self, ensemble: InZooKeeper, tool: KazooClient
+    ) -> None:
+        registry, _ = self.open(ensemble)
+        tool.delete(f"{ensemble.root}/queues")
+        tool.create(f"{ensemble.root}/queues", b"", ephemeral=True)
+        refused = self.commit(ensemble, registry, Create("/queues/a"))
+        assert refused == Conflict("/queues/a", Reason.MISSING)

@@ -647,15 +647,45 @@ class RegistryContract:
         one.registry.close()
         ensemble.loop.until(lambda: bool(two.led), "the next leader")
 
+    def test_a_leader_whose_candidacy_was_replaced_does_not_lead_beside_another_one(
+        self, ensemble: Ensemble
+    ) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: two.followed == [b"one"], "a follower")
+        other, _ = self.open(ensemble)
+        path = self.candidacy(ensemble, other, b"one")
+        self.commit(ensemble, other, Delete(path), Create(path, b"one"))
+        ensemble.loop.until(lambda: bool(two.led), "the next leader")
+        ensemble.loop.until(lambda: one.followed[-1:] == [b"two"], "the old one following")
+        assert len(two.led) == 1
+        # It stands again, with a node of its own.
+        two.registry.close()
+        ensemble.loop.until(lambda: len(one.led) == 2, "the first one leading again")
+
+    def test_a_leader_whose_candidacy_was_overwritten_is_followed(self, ensemble: Ensemble) -> None:
+        one = Candidate(self.open(ensemble)[0], b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        other, _ = self.open(ensemble)
+        path = self.candidacy(ensemble, other, b"one")
+        self.commit(ensemble, other, Set(path, b"an operator was here"))
+        two = Candidate(self.open(ensemble)[0], b"two")
+        ensemble.loop.until(lambda: two.followed[-1:] == [b"one"], "a follower")
+        assert len(one.led) == 1
+
+    def candidacy(self, ensemble: Ensemble, registry: Registry, data: bytes) -> str:
+        tree = ensemble.loop.ask(partial(registry.read_tree, "/candidates"))
+        assert isinstance(tree, list)
+        (path,) = [node.path for node in tree if node.data == data]
+        return path
+
     def test_a_leader_whose_candidacy_was_deleted_steps_back(self, ensemble: Ensemble) -> None:
         one = Candidate(self.open(ensemble)[0], b"one")
         ensemble.loop.until(lambda: bool(one.led), "a leader")
         two = Candidate(self.open(ensemble)[0], b"two")
         ensemble.loop.until(lambda: bool(two.followed), "a follower")
-        tree = ensemble.loop.ask(partial(two.registry.read_tree, "/candidates"))
-        assert isinstance(tree, list)
-        (path,) = [node.path for node in tree if node.data == b"one"]
-        self.commit(ensemble, two.registry, Delete(path))
+        self.commit(ensemble, two.registry, Delete(self.candidacy(ensemble, two.registry, b"one")))
         ensemble.loop.until(lambda: bool(two.led), "the next leader")
         ensemble.loop.until(lambda: one.followed[-1:] == [b"two"], "the old one following")
 

@@ -9,17 +9,20 @@ from gcm_script import ME, OTHER
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.port import (
     CommitResult,
+    Conflict,
     Create,
     Delete,
     Fence,
     Node,
     Operation,
+    Reason,
     SessionState,
     Set,
 )
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
-from roq.gcm.definitions import DROPPED_AT_ONCE, LOST_EPOCHS, Definitions
+from roq.gcm.changes import DROPPED_AT_ONCE
+from roq.gcm.definitions import LOST_EPOCHS, Definitions
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
 from roq.runtime.reactor import Timer
@@ -278,6 +281,48 @@ def test_what_somebody_deletes_under_the_leader_is_written_back(
     assert shell.tree() == {}
 
 
+def test_what_is_deleted_together_with_the_leaders_node_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    shell.take(events.Elected)
+    by_hand(ensemble, shell, Delete("/leader"), Delete(PATH))
+    assert shell.tree() == before
+    (elected,) = shell.take(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == (RECORD,)
+
+
+def test_what_is_deleted_while_nobody_leads_is_written_back_by_the_leader_of_before(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    shell.registry.expire(reconnect=False)
+    by_hand(ensemble, shell, Delete(PATH))
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == before
+
+
+def test_what_another_leader_has_removed_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    second = Shell(ensemble, OTHER)
+    shell.registry.expire(reconnect=False)
+    second.run()
+    assert second.commit(1, Drop(PATH)) == events.Committed(1)
+    second.definitions.close()
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == {}
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == ()
+
+
 def test_a_deleted_queue_is_noticed_without_any_change(
     ensemble: MemoryEnsemble, shell: Shell
 ) -> None:
@@ -298,6 +343,28 @@ def test_what_may_have_been_removed_by_the_leader_itself_is_not_written_back(
     shell.registry.resume()
     shell.run()
     assert shell.tree() == {}
+
+
+def test_what_cannot_be_written_back_holds_up_nothing_else(
+    ensemble: MemoryEnsemble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(MADE, b"[]"))
+    shell.take(events.RegistryBack)
+    commit = shell.registry.commit
+
+    def obstructed(
+        operations: Sequence[Operation], fence: Fence | None, done: Callable[[CommitResult], None]
+    ) -> None:
+        if any(isinstance(each, Create) and each.path == MADE for each in operations):
+            done(Conflict(MADE, Reason.MISSING))  # as below a node that is ephemeral
+        else:
+            commit(operations, fence, done)
+
+    by_hand(ensemble, shell, Delete(MADE))
+    monkeypatch.setattr(shell.registry, "commit", obstructed)
+    assert isinstance(shell.commit(2, Put(MADE, b"[]")), events.CommitFailed)
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot((RECORD,)))
 
 
 def test_garbage_that_is_removed_by_hand_is_gone(ensemble: MemoryEnsemble) -> None:
