@@ -34,7 +34,6 @@ from roq.client.views import (
 )
 from roq.client.watch import Watch
 from roq.errors import (
-    NoCapacity,
     NotEmpty,
     QueueExists,
     QueueNotFound,
@@ -206,14 +205,13 @@ class Cluster:
 
         Args:
             queue: name of the queue.
-            host: where it runs; None: the live host with the fewest exchanges.
+            host: where it runs; None: the least loaded, rather one that has none of the queue yet.
             transaction_id: the same id again starts no second exchange; None: a new one.
             timeout: seconds.
 
         Returns:
             The name of the exchange.
         """
-        host = host if host is not None else emptiest_host(self.hosts())
         answer = self._ask(exchange_request(queue, host, transaction_id), timeout)
         return convert(answer, _Created).exchange
 
@@ -450,26 +448,11 @@ def create_request(
     return request(2003, Host=host, **fields)
 
 
-def exchange_request(queue: str, host: str, transaction_id: str | None) -> RawDocument:
+def exchange_request(queue: str, host: str | None, transaction_id: str | None) -> RawDocument:
     """Command 2004."""
     transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
-    return request(2004, QName=check_name(queue), Host=host, TransactionID=transaction)
-
-
-def emptiest_host(hosts: Sequence[HostSummary]) -> str:
-    """The live host with room that runs the fewest exchanges.
-
-    Raises:
-        NoCapacity: there is none.
-    """
-    fit = [
-        host
-        for host in hosts
-        if host.state == "live" and (not host.exchange_max or host.exchanges < host.exchange_max)
-    ]
-    if not fit:
-        raise NoCapacity("no live host has room for another exchange: add a host")
-    return min(fit, key=lambda host: (host.exchanges, host.host)).host
+    fields = {"QName": check_name(queue), "TransactionID": transaction}
+    return request(2004, Host=host or "", **fields)
 
 
 def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:

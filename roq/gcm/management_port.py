@@ -17,6 +17,7 @@ from roq.gcm.recovery import Recovery
 from roq.gcm.rules import Rules
 from roq.gcm.saga import Call, Calls, Emit, Saga
 from roq.gcm.sagas import Sagas
+from roq.gcm.sagas.steps import NoRoom
 from roq.gcm.standing import Standing
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
@@ -74,7 +75,11 @@ class ManagementPort:
             name, make = change
             number = request.__struct_config__.tag
             return self._operations.submit(
-                name, event.peer, lambda: _noted(name, number, make()), now, party=event.party
+                name,
+                event.peer,
+                lambda: _noted(name, number, self._provided_for(name, make())),
+                now,
+                party=event.party,
             )
         except RequestError as known:
             error = self._standing.as_far_as_known(known)
@@ -145,6 +150,13 @@ class ManagementPort:
                 return request.QName, lambda: self._rules.listen(request.QName, request.Address)
             case _:
                 return None
+
+    def _provided_for(self, name: str, saga: Saga) -> Saga:
+        """The saga; if no host has room for it, a provider makes one for the next attempt."""
+        try:
+            return (yield from saga)
+        except NoRoom as error:
+            raise self._provisioning.room_for_next_attempt(name, error) from None
 
     def _remove(self, name: str) -> Saga:
         unreadable = name in self._queues.unreadable

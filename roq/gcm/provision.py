@@ -204,6 +204,22 @@ class Provisioning:
         if self._leads and not known and len(self._demands) < DEMANDS_MAX:
             self._demands.append(Demand(queue))
 
+    def room_for_next_attempt(self, queue: str, error: NoCapacity) -> NoCapacity:
+        """How to refuse what somebody may ask again: there may be a host for it by then.
+
+        Args:
+            queue: what a host is made for.
+            error: why no host has room.
+        """
+        settings = self._settings
+        if settings is None or not self._leads:
+            return error
+        coming = any(each.stage in _COMING for each in self._provided.values())
+        if not coming and len(self._provided) >= settings.hosts_max:
+            return NoCapacity(f"{error}; {_all_made(settings)}")
+        self.want_room(queue)
+        return NoCapacity(f"{error}; the provider is making a host, try again in some seconds")
+
     def advance(self, now: float) -> Step:
         """Go on as far as it goes now."""
         step = Step(self._told)
@@ -332,7 +348,7 @@ class Provisioning:
         if any(stage in _COMING for stage in stages):
             return
         if len(stages) >= settings.hosts_max:
-            self._refuse(f"the provider may make {settings.hosts_max} hosts, and has", step)
+            self._refuse(_all_made(settings), step)
             return
         name = f"e{self._epoch}-{next(self._names)}"
         self._provided[name] = _Provided(name, Stage.CREATING, now, called=True)
@@ -448,6 +464,10 @@ def _refusal(demand: Demand, why: str) -> list[Effect]:
         return []
     error = NoCapacity(f"no host has room for another exchange: {why}")
     return [Reply(demand.peer, refusal(error, demand.request.id))]
+
+
+def _all_made(settings: ProvisionSettings) -> str:
+    return f"the provider has made all hosts that it may: {settings.hosts_max}"
 
 
 def _text(answer: ProviderAnswer) -> str:

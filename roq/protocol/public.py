@@ -111,10 +111,13 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
 
 
 class CreateExchange(Public, frozen=True, kw_only=True, tag=2004):
-    """Start one more exchange; the same transaction id again changes nothing."""
+    """Start one more exchange; the same transaction id again changes nothing.
+
+    Without a host: on the least loaded one, rather on one that has none of the queue yet.
+    """
 
     QName: str
-    Host: str
+    Host: str = ""
     TransactionID: str | int = ""
 
 
@@ -435,7 +438,8 @@ def _checked(request: Public) -> ManagementRequest:
             _check_definition(request.Durability, request.Limits)
             _check_transaction(request.TransactionID)
         case CreateExchange():
-            check_host(request.Host)
+            if request.Host:
+                check_host(request.Host)
             _check_transaction(request.TransactionID)
         case RegisterListener():
             check_address(request.Address)

@@ -84,5 +84,5 @@ def test_a_queue_that_wants_more_hosts_than_allowed_is_told(running: RunningClus
         refused = ask(running, wish(cluster, "two"))
         assert isinstance(refused, Failure)
         assert refused.id == 7
-        assert "may make 1 hosts" in refused.COMMENT
+        assert "all hosts that it may: 1" in refused.COMMENT
         cluster.remove_queue("q")

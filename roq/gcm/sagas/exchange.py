@@ -26,7 +26,14 @@ from roq.gcm.records import (
     transactions_path,
 )
 from roq.gcm.saga import Admit, Call, Calls, Emit, Result, Saga
-from roq.gcm.sagas.steps import OPEN_ERRORS, Part, Steps, with_problem, without_exchange
+from roq.gcm.sagas.steps import (
+    OPEN_ERRORS,
+    Part,
+    Steps,
+    exchange_hosts,
+    with_problem,
+    without_exchange,
+)
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (
     Done,
@@ -58,7 +65,10 @@ class ExchangeSagas:
         if transaction and transaction in queue.transactions:
             return _exchange_done(queue.transactions[transaction])
         number = yield from self._add(
-            queue, transaction, lambda: self._steps.place(request.Host), MANUAL
+            queue,
+            transaction,
+            lambda: self._steps.place(request.Host, exchange_hosts(queue)),
+            MANUAL,
         )
         return _exchange_done(number)
 

@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from roq.errors import NoCapacity, QueueExists, QueueStopped, RequestError
+from roq.errors import QueueExists, QueueStopped, RequestError
 from roq.gcm.events import Note
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import CREATION, SCALING, ExchangeRecord, QueueRecord
 from roq.gcm.saga import Admit, Call, Calls, Emit, Saga
 from roq.gcm.sagas.healing import HealingSagas
-from roq.gcm.sagas.steps import OPEN_ERRORS, STOP_SECONDS, Part, Steps, with_problem
+from roq.gcm.sagas.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
 from roq.model import Limits, QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.public_answers import done
@@ -123,7 +123,7 @@ class QueueSagas:
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
         places, problem = steps.place_anew(queue, self._on_lost_hosts(starting))
         if problem:
-            raise NoCapacity(problem)
+            raise NoRoom(problem)
         for host in starting.hosts:
             if not steps.hosts.lost(host):
                 steps.hosts.demand(host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -96,19 +96,26 @@ class Steps:
 
     # --- placement --------------------------------------------------------------------------------
 
-    def place(self, host: str) -> str:
+    def place(self, host: str, beside: Collection[str] = ()) -> str:
         """The named host if it can take an exchange, or the least loaded one if none is named.
 
+        Args:
+            host: its name; empty: none is named.
+            beside: hosts that are rather not taken then.
+
         Raises:
-            HostNotFound, NoCapacity: it cannot, or none can.
+            HostNotFound, NoCapacity: it cannot.
+            NoRoom: none is named, and no host has a free slot.
             NotLeader: a leader that is this new does not know yet; a client asks again.
         """
         loads = self.hosts.loads(*self.queues.placed())
         try:
-            return placement.demand(loads, host) if host else placement.choose(loads)
+            return placement.demand(loads, host) if host else placement.choose(loads, beside)
         except (HostNotFound, NoCapacity) as error:
             if self.hosts.arriving:
                 raise NotLeader(f"{error}; leadership has just begun, try again") from None
+            if not host:
+                raise NoRoom(str(error)) from None
             raise
 
     def place_beside(self, queue: Queue) -> str:
@@ -119,7 +126,7 @@ class Steps:
         """
         loads = self.hosts.loads(*self.queues.placed())
         try:
-            return placement.choose(loads, [exchange.host for exchange in queue.record.exchanges])
+            return placement.choose(loads, exchange_hosts(queue))
         except NoCapacity as error:
             raise NoRoom(str(error)) from None
 
@@ -337,3 +344,8 @@ def _stop_problem(host: str, answer: Result) -> str:
             return f"host {host} did not confirm: {answer}"
         case _:
             return f"host {host} gave an unexpected answer"
+
+
+def exchange_hosts(queue: Queue) -> list[str]:
+    """Where the exchanges of a queue are, one entry each."""
+    return [exchange.host for exchange in queue.record.exchanges]

@@ -187,7 +187,7 @@ def test_there_are_never_more_hosts_than_allowed(yard: Yard) -> None:
     grown(yard, "10.0.0.2")
     yard.part.want("monitor", wish(3), FULL)
     yard.look()
-    assert "may make 2 hosts" in yard.refused[0]
+    assert "all hosts that it may: 2" in yard.refused[0]
 
 
 def test_a_host_is_given_back_when_it_was_empty_for_long_enough(yard: Yard) -> None:
@@ -325,7 +325,7 @@ def test_hosts_that_may_still_appear_count(yard: Yard) -> None:
         yard.answer(CreateHost, GivenUp(60.0))
     yard.part.want("monitor", wish(3), FULL)
     yard.look()
-    assert "may make 2 hosts" in yard.refused[-1]
+    assert "all hosts that it may: 2" in yard.refused[-1]
     yard.look(2.5)
     yard.answer(ListHosts, ())
     assert not any(isinstance(each.action, CreateHost) for each in yard.calls)

@@ -256,6 +256,52 @@ def test_without_room_a_queue_grows_onto_a_host_that_a_provider_makes(full: Scri
     assert told == {"h1": False, "p1": True}
 
 
+def test_a_queue_that_finds_no_room_is_refused_and_finds_a_provided_host_the_next_time(
+    full: Script,
+) -> None:
+    refused = full.ask(2010, QName="more")
+    assert (refused["RESULT"], refused["CODE"]) == (1101, "no_capacity")
+    assert "the provider is making a host, try again" in str(refused["COMMENT"])
+    provide(full)
+    assert full.ask(2010, QName="more")["Host"] == "p1"
+    assert not full.calls
+
+
+def test_an_exchange_that_is_added_by_hand_gets_a_provided_host_likewise(full: Script) -> None:
+    refused = full.ask(2004, QName="q")
+    assert refused["CODE"] == "no_capacity"
+    assert "the provider is making a host, try again" in str(refused["COMMENT"])
+    provide(full)
+    assert full.ask(2004, QName="q")["Number"] == 2
+    assert full.hosts["p1"].started == 1
+
+
+def test_an_exchange_that_is_added_goes_where_none_of_the_queue_is(script: Script) -> None:
+    script.ask(2003, QName="busy", Host="h2")
+    script.ask(2003, QName="busier", Host="h2")
+    started = script.hosts["h2"].started
+    assert script.ask(2004, QName="q")["Number"] == 2
+    assert script.hosts["h2"].started == started + 1
+
+
+def test_who_names_a_host_that_is_full_gets_no_other_one(full: Script) -> None:
+    refused = full.ask(2003, QName="more", Host="h1")
+    assert refused["CODE"] == "no_capacity"
+    assert "provider" not in str(refused["COMMENT"])
+
+
+def test_without_room_it_is_told_that_the_provider_has_made_all_that_it_may() -> None:
+    settings = ProvisionSettings(hosts_max=1)
+    full = Script(PaperHost("h1", exchange_max=1), provision=settings)
+    full.ask(2003, QName="q", Host="h1")
+    full.ask(2010, QName="more")
+    provide(full)
+    full.ask(2010, QName="more")
+    refused = full.ask(2010, QName="third")
+    assert refused["CODE"] == "no_capacity"
+    assert str(refused["COMMENT"]).endswith("the provider has made all hosts that it may: 1")
+
+
 def test_a_queue_that_stops_meanwhile_does_not_grow(full: Script) -> None:
     peer = send(full, out(full))
     full.settle()

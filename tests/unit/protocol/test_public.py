@@ -26,7 +26,7 @@ NEEDED = {
     2001: ["QName"],
     2002: ["QName"],
     2003: ["QName", "Host"],
-    2004: ["QName", "Host"],
+    2004: ["QName"],
     2005: ["QName"],
     2006: ["QName", "AUTOSCALING_NAME"],
     2007: ["QName"],
