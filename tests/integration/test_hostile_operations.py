@@ -107,10 +107,14 @@ def test_garbage_in_the_registry_costs_the_queue_that_it_stands_for(
 ) -> None:
     with registry(running) as zookeeper:
         zookeeper.create("/RoQ/queues/broken", b"\xff not JSON")
+        zookeeper.create("/RoQ/queues/broken/a\u00a0b", None)
+        zookeeper.create("/RoQ/queues/nothing", None)
         zookeeper.create("/RoQ/queues/steady/foreign", b"what is this?")
         zookeeper.create("/RoQ/queues/no name!", b"that of no queue")
         zookeeper.create("/RoQ/hosts/ghost", b"garbage", ephemeral=True)
         zookeeper.create("/RoQ/candidates/zzz", b"\xff\xfe", ephemeral=True)
+        copied = f"/RoQ/candidates/c-{0:032x}-{0:010}"
+        zookeeper.create(copied, zookeeper.get("/RoQ/leader")[0])
         pid = running.pid("gcm")
         psutil.Process(pid).kill()
         assert until(lambda: running.pid("gcm") != pid)
@@ -124,8 +128,45 @@ def test_garbage_in_the_registry_costs_the_queue_that_it_stands_for(
         assert b"registry" in refused.stderr
         removed = roq("queue", "remove", "broken", cluster=running.address)
         assert removed.returncode == 0, removed.stderr
+        assert roq("queue", "remove", "nothing", cluster=running.address).returncode == 0
+        zookeeper.delete(copied)
         assert roq("queue", "create", "broken", cluster=running.address).returncode == 0
         assert roq("queue", "remove", "broken", cluster=running.address).returncode == 0
+
+
+def test_what_is_deleted_in_the_registry_is_there_again_and_all_goes_on(
+    running: RunningCluster,
+) -> None:
+    with registry(running) as zookeeper:
+
+        def queue() -> object:
+            node = "/RoQ/queues/steady"
+            found = json.loads(zookeeper.get(node)[0]) if zookeeper.exists(node) else {}
+            return found.get("queue_id")
+
+        def identity() -> bytes:
+            node = "/RoQ/cluster"
+            return zookeeper.get(node)[0] if zookeeper.exists(node) else b""
+
+        before = (queue(), identity())
+        for path in ("/RoQ/queues", "/RoQ/cluster", "/RoQ/leader", "/RoQ/hosts/127.0.0.2"):
+            delete(zookeeper, path)
+            assert until(lambda: (queue(), identity()) == before)
+        waited = roq("health", "--wait", "35", "--hosts", "2", cluster=running.address)
+        assert waited.returncode == 0, waited.stdout
+        assert roq("queue", "create", "later", cluster=running.address).returncode == 0
+        assert roq("queue", "remove", "later", cluster=running.address).returncode == 0
+
+
+def delete(zookeeper: KazooClient, path: str) -> None:
+    """A node with all below it, at once: nobody writes anything back in the meantime."""
+    below = [path]
+    for each in below:
+        below += [f"{each}/{name}" for name in zookeeper.get_children(each)]
+    transaction = zookeeper.transaction()
+    for each in reversed(below):
+        transaction.delete(each)
+    assert transaction.commit() == [True] * len(below)
 
 
 # --- host managers --------------------------------------------------------------------------------
