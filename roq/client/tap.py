@@ -48,9 +48,11 @@ STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
-SILENT_SECONDS: Final = 2.5
-"""A fan-out that is read and says nothing for so long has lost its connection."""
-LOOK_SECONDS: Final = 0.5
+SILENT_SECONDS: Final = 12.0
+"""A fan-out that is read and says nothing for so long has lost its connection. The heartbeats of
+the exchange tell that much sooner, once there was one; an exchange that works hard is given ten
+seconds and must not be called by everybody meanwhile."""
+LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
