@@ -156,6 +156,16 @@ def test_a_queue_starts_crashes_recovers_and_stops_without_a_trace(leader, host)
     eventually(lambda: leader.reports[HOST].children == [], "the report shows nothing")
 
 
+def test_a_leader_that_was_followed_by_another_one_is_not_obeyed(leader, host) -> None:
+    monitor = start_monitor(leader, host.control)
+    newer = StopQueue(queue="another", queue_id=QUEUE_ID, leader_epoch=2)
+    assert isinstance(leader.ask(host.control, newer), Done)
+    refused = leader.ask(host.control, StopQueue(queue="orders", queue_id=QUEUE_ID, leader_epoch=1))
+    assert isinstance(refused, Failure)
+    assert refused.CODE == "stale_epoch"
+    assert not is_gone(monitor.pid)
+
+
 def test_clients_hear_why_the_queue_ends(leader, host) -> None:
     monitor = start_monitor(leader, host.control)
     assert topology(leader, monitor.control) == {}
