@@ -223,18 +223,22 @@ class _Command:
         )
 
     def _send(self, endpoint: str) -> None:
-        reactor = self._engine.reactor
-        socket = self._socket = self._owner.socket()
-        self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
-        reactor.add(socket, self._readable)
         try:
-            socket.connect(self._owner.connect_to(endpoint))
+            socket = self._connect(endpoint)
         except zmq.ZMQError as error:
             self._done()
             self._fail(Unavailable(f"cannot connect to {endpoint}: {error}"))
             return
-        self._timer = reactor.call_at(self._deadline, lambda: self._late(endpoint))
+        self._timer = self._engine.reactor.call_at(self._deadline, lambda: self._late(endpoint))
         sockets.send_to(socket, [self._frame])
+
+    def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
+        reactor = self._engine.reactor
+        socket = self._socket = self._owner.socket()
+        self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
+        reactor.add(socket, self._readable)
+        socket.connect(self._owner.connect_to(endpoint))
+        return socket
 
     def _readable(self) -> None:
         if self._socket is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 
 import pytest
+import zmq
 
 import roq
 from roq.client.engine import Engine
@@ -91,6 +93,23 @@ def test_a_command_is_answered(engine: Engine) -> None:
     manager = Manager(engine)
     assert ask(engine, manager)["COMMENT"] == "SUCCESS"
     assert manager.asked == [{"CMD": 2101}]
+
+
+@pytest.mark.parametrize("missing", ["Management.socket", "Lifeline"])
+def test_a_command_for_which_there_is_no_socket_is_refused_and_the_next_one_goes_through(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    manager = Manager(engine)
+    management = Management(engine, [manager.client], None)
+
+    def none_left(*_: object) -> object:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"roq.client.management.{missing}", none_left)
+        with pytest.raises(Unavailable, match="Too many open files"):
+            wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)
+    assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["RESULT"] == 0
 
 
 def test_a_follower_names_the_leader_and_the_leader_is_asked(engine: Engine) -> None:
