@@ -141,7 +141,10 @@ class Registration:
             "what stands at %s in the registry is not of this host: %s; remove it", self._path, why,
             extra={"event": "host_obstructed"},
         )  # fmt: skip
+        self._attempts = 0
         self._registered()
+        if self._again:
+            self._look()
 
     def _registered(self, version: int = 0) -> None:
         if not self._stands:

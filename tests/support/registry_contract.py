@@ -457,6 +457,9 @@ class RegistryContract:
         told: list[Committed | Conflict] = []
         host.register_host("h1", b"own", told.append)
         ensemble.loop.until(lambda: told == [Committed((0,))], "the registration")
+        for number in range(12):
+            self.commit(ensemble, other, Set("/hosts/h1", b"by hand %d" % number))
+        assert told == [Committed((0,))]  # whatever becomes of it, nobody has taken the name
         self.commit(ensemble, other, Delete("/hosts/h1/below"), Delete("/hosts/h1"))
 
         def stands() -> bool:
