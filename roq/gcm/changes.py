@@ -30,6 +30,16 @@ def operations(changes: Sequence[Change], known: Collection[str]) -> list[Operat
     return found
 
 
+def apply(changes: Sequence[Change], documents: dict[str, bytes]) -> None:
+    """Change the documents, by path, as the nodes were changed."""
+    for change in changes:
+        if isinstance(change, Put):
+            documents[change.path] = change.data
+            continue
+        for path in below(documents, change.path):
+            del documents[path]
+
+
 def surplus(changes: Sequence[Change], known: Collection[str]) -> list[str]:
     """What to delete before, because there is too much of it for one transaction."""
     dropped = [change.path for change in changes if isinstance(change, Drop)]

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from roq.coordination.port import (
     CANDIDATES,
     CLUSTER,
-    EPOCH_MAX,
     HOSTS,
     QUEUES,
     CommitResult,
@@ -37,15 +36,14 @@ from roq.coordination.port import (
 )
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import changes, events, identity, records
-from roq.gcm.events import Commit, DrawEpoch, Drop, Put
+from roq.gcm.epochs import Epochs
+from roq.gcm.events import Commit, DrawEpoch, Drop
 from roq.gcm.presence import Presence
 from roq.gcm.restoration import Restoration, deleted
 from roq.runtime.reactor import Timer
 
 log = logging.getLogger(__name__)
 
-LOST_EPOCHS: Final = 1_000
-"""So many more are left out after a registry was lost: what nobody has reported may have them."""
 NAMED_MAX: Final = 5
 """Queues that are named in a line of the log."""
 _QUEUE_DEPTH: Final = 2
@@ -79,15 +77,11 @@ class Definitions:
         self._me = me
         self._feed = feed
         self._on_connected = on_connected
-        self._highest = highest
+        self._epochs = Epochs(highest)
         self._later = later
         self._lease_seconds = lease_seconds
         self._lease: Timer | None = None
         self._leadership: Leadership | None = None
-        self._epoch = 0
-        """The latest one under which this manager has led."""
-        self._floor = 0
-        """A host obeys no leader of this epoch, nor of a lower one."""
         self._serving = False
         """Whether the machine has been told that it leads, under `_leadership`."""
         self._known: dict[str, bytes] = {}
@@ -95,7 +89,7 @@ class Definitions:
         self._mine = False
         """Nobody else has led since `_known` was read, so nobody else may have changed it."""
         self._last: Leadership | None = None
-        """The latest one of this manager, if its session has ended since then."""
+        """The latest one of this manager, if it has ended."""
         self._unsure: set[str] = set()
         """What this leader may have deleted since then: it does not know whether that was done."""
         self._missed: set[str] = set()
@@ -109,6 +103,8 @@ class Definitions:
         self._leader: bytes | None = None
         self._reached = False
         self._reading = 0
+        self._meanwhile: list[events.Change] | None = None
+        """What was committed since the reading that is under way was begun."""
 
     def start(self) -> None:
         """Connect, and stand for election."""
@@ -145,8 +141,7 @@ class Definitions:
             if not isinstance(result, Committed):
                 self._committed(commit, result)
                 return
-            for path in surplus:
-                self._known.pop(path, None)
+            self._made([Drop(path) for path in surplus])
             self.commit(commit)
 
         self._registry.commit([Delete(path) for path in surplus], leadership.fence, done)
@@ -161,7 +156,7 @@ class Definitions:
                 error = RegistryAway(f"registry away: {result}")
                 self._feed(events.CommitFailed(draw.token, error))
 
-        self._registry.next_host_epoch(drawn, self._heard())
+        self._registry.next_host_epoch(drawn, self._epochs.heard())
 
     def lead_anew(self, epoch: int) -> None:
         """A host obeys a leader of this epoch, and so none of a lower one.
@@ -171,13 +166,8 @@ class Definitions:
         leadership = self._leadership
         if leadership is None or not self._serving or epoch <= leadership.epoch:
             return
-        log.error(
-            "a host obeys a leader with epoch %d, and this one has %d: looking who leads, and "
-            "counting from there (has ZooKeeper been given an older state?)", epoch,
-            leadership.epoch, extra={"event": "epoch_behind"},
-        )  # fmt: skip
-        self._floor = min(max(epoch, self._heard()) + LOST_EPOCHS, EPOCH_MAX - 1)
-        self._registry.lead_anew(leadership.fence)
+        if self._epochs.obeyed(epoch):
+            self._registry.lead_anew(leadership.fence)
 
     def read_again(self) -> None:
         """Tell the machine what stands in the registry now, if this manager leads."""
@@ -188,12 +178,7 @@ class Definitions:
         error: RequestError
         match result:
             case Committed():
-                for change in commit.changes:
-                    if isinstance(change, Put):
-                        self._known[change.path] = change.data
-                        continue
-                    for path in changes.below(self._known, change.path):
-                        del self._known[path]
+                self._made(commit.changes)
                 self._feed(events.Committed(commit.token))
                 return
             case RegistryAway():
@@ -213,6 +198,11 @@ class Definitions:
         self._feed(events.CommitFailed(commit.token, error))
         if self._registry.state is SessionState.CONNECTED:
             self._read_definitions()
+
+    def _made(self, made: Sequence[events.Change]) -> None:
+        changes.apply(made, self._known)
+        if self._meanwhile is not None:
+            self._meanwhile += made
 
     # --- session and leadership -------------------------------------------------------------------
 
@@ -254,6 +244,8 @@ class Definitions:
     def _connected(self) -> None:
         if self._leadership is not None:
             self._take_office()
+        elif self._astray:
+            self._feed(events.RegistryLost(session_ended=True, problem=self._astray))
         else:
             self._feed(events.RegistryBack(None))
         if not self._reached:
@@ -262,20 +254,24 @@ class Definitions:
 
     def _lead(self, leadership: Leadership) -> None:
         self._leadership, self._serving = leadership, False
-        if self._last is not None and leadership.version != self._last.version + 1:
-            self._mine = False  # others have written the leader's node meanwhile, so they have led
+        if self._last is not None and leadership.version not in {1, self._last.version + 1}:
+            # Others have written the leader's node meanwhile, so they have led; in the one that was
+            # made anew nobody has.
+            self._mine = False
         self._last = None
-        self._epoch = leadership.epoch
+        self._epochs.lead(leadership.epoch)
         self._take_office()
 
     def _follow(self, data: bytes | None) -> None:
         self._leader = data
+        self._last = self._leadership or self._last
         self._leadership, self._serving = None, False
         if self._astray:
             return  # whoever leads there leads something else
         leader = records.decode_manager(data) if data is not None else None
         if data is not None:
             self._mine = self._remembers = False  # it is his to change from now on
+            self._epochs.follow()
         if leader is not None:
             log.info("following %s", leader.client, extra={"event": "following"})
         if data is not None or not self._empty:
@@ -331,17 +327,7 @@ class Definitions:
         self._feed(events.ClusterNamed(cluster))
 
     def _above(self) -> int:
-        """The highest epoch that may have been given to anybody, as far as this manager knows."""
-        known = max(self._epoch, self._floor)
-        if not self._remembers:
-            return known
-        above = max(known, self._heard())
-        return min(above + (LOST_EPOCHS if self._empty else 0), EPOCH_MAX - 1)
-
-    def _heard(self) -> int:
-        heard = self._highest()
-        sane = heard < min(self._epoch + records.EPOCHS_AHEAD_MAX, EPOCH_MAX)
-        return heard if sane else 0
+        return self._epochs.above(remembers=self._remembers, empty=self._empty)
 
     # --- taking office ----------------------------------------------------------------------------
 
@@ -400,14 +386,23 @@ class Definitions:
                 log.warning("not completed: %s", result, extra={"event": "cluster_not_founded"})
 
     def _read_definitions(self) -> None:
-        self._reading += 1
-        self._registry.read_tree(QUEUES, partial(self._definitions_read, self._reading))
-
-    def _definitions_read(self, reading: int, found: list[Node] | RegistryAway) -> None:
         leadership = self._leadership
-        if leadership is None or reading != self._reading or isinstance(found, RegistryAway):
+        if leadership is not None:
+            self._reading += 1
+            self._meanwhile = []
+            done = partial(self._definitions_read, leadership, self._reading)
+            self._registry.read_tree(QUEUES, done)
+
+    def _definitions_read(
+        self, leadership: Leadership, reading: int, found: list[Node] | RegistryAway
+    ) -> None:
+        if reading != self._reading:
+            return
+        meanwhile, self._meanwhile = self._meanwhile or [], None
+        if self._leadership is not leadership or isinstance(found, RegistryAway):
             return  # a later reading, or the next connection, tells
         documents = {node.path: node.data for node in found}
+        changes.apply(meanwhile, documents)  # some may have been read before
         if not found:
             # Perhaps the node itself is gone; it does not matter if it is not.
             self._registry.commit([Create(QUEUES)], leadership.fence, lambda _: None)

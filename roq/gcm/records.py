@@ -38,8 +38,6 @@ EXCHANGES_MAX: Final = 2_048
 """Exchanges that a definition may name."""
 NUMBER_END: Final = 1 << 31
 EPOCH_END: Final = 1 << 53
-EPOCHS_AHEAD_MAX: Final = 100_000
-"""Whoever tells of an epoch so far above the leader's own did not get it from this cluster."""
 QUEUE_ID_BYTES_MAX: Final = 64
 WORDS_MAX: Final = 200
 """Characters of what is said about an unreadable document."""

@@ -14,7 +14,6 @@ from roq.gcm.events import Effect, LeadAnew, Note, Reply
 from roq.gcm.hosts import Host, Hosts
 from roq.gcm.operations import Operations
 from roq.gcm.queues import MONITOR, Queues
-from roq.gcm.records import EPOCHS_AHEAD_MAX
 from roq.gcm.recovery import Recovery
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
@@ -70,8 +69,7 @@ class Reports:
             effects.append(Note("host_live", text))
             self._recovery.nudge()
         effects += self._observe(host, now)
-        ahead = report.leader_epoch - self._sagas.leader_epoch
-        if 0 < ahead < EPOCHS_AHEAD_MAX:
+        if report.leader_epoch > self._sagas.leader_epoch:
             effects.append(LeadAnew(report.leader_epoch))
         if self._standing.caretaker:
             raise NotLeader("the registry is away and leadership open; try the other managers")

@@ -98,7 +98,8 @@ class Restoration:
 def deleted(
     known: dict[str, bytes], there: Mapping[str, bytes], unsure: Collection[str]
 ) -> dict[str, bytes]:
-    """What stood in the registry, was in force, and is gone without its leader's doing.
+    """What stood in the registry, was in force, can be written back, and is gone without its
+    leader's doing.
 
     Args:
         known: what the leader has read or written, by path.
@@ -109,8 +110,12 @@ def deleted(
     def is_unsure(path: str) -> bool:
         return any(path == each or path.startswith(f"{each}/") for each in unsure)
 
-    found = readable(known).items()
-    return {path: data for path, data in found if path not in there and not is_unsure(path)}
+    lost = {
+        path: data
+        for path, data in readable(known).items()
+        if path not in there and not is_unsure(path)
+    }
+    return dict(_writable(lost, there))
 
 
 def _writable(

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from gcm_script import ME, OTHER
 
@@ -22,7 +23,8 @@ from roq.coordination.port import (
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events, records
 from roq.gcm.changes import DROPPED_AT_ONCE
-from roq.gcm.definitions import LOST_EPOCHS, Definitions
+from roq.gcm.definitions import Definitions
+from roq.gcm.epochs import LOST_EPOCHS
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
 from roq.runtime.reactor import Timer
@@ -321,6 +323,50 @@ def test_what_another_leader_has_removed_is_not_written_back(
     elected = shell.take(events.Elected)[-1]
     assert isinstance(elected, events.Elected)
     assert elected.snapshot.queues == ()
+
+
+def test_what_was_removed_by_one_who_led_for_a_moment_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    second = Shell(ensemble, OTHER)
+    shell.take(events.Following)
+    nodes = [ensemble.node(f"/candidates/{name}") for name in ensemble.names("/candidates") or ()]
+    (mine,) = [node.path for node in nodes if node and node.data == records.encode(ME)]
+    by_hand(ensemble, second, Delete(mine))
+    while events.Following(None) not in shell.told:
+        shell.calls.popleft()()  # it stands again, and hears nothing for a while
+    assert second.take(events.Elected)
+    assert second.commit(1, Drop(PATH)) == events.Committed(1)
+    second.definitions.close()
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == ()
+    assert shell.tree() == {}
+
+
+def test_what_is_removed_while_all_is_read_is_gone(shell: Shell) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.definitions.read_again()
+    shell.calls.popleft()()  # the definition was read, and what is below it was not
+    assert shell.commit(2, Drop(PATH)) == events.Committed(2)
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot())
+    shell.definitions.read_again()
+    assert shell.take(events.RegistryBack)[-1] == back
+    assert shell.tree() == {}
+
+
+def test_what_is_changed_while_all_is_read_is_as_it_is_now(shell: Shell) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.definitions.read_again()
+    shell.calls.popleft()()
+    stopped = msgspec.structs.replace(RECORD, state=QueueState.STOPPED)
+    shell.commit(2, Put(PATH, records.encode(stopped)))
+    back = shell.take(events.RegistryBack)[-1]
+    assert isinstance(back, events.RegistryBack)
+    assert back.snapshot is not None
+    assert back.snapshot.queues == (stopped,)
 
 
 def test_a_deleted_queue_is_noticed_without_any_change(
@@ -666,6 +712,14 @@ def test_nobody_leads_in_the_registry_of_another_cluster(
     assert isinstance(failed, events.CommitFailed)
     assert "ZooKeeper holds cluster" in str(failed.error)
     assert shell.tree() == {}
+    shell.take(events.RegistryLost)
+    shell.registry.suspend()
+    shell.run()
+    shell.registry.resume()
+    shell.run()
+    told = [each for each in shell.told if isinstance(each, events.RegistryLost)]
+    assert "ZooKeeper holds cluster" in told[-1].problem  # it is no better for a new connection
+    assert events.RegistryBack(None) not in shell.told[shell.told.index(told[-1]) :]
     # The stranger's cluster is removed by somebody who knows what he does.
     stranger.definitions.close()
     empty(ensemble, shell)

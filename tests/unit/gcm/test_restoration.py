@@ -18,7 +18,9 @@ from roq.coordination.port import (
     Reason,
 )
 from roq.errors import RegistryAway, StaleEpoch
-from roq.gcm.restoration import CHUNK_BYTES, CHUNK_DOCUMENTS, Restoration
+from roq.gcm import records
+from roq.gcm.restoration import CHUNK_BYTES, CHUNK_DOCUMENTS, Restoration, deleted
+from roq.model import QueueState
 
 FENCE = Fence(epoch=7, version=3)
 
@@ -108,3 +110,13 @@ def test_what_cannot_be_written_is_left_out_with_what_stood_below_it(
     assert paper.restore(documents) == ["/queues/b", "/queues/b/\u00a0", CLUSTER]
     assert paper.outcomes == [Committed()]
     assert caplog.text.count("is not written back") == 3
+
+
+def test_what_is_too_large_to_be_written_back_is_waited_for_by_nobody() -> None:
+    record = records.QueueRecord(
+        name="a", queue_id=bytes(16), state=QueueState.RUNNING, host="h", created=1.0
+    )
+    data, path = records.encode(record), records.queue_path("a")
+    below = {records.transactions_path("a"): b"[]"}
+    assert deleted({path: data, **below}, {}, ()) == {path: data, **below}
+    assert deleted({path: data.ljust(DATA_BYTES_MAX + 1), **below}, {}, ()) == {}

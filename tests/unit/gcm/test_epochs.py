@@ -1,0 +1,58 @@
+"""Above which epoch a manager leads, whatever it is told."""
+
+import logging
+
+import pytest
+
+from roq.coordination.port import EPOCH_MAX
+from roq.gcm.epochs import EPOCHS_AHEAD_MAX, LOST_EPOCHS, Epochs
+
+
+def above(epochs: Epochs) -> int:
+    return epochs.above(remembers=True, empty=False)
+
+
+def test_a_leader_counts_on_above_what_a_host_obeys() -> None:
+    epochs = Epochs(lambda: 70)
+    epochs.lead(5)
+    assert above(epochs) == 70
+    assert epochs.obeyed(60)
+    assert above(epochs) == 70 + LOST_EPOCHS
+
+
+def test_no_epochs_are_left_out_if_somebody_else_leads_whom_the_host_obeys() -> None:
+    epochs = Epochs(int)
+    epochs.lead(5)
+    assert epochs.obeyed(6)
+    epochs.follow()
+    assert above(epochs) == 5
+
+
+def test_hosts_cannot_use_the_epochs_up(caplog: pytest.LogCaptureFixture) -> None:
+    epochs = Epochs(int)
+    epoch = 1
+    epochs.lead(epoch)
+    for _ in range(100):
+        if epochs.obeyed(epoch + EPOCHS_AHEAD_MAX // 2):
+            epoch = above(epochs) + 1
+            epochs.lead(epoch)
+    assert epoch < 2 * EPOCHS_AHEAD_MAX < EPOCH_MAX // 4
+    told = [each for each in caplog.records if "cannot have given" in each.message]
+    assert len(told) == 1
+    assert told[0].levelno == logging.ERROR
+
+
+def test_an_epoch_that_cannot_be_of_this_cluster_makes_nobody_lead_anew() -> None:
+    epochs = Epochs(int)
+    epochs.lead(5)
+    assert not epochs.obeyed(5 + EPOCHS_AHEAD_MAX)
+    assert not epochs.obeyed(1 << 62)
+    assert above(epochs) == 5
+
+
+def test_a_host_epoch_that_cannot_be_of_this_cluster_is_not_counted_on() -> None:
+    epochs = Epochs(lambda: EPOCHS_AHEAD_MAX + 5)
+    epochs.lead(5)
+    assert epochs.heard() == 0
+    epochs.lead(6)
+    assert epochs.heard() == EPOCHS_AHEAD_MAX + 5
