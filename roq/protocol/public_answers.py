@@ -148,20 +148,24 @@ def failed(error: RequestError) -> RawDocument:
     return {"RESULT": FAILED, "COMMENT": comment, "CODE": error.code}
 
 
+def failure_of(error: RequestError, request_id: int = 0) -> Failure:
+    """The answer that refuses one of RoQ's own requests.
+
+    Whoever does not lead says so in the same way whether he knows who does or not.
+    """
+    if isinstance(error, NotLeader):
+        return Failure(
+            id=request_id, RESULT=NOT_LEADER, COMMENT=str(error), CODE=error.code,
+            ENDPOINT=error.endpoint,
+        )  # fmt: skip
+    return Failure(id=request_id, RESULT=FAILED, COMMENT=str(error), CODE=error.code)
+
+
 def refusal(error: RequestError, request_id: int = 0) -> bytes:
     """The frame that refuses a request; one of RoQ's own (it has an id) gets a `Failure`."""
     if request_id == 0:
         return documents.encode_raw(failed(error))
-    endpoint = error.endpoint if isinstance(error, NotLeader) else ""
-    return documents.encode(
-        Failure(
-            id=request_id,
-            RESULT=NOT_LEADER if endpoint else FAILED,
-            COMMENT=str(error),
-            CODE=error.code,
-            ENDPOINT=endpoint,
-        )
-    )
+    return documents.encode(failure_of(error, request_id))
 
 
 def error_of(document: RawDocument) -> RequestError | None:

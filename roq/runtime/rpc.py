@@ -260,16 +260,6 @@ class RpcClient:
             pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))
 
 
-def failure_of(error: RequestError, request_id: int = 0) -> Failure:
-    """The answer that carries an error to the client."""
-    if isinstance(error, NotLeader):
-        return Failure(
-            id=request_id, RESULT=NOT_LEADER, COMMENT=str(error), CODE=error.code,
-            ENDPOINT=error.endpoint,
-        )  # fmt: skip
-    return Failure(id=request_id, RESULT=1101, COMMENT=str(error), CODE=error.code)
-
-
 def raise_failure(failure: Failure) -> NoReturn:
     """Raise the error that a server has sent.
 

@@ -30,9 +30,10 @@ from roq.protocol.control import (
     Relocated,
     Topology,
 )
+from roq.protocol.public_answers import failure_of
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
-from roq.runtime.rpc import Peer, RpcServer, failure_of
+from roq.runtime.rpc import Peer, RpcServer
 
 
 class FakeControl:

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from monitor_driver import CONTROL, EPOCH, QUEUE_ID, Driver, answers, info, peer_of, pushes
 
+from roq.errors import NotLeader
 from roq.model import Limits
 from roq.monitor.events import Confirmed, Effect, Finished, Note, Push, Received, Send
 from roq.monitor.machine import State
 from roq.protocol.control import (
-    NOT_LEADER,
     Assigned,
     ExchangeAck,
     ExchangeReport,
@@ -18,6 +18,7 @@ from roq.protocol.control import (
     Version,
 )
 from roq.protocol.facts import ExchangeLoad, PublisherLoad
+from roq.protocol.public_answers import failure_of
 
 
 def numbers(topology) -> list[tuple[int, int]]:
@@ -383,10 +384,11 @@ def test_as_long_as_no_manager_has_spoken_exchanges_may_be_unable_to_find_the_mo
     assert numbers(pushes(driver.effects, "s", Topology)[-1]) == [(1, 1), (2, 1)]
 
 
-def test_a_manager_that_does_not_lead_has_not_spoken() -> None:
+@pytest.mark.parametrize("endpoint", ["", "tcp://10.0.0.1:5000"])
+def test_a_manager_that_does_not_lead_has_not_spoken(endpoint: str) -> None:
     driver = Driver(restarted=True)
     driver.alive("s")
-    driver.leader(Failure(RESULT=NOT_LEADER, COMMENT="not me"))
+    driver.leader(failure_of(NotLeader("not me", endpoint)))
     driver.advance(10, (1, 1))
     assert not pushes(driver.effects, "s", Topology)
 

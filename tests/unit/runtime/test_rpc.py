@@ -15,9 +15,10 @@ from roq.protocol.control import (
     LocateRequest,
     Version,
 )
+from roq.protocol.public_answers import failure_of
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
-from roq.runtime.rpc import Party, Peer, RpcClient, RpcServer, failure_of, raise_failure
+from roq.runtime.rpc import Party, Peer, RpcClient, RpcServer, raise_failure
 
 
 class Bench:
