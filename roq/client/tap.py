@@ -54,6 +54,11 @@ the exchange tell that much sooner, once there was one; an exchange that works h
 seconds and must not be called by everybody meanwhile."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
+GONE_MS: Final = 5_000
+"""A system that does not confirm for so long what was sent to it is cut off; one whose exchange is
+busy, or stopped, does. The exchange's heartbeats say so only if nothing came after the last one.
+Left alone, the connection would come back as long after the cut as that has lasted, and what is
+missing cannot be fetched meanwhile."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
@@ -363,6 +368,7 @@ class Tap:
             # The exchange's heartbeats suffice, and it knows how long a large batch may silence
             # them; see above, too.
             data.setsockopt(zmq.HEARTBEAT_IVL, 0)
+            data.setsockopt(zmq.TCP_MAXRT, GONE_MS)
             events = self._events = data.get_monitor_socket(_EVENTS)
             data.connect(self._data_address)
         except zmq.ZMQError as error:

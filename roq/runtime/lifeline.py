@@ -21,9 +21,6 @@ _ENDINGS: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
-CONNECT_MS: Final = 1_000
-"""A machine that takes no connection within this is gone, or cut off: the system of one that is
-merely busy does so at once. Whoever answers late on a connection is another matter."""
 REFUSED: Final = "connection refused"
 """Nothing that was sent has arrived: there never was a connection."""
 _REASONS: Final = {
@@ -38,7 +35,7 @@ class Lifeline:
 
     Args:
         reactor: in whose loop the socket is used.
-        socket: it will connect once.
+        socket: one of `roq.runtime.sockets`; it will connect once.
         on_ended: called once, with the reason in a few words.
     """
 
@@ -50,7 +47,6 @@ class Lifeline:
         self._on_ended = on_ended
         self._told = False
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         self._events: zmq.Socket[bytes] = socket.get_monitor_socket(_ENDINGS)
         self._events.setsockopt(zmq.LINGER, 0)
         reactor.add(self._events, self._readable)

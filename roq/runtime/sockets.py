@@ -29,6 +29,10 @@ BACKLOG: Final = 4_096
 a second, then three. The system may allow less (net.core.somaxconn)."""
 HEARTBEAT_MS: Final = 500
 HEARTBEAT_TIMEOUT_MS: Final = 2_000
+CONNECT_MS: Final = 1_000
+"""A machine that takes no connection within this is gone, or cut off: the system of one that is
+merely busy does so at once. Left alone, the system would ask again less and less often, and find it
+as long after it came back as it was away."""
 RECONNECT_MS: Final = (25, 100)
 """Between these a socket that reconnects by itself begins to wait; then twice as long, …"""
 RECONNECT_MOST_MS: Final = (500, 1_500)
@@ -209,6 +213,7 @@ def _new(
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS)
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
     # Another one for each socket: those that have lost the same peer must not come back as one.
     socket.setsockopt(zmq.RECONNECT_IVL, _random.randint(*RECONNECT_MS))
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, _random.randint(*RECONNECT_MOST_MS))

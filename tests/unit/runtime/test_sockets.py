@@ -1,4 +1,6 @@
 import errno
+from contextlib import ExitStack
+from socket import socket as new_socket
 
 import pytest
 import zmq
@@ -94,3 +96,21 @@ def test_an_ipv6_host_may_be_written_in_full(context) -> None:
     finally:
         socket.close()
     assert port > 0
+
+
+def test_a_machine_that_takes_no_connection_is_called_again_soon(context) -> None:
+    with ExitStack() as stack:
+        full = stack.enter_context(new_socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):  # the system drops what does not fit, as a machine that is gone does
+            taken = stack.enter_context(new_socket())
+            taken.setblocking(False)
+            taken.connect_ex(full.getsockname())
+        dealer = stack.enter_context(sockets.dealer(context))
+        events = stack.enter_context(dealer.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED))
+        stack.callback(dealer.disable_monitor)
+        dealer.connect(f"tcp://127.0.0.1:{full.getsockname()[1]}")
+        for _ in range(2):  # the system itself waits twice as long each time
+            assert events.poll(15_000)
+            events.recv_multipart()
