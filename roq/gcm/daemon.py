@@ -222,14 +222,15 @@ class Gcm:
     def _connected(self) -> None:
         self._give_up.cancel()
 
-    def _highest_epoch(self) -> int:
-        """The highest host epoch that any report or definition has told of."""
+    def _highest_epoch(self, below: int) -> int:
+        """The highest host epoch below this number that a report or definition has told of."""
         machine = self.machine
         reports = [host.report for host in machine.hosts if host.report is not None]
         children = [child.epoch for report in reports for child in report.children]
         floors = [epoch for queue in machine.queues for epoch in queue.record.epochs]
         heard = [report.epoch for report in reports]
-        return max([*heard, *map(host_epoch, children), *map(host_epoch, floors)], default=0)
+        known = [*heard, *map(host_epoch, children), *map(host_epoch, floors)]
+        return max((epoch for epoch in known if epoch < below), default=0)
 
     def _registry_unreachable(self) -> None:
         log.error(

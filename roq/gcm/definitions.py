@@ -58,7 +58,7 @@ class Definitions:
         feed: takes an event to the machine.
         on_connected: called once, when the registry was reached for the first time.
         later: calls something after so many seconds, unless it is cancelled.
-        highest: the highest host epoch that is known here.
+        highest: the highest host epoch below this number that is known here.
         lease_seconds: this long after the connection has gone the session may have ended.
     """
 
@@ -69,7 +69,7 @@ class Definitions:
         feed: Callable[[events.Event], None],
         on_connected: Callable[[], None],
         later: Callable[[float, Callable[[], None]], Timer],
-        highest: Callable[[], int] = int,
+        highest: Callable[[int], int] = lambda _: 0,
         lease_seconds: float = 2.0,
     ) -> None:
         self._registry = registry

@@ -24,10 +24,10 @@ class Epochs:
     """The epochs that one manager knows of.
 
     Args:
-        highest: the highest host epoch that is known here.
+        highest: the highest host epoch below this number that is known here; 0 if none is.
     """
 
-    def __init__(self, highest: Callable[[], int]) -> None:
+    def __init__(self, highest: Callable[[int], int]) -> None:
         self._highest = highest
         self._led = 0
         """The latest one under which this manager has led."""
@@ -48,9 +48,8 @@ class Epochs:
         self._floor = 0
 
     def heard(self) -> int:
-        """The highest host epoch that is known here; 0 if it cannot be of this cluster."""
-        heard = self._highest()
-        return heard if heard < min(self._led + EPOCHS_AHEAD_MAX, EPOCH_MAX) else 0
+        """The highest host epoch that is known here, and can be of this cluster; 0 if none is."""
+        return self._highest(min(self._led + EPOCHS_AHEAD_MAX, EPOCH_MAX))
 
     def above(self, *, remembers: bool, empty: bool) -> int:
         """The highest that may have been given to anybody, as far as this manager knows.

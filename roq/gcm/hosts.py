@@ -19,6 +19,7 @@ from math import inf
 from typing import Final
 
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
+from roq.model import HOST_EPOCH_MAX
 from roq.policy.placement import HostLoad
 from roq.protocol.control import (
     HostReport,
@@ -219,6 +220,8 @@ class Hosts:
         check_address(report.control)
         if report.epoch <= 0:
             raise InvalidRequest(f"host {report.host} has no epoch; it must draw one first")
+        if report.epoch > HOST_EPOCH_MAX:
+            raise InvalidRequest(f"no host has the epoch {report.epoch}")
         _check_numbers(report)
         host = self._hosts.get(report.host)
         if host is None:

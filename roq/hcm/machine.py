@@ -60,6 +60,7 @@ from roq.hcm.lives import Lives
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
 from roq.machine import Tick
+from roq.model import HOST_EPOCH_MAX
 from roq.protocol.control import (
     NOT_LEADER,
     ChildAck,
@@ -219,6 +220,8 @@ class HostMachine:
             raise InvalidRequest(
                 f"host {self._settings.host} belongs to cluster {mine}, not to {cluster}"
             )
+        if epoch > HOST_EPOCH_MAX:
+            raise InvalidRequest(f"no configuration manager leads under epoch {epoch}")
         leads = self._obeyed
         if epoch < leads:
             raise StaleEpoch(f"a configuration manager with epoch {leads} leads, not {epoch}")

@@ -70,7 +70,7 @@ class Shell:
             self.told.append,
             self._connected,
             self.timers.later,
-            lambda: self.heard,
+            lambda below: self.heard if self.heard < below else 0,
         )
         self.definitions.start()
         self.run()

@@ -8,6 +8,7 @@ from gcm_script import CLUSTER, ME, OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.machine import Tick
+from roq.model import HOST_EPOCH_MAX
 from roq.protocol import documents
 from roq.protocol.control import (
     ClusterInfo,
@@ -342,6 +343,7 @@ def test_a_host_of_another_cluster_is_refused(script: Script) -> None:
     "wrong",
     [
         *({"host": "a b"}, {"control": "ipc:///x"}, {"epoch": 0}, {"host": ""}),
+        {"epoch": HOST_EPOCH_MAX + 1},
         *({"memory_bytes": 2**62}, {"memory_free_bytes": -1}, {"cpu_percent": math.nan}),
     ],
 )

@@ -14,7 +14,7 @@ from roq.hcm.events import (
     Terminate,
 )
 from roq.machine import Tick
-from roq.model import Limits, child_epoch
+from roq.model import HOST_EPOCH_MAX, Limits, child_epoch
 from roq.protocol.control import (
     NOT_LEADER,
     ChildAck,
@@ -208,6 +208,13 @@ def test_a_lower_leader_epoch_is_refused_everywhere() -> None:
     assert failure(host.start_monitor(leader_epoch=4)).CODE == "stale_epoch"
     assert failure(host.stop_queue(leader_epoch=4)).CODE == "stale_epoch"
     assert len(host.spawned) == 1
+
+
+def test_an_epoch_that_no_leader_can_have_locks_nobody_out() -> None:
+    host = Host()
+    refused = failure(host.start_exchange(1, leader_epoch=HOST_EPOCH_MAX + 1))
+    assert refused.CODE == "invalid_request"
+    assert host.start_exchange(1, leader_epoch=1) == []
 
 
 @pytest.mark.parametrize("kind", [StartMonitor, StartExchange, StopQueue])
