@@ -33,7 +33,9 @@ IN_ORDER = 130
 
 def interrupted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = folder / "program.py"
-    program.write_text(PROGRAM)
+    # Whoever runs the tests in the background of a shell hands on that Ctrl-C is ignored.
+    usual = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program.write_text(usual + PROGRAM)
     return subprocess.run(
         [sys.executable, program, *arguments],
         capture_output=True, text=True, timeout=60, check=False,
