@@ -28,8 +28,6 @@ from roq.client.message import Batch, Gap, Message
 
 _digest = xxhash.xxh3_64_intdigest
 _ROWS_SHOWN = 40
-_NOBODY = b""
-"""The publisher of messages of which only the topic is known."""
 
 
 @dataclass(slots=True)
@@ -142,6 +140,7 @@ class _File(msgspec.Struct, array_like=True):
     received: list[tuple[str, bytes, str, bytes, bytes]]
     gaps: list[tuple[str, bytes, str, int, int]]
     wishes: list[tuple[str, list[str], bool]]
+    holes: list[tuple[str, str]]
 
 
 class History:
@@ -151,6 +150,9 @@ class History:
         self._sent: dict[Stream, array[int]] = {}
         self._received: dict[tuple[str, Stream], tuple[array[int], array[int]]] = {}
         self._gaps: list[tuple[str, Stream, int, int]] = []
+        self._holes: dict[tuple[str, str], dict[Stream, int]] = {}
+        """Reported losses of which only subscriber and topic are known, and what was sent by then.
+        """
         self._wishes: dict[str, _Wish] = {}
         self._excused: dict[Stream, list[range]] = {}
 
@@ -217,7 +219,9 @@ class History:
                 (subscriber, (gap.publisher, gap.topic), gap.sequence, gap.sequence + gap.messages)
             )
         elif gap.publisher is None:
-            self._gaps.append((subscriber, (_NOBODY, gap.topic), 0, 0))
+            self._holes[subscriber, gap.topic] = {
+                stream: len(sent) for stream, sent in self._sent.items() if stream[1] == gap.topic
+            }
 
     def messages(self, prefixes: Iterable[str] = ("",)) -> int:
         """How many messages were sent under these topics."""
@@ -261,6 +265,7 @@ class History:
             wishes=[
                 (name, list(wish.prefixes), wish.from_first) for name, wish in self._wishes.items()
             ],
+            holes=list(self._holes),
         )
 
     def _add(self, data: _File) -> None:
@@ -272,6 +277,8 @@ class History:
             mine[1].frombytes(digests)
         for name, publisher, topic, first, end in data.gaps:
             self._gaps.append((name, (publisher, topic), first, end))
+        for name, topic in data.holes:
+            self._holes[name, topic] = {}
         for name, prefixes, from_first in data.wishes:
             self._wishes[name] = _Wish(tuple(prefixes), from_first)
 
@@ -337,13 +344,15 @@ class History:
         row.lost = len(missing - reported - excused)
 
     def _at_the_end(self, name: str, stream: Stream, missing: set[int]) -> set[int]:
-        """What is missing after the last message that came, if something of its topic is.
+        """What is missing after the last message that came, if a hole in its topic was reported.
 
-        Only what comes later shows by its sequence which messages were lost.
+        Only what comes later shows by its sequence which messages were lost. What was sent after
+        the report was not in the hole; that is known if one process has recorded both.
         """
-        vague = (name, (_NOBODY, stream[1]), 0, 0)
-        if vague not in self._gaps:
+        sent = self._holes.get((name, stream[1]))
+        if sent is None:
             return set()
         sequences, _ = self._received.get((name, stream), (array("Q"), array("Q")))
         last = max(sequences, default=-1)
-        return {sequence for sequence in missing if sequence > last}
+        end = sent.get(stream, max(missing) + 1)
+        return {sequence for sequence in missing if last < sequence < end}

@@ -145,3 +145,14 @@ def test_what_left_a_log_unread_is_reported_without_a_name_and_counts_at_the_end
         history.gap("reader", gap)
         verdict = History().merge(history).check()
         assert (verdict.counted_lost, verdict.lost) == (counted, lost), gap
+
+
+def test_what_was_sent_after_a_report_without_a_name_was_not_in_that_hole() -> None:
+    history = History()
+    history.subscribed("reader")
+    history.sent(P, "t", b"a", b"b", b"c")
+    history.received_raw("reader", P, "t", 0, b"a")
+    history.gap("reader", Gap(topic="t", text="batches have left the memory of exchange x1"))
+    history.sent(P, "t", b"d", b"e")
+    (row,) = history.check().rows
+    assert (row.counted_lost, row.lost) == (2, 2)
