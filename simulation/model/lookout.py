@@ -25,7 +25,7 @@ HEARD_SECONDS: Final = 2.5
 
 
 class Lookout:
-    """See the module. Looks until it is told to stop."""
+    """See the module. Looks to the end of the trial."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
