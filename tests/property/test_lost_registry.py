@@ -32,8 +32,8 @@ class Manager:
         )
         self.definitions.start()
 
-    def _heard(self) -> int:
-        return max(self.drawn, default=0)
+    def _heard(self, most: int) -> int:
+        return max((epoch for epoch in self.drawn if epoch <= most), default=0)
 
     def _told(self, event: events.Event) -> None:
         if isinstance(event, events.Elected):
