@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 4.5
-"""Whoever gets on with nothing for so long has a reason, and tells it. The watchdog's two seconds
+"""Whoever gets on with nothing for so long tells a reason. The watchdog's two seconds
 may begin twice: with an exchange that goes, and with the one that takes its place."""
 HANGS_SECONDS: Final = 2.5
 """A child that hangs is ended within this: a second of silence, and what it takes to notice it."""
@@ -61,11 +61,11 @@ class Lookout:
         if not still:
             return
         watch, name = self._cluster.watch, client.process.name
-        if self._lasts((client, still)) < QUIET_SECONDS:
-            return
         watch.checked["whoever gets nothing says why"] += 1
         standing: Standing = client.standing
-        if not standing.reason and (client, still) not in self._told:
+        if standing.reason:
+            return  # how long it has been silent counts from the last reason that it told
+        if self._lasts((client, still)) >= QUIET_SECONDS and (client, still) not in self._told:
             self._told.add((client, still))
             watch.found(f"{name} {still}, and says that it is {standing.state}")
 

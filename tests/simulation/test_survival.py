@@ -232,11 +232,12 @@ def test_an_epoch_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("leads with epoch 1, after one with 1" in text for text in broken), broken
 
 
-@pytest.mark.parametrize("seed", [630, 2289, 2471, 2931, 7862])
+@pytest.mark.parametrize("seed", [630, 2289, 2471, 2931, 7862, 8534])
 def test_what_went_wrong_once_goes_well_now(seed: int) -> None:
     """630: removals of an exchange wait for a monitor that is lost, and its healing for them.
     2289, 7862: a host manager is killed for good before it has told of an exchange that runs.
     2471: an exchange that keeps next to nothing may lose any number of messages, and tell.
+    8534: a subscriber has told why it stands still until a moment ago, and will again.
     2931: a new monitor hears that nobody leads, and does not take that for all it can hear.
     """
     (result,) = try_seeds([seed])
