@@ -1,4 +1,4 @@
-"""Chaos with real processes, for some steps; `make chaos` goes on for an hour."""
+"""Chaos with real processes, for three minutes; `make chaos` goes on for an hour."""
 
 from __future__ import annotations
 
@@ -37,15 +37,18 @@ def wrong(outcome: dict[str, object]) -> str:
 
 
 @pytest.mark.netns
+@pytest.mark.timeout(480)
 def test_whatever_happens_to_hosts_of_a_network_every_message_arrives(tmp_path: Path) -> None:
     reason = namespaces.missing()
     if reason:
         pytest.skip(reason)
-    outcome = played("chaos", "--seed", SEED, "--steps", "6", *PATIENT, output=tmp_path)
+    outcome = played(
+        "chaos", "--seed", SEED, "--seconds", "150", *PATIENT, output=tmp_path, seconds=450
+    )
     assert not wrong(outcome)
     assert outcome["networked"]
     assert outcome["tally"]["received"] > 0
-    assert len(outcome["steps"]) == 6
+    assert len(outcome["steps"]) > 3
 
 
 def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:
