@@ -21,22 +21,22 @@ demo: setup ## Start a cluster and send the whole standard library through it
 	$(BIN)/roq demo
 
 demo-elastic: setup ## Watch a queue grow and shrink with its load; writes simulation/results
-	$(BIN)/python -m simulation.elastic
+	$(BIN)/python -m roq.simulation.elastic
 
 experiments: setup ## Moves, reaction times and, as root, limited hosts; writes simulation/results
-	$(BIN)/python -m simulation.moves --count 500 --naive
-	$(BIN)/python -m simulation.reaction
-	$(BIN)/python -m simulation.hosts
-	$(BIN)/python -m simulation.published
+	$(BIN)/python -m roq.simulation.moves --count 500 --naive
+	$(BIN)/python -m roq.simulation.reaction
+	$(BIN)/python -m roq.simulation.hosts
+	$(BIN)/python -m roq.simulation.published
 
 chaos: setup ## Break everything for an hour, better as root: SECONDS=3600 SEED=7; writes simulation/results
-	$(BIN)/python -m simulation.chaos --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m roq.simulation.chaos --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; writes simulation/results
-	$(BIN)/python -m simulation.chaos.report --repeat $(or $(REPEAT),30)
+	$(BIN)/python -m roq.simulation.chaos.report --repeat $(or $(REPEAT),30)
 
 chaos-spark: setup ## Kill Spark's driver and executors while queries run: KILLS=50 SEED=7; writes simulation/results
-	$(BIN)/python -m simulation.chaos_spark --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m roq.simulation.chaos_spark --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 test: check ## Lint, types, contracts and all tests
 	$(BIN)/pytest
@@ -48,7 +48,7 @@ lint: setup ## Style and layout of the code
 	$(BIN)/ruff format --check .
 
 types: setup ## mypy --strict
-	$(BIN)/mypy roq simulation benchmarks scripts examples
+	$(BIN)/mypy roq scripts examples
 
 contracts: setup ## Imports point one way
 	$(BIN)/lint-imports
@@ -63,7 +63,7 @@ sim: setup ## Half a minute of load on a cluster, from Spark, and its report: SC
 	$(BIN)/roq sim run $(or $(SCENARIO),short) --scale $(or $(SCALE),1) --open
 
 sim-long: setup ## Ten thousand clusters on a virtual clock in which everything fails
-	$(BIN)/python -m simulation.survival --count 10000
+	$(BIN)/python -m roq.simulation.survival --count 10000
 
 test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses a running engine
 	scripts/setup_docker

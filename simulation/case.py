@@ -7,8 +7,8 @@ from random import Random
 from typing import Final, Self
 
 from roq.model import Limits
-from simulation.faults import FaultRates
-from simulation.load import Profile
+from roq.simulation.faults import FaultRates
+from roq.simulation.load import Profile
 
 CALM: Final = FaultRates()
 ROUGH: Final = FaultRates(

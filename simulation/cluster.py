@@ -14,13 +14,13 @@ from typing import Final
 from roq.client.reception import Starts
 from roq.errors import Unavailable
 from roq.model import Limits, PublisherId
+from roq.simulation.actors.exchange import Exchange
+from roq.simulation.actors.monitor import Monitor
+from roq.simulation.actors.publisher import Publisher
+from roq.simulation.actors.subscriber import LATEST, Subscriber
+from roq.simulation.network import Network
+from roq.simulation.world import World
 from roq.testing.history import History, Verdict
-from simulation.actors.exchange import Exchange
-from simulation.actors.monitor import Monitor
-from simulation.actors.publisher import Publisher
-from simulation.actors.subscriber import LATEST, Subscriber
-from simulation.network import Network
-from simulation.world import World
 
 QUEUE: Final = b"q" * 16
 START_SECONDS: Final = 5.0

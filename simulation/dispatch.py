@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.cluster import Cluster
+from roq.simulation.cluster import Cluster
 
 
 class Dispatcher:

@@ -1,4 +1,4 @@
-"""A queue that grows and shrinks under your eyes: `python -m simulation.elastic`.
+"""A queue that grows and shrinks under your eyes: `python -m roq.simulation.elastic`.
 
 Load rises until exchanges are added and publishers move to them, stays, and falls until they are
 emptied and go. It ends with a picture and with the count of what was lost, doubled or reordered.
@@ -14,11 +14,11 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.views import ScalingRules
-from simulation.scenario import measures, picture, place, results
-from simulation.scenario.display import Display, display
-from simulation.scenario.profile import Profile
-from simulation.scenario.results import Counts, Machine, Target
-from simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario import measures, picture, place, results
+from roq.simulation.scenario.display import Display, display
+from roq.simulation.scenario.profile import Profile
+from roq.simulation.scenario.results import Counts, Machine, Target
+from roq.simulation.scenario.stage import Stage, stage
 
 NAME: Final = "elastic"
 PAYLOAD: Final = 2_000
@@ -238,8 +238,8 @@ def main(
 
     \b
     Example:
-      python -m simulation.elastic
-      python -m simulation.elastic --seconds 180 --publishers 24
+      python -m roq.simulation.elastic
+      python -m roq.simulation.elastic --seconds 180 --publishers 24
     """
     plan = Plan(
         seconds=seconds,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from simulation.actors.exchange import Exchange
-from simulation.cluster import Cluster
-from simulation.network import Connection
+from roq.simulation.actors.exchange import Exchange
+from roq.simulation.cluster import Cluster
+from roq.simulation.network import Connection
 
 NOTICED_SECONDS: Final = (0.2, 2.0)
 """A dead exchange is missed by the monitor within this."""

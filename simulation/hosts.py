@@ -1,4 +1,4 @@
-"""Throughput where hosts are the bottleneck: `python -m simulation.hosts`.
+"""Throughput where hosts are the bottleneck: `python -m roq.simulation.hosts`.
 
 Hosts are network namespaces whose links carry so much inwards and no more; publishers send as fast
 as they can. Two questions:
@@ -18,11 +18,11 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.views import ScalingRules
-from simulation.scenario import measures, place, results
-from simulation.scenario.display import Display, display
-from simulation.scenario.place import Links, Place
-from simulation.scenario.results import Counts, Machine, Target
-from simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario.display import Display, display
+from roq.simulation.scenario.place import Links, Place
+from roq.simulation.scenario.results import Counts, Machine, Target
+from roq.simulation.scenario.stage import QUEUE, Stage, stage
 
 NAME: Final = "hosts"
 STRIPES: Final = 3
@@ -244,8 +244,8 @@ def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: boo
 
     \b
     Example:
-      sudo python -m simulation.hosts
-      sudo python -m simulation.hosts --megabits 20 --seconds 20
+      sudo python -m roq.simulation.hosts
+      sudo python -m roq.simulation.hosts --megabits 20 --seconds 20
     """
     plan = Plan(hosts=hosts, megabits=megabits, seconds=seconds)
     with display(as_json=as_json) as shown:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from roq.model import PublisherId
+from roq.simulation.world import Time
 from roq.testing.history import History
-from simulation.world import Time
 
 BLOCKED_SECONDS: Final = 0.002
 """Between two looks for room in the window."""

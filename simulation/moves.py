@@ -1,4 +1,4 @@
-"""Publishers that move all the time, under load: `python -m simulation.moves --count 500`.
+"""Publishers that move all the time, under load: `python -m roq.simulation.moves --count 500`.
 
 A policy of somebody else, offered by an entry point, moves one publisher in every round.
 Each live subscriber's history is checked, and `publish()` during moves is compared with `publish()`
@@ -17,15 +17,15 @@ import click
 import msgspec
 
 from roq.client.views import ScalingRules
-from simulation.scenario import measures, place, results, shuffle
-from simulation.scenario.crew import Crew, Worker
-from simulation.scenario.display import Display, display
-from simulation.scenario.job import Move
-from simulation.scenario.measures import Window
-from simulation.scenario.relays import relays
-from simulation.scenario.results import Counts, Machine, Target
-from simulation.scenario.stage import QUEUE, Stage, stage
-from simulation.scenario.timings import Timings, percentile
+from roq.simulation.scenario import measures, place, results, shuffle
+from roq.simulation.scenario.crew import Crew, Worker
+from roq.simulation.scenario.display import Display, display
+from roq.simulation.scenario.job import Move
+from roq.simulation.scenario.measures import Window
+from roq.simulation.scenario.relays import relays
+from roq.simulation.scenario.results import Counts, Machine, Target
+from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.timings import Timings, percentile
 
 NAME: Final = "moves"
 RATIO_GOAL: Final = 2.0
@@ -307,7 +307,7 @@ def main(
 
     \b
     Example:
-      python -m simulation.moves --count 500 --naive
+      python -m roq.simulation.moves --count 500 --naive
     """
     plan = Plan(
         count=count,

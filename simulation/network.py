@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar
 
-from simulation.world import World
+from roq.simulation.world import World
 
 M = TypeVar("M")
 Frames = tuple[bytes, ...]

@@ -1,4 +1,4 @@
-"""The published experiment on this machine: `python -m simulation.published`.
+"""The published experiment on this machine: `python -m roq.simulation.published`.
 
 16 publishers, one more every 60 s, each with 3,400 messages of 5 kB a minute, 20 listeners on
 everything, at most 4 exchanges, each on a host of its own. As it was published: 54,400 messages a
@@ -22,10 +22,10 @@ import msgspec
 
 from roq.client.views import ScalingRules
 from roq.demo.latency import Histogram
-from simulation.scenario import measures, picture, place, results
-from simulation.scenario.display import Display, display
-from simulation.scenario.results import Counts, Machine, Target
-from simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario import measures, picture, place, results
+from roq.simulation.scenario.display import Display, display
+from roq.simulation.scenario.results import Counts, Machine, Target
+from roq.simulation.scenario.stage import Stage, stage
 
 NAME: Final = "published"
 EXCHANGES: Final = 4
@@ -300,8 +300,8 @@ def main(
 
     \b
     Example:
-      sudo python -m simulation.published
-      sudo python -m simulation.published --policy known --scale 10
+      sudo python -m roq.simulation.published
+      sudo python -m roq.simulation.published --policy known --scale 10
     """
     plan = Plan(scale=scale, share=share, publishers=publishers, listeners=listeners, policy=policy)
     drawing = output / f"{NAME}.png"

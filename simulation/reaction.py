@@ -1,4 +1,4 @@
-"""How fast a queue reacts: `python -m simulation.reaction`.
+"""How fast a queue reacts: `python -m roq.simulation.reaction`.
 
     overload    an exchange gets more than it may take → its first publisher is somewhere else
     growth      the decision to add an exchange → it serves
@@ -18,12 +18,12 @@ import click
 import msgspec
 
 from roq.client.views import ScalingRules
-from simulation.scenario import measures, place, results
-from simulation.scenario.crew import Worker
-from simulation.scenario.display import Display, display
-from simulation.scenario.place import Place
-from simulation.scenario.results import Counts, Machine, Target
-from simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario.crew import Worker
+from roq.simulation.scenario.display import Display, display
+from roq.simulation.scenario.place import Place
+from roq.simulation.scenario.results import Counts, Machine, Target
+from roq.simulation.scenario.stage import QUEUE, Stage, stage
 
 NAME: Final = "reaction"
 LIMIT: Final = 30_000_000
@@ -241,8 +241,8 @@ def main(
 
     \b
     Example:
-      python -m simulation.reaction
-      python -m simulation.reaction --steady 300 --rounds 10
+      python -m roq.simulation.reaction
+      python -m roq.simulation.reaction --steady 300 --rounds 10
     """
     plan = Plan(rounds=rounds, publishers=publishers, steady=steady, policy=policy)
     with display(as_json=as_json) as shown:

@@ -1,4 +1,4 @@
-"""Ten thousand relocations on a virtual clock: `python -m simulation.relocations --count 10000`.
+"""Many relocations on a virtual clock: `python -m roq.simulation.relocations --count 10000`.
 
 Publishers are sent from exchange to exchange, also to several at once, while they publish: over
 seeds, sizes, rates and numbers, in every second trial with connections that break, fan-outs that
@@ -21,11 +21,11 @@ import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulation.case import Case
-from simulation.scenario import results
-from simulation.scenario.results import Machine
-from simulation.scenario.timings import percentile
-from simulation.trial import Result, Trial
+from roq.simulation.case import Case
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine
+from roq.simulation.scenario.timings import percentile
+from roq.simulation.trial import Result, Trial
 
 NAME: Final = "relocations"
 PER_TRIAL: Final = 50
@@ -128,8 +128,8 @@ def main(
 
     \b
     Example:
-      python -m simulation.relocations --count 10000
-      python -m simulation.relocations --count 500 --naive
+      python -m roq.simulation.relocations --count 10000
+      python -m roq.simulation.relocations --count 500 --naive
     """
     began = time.monotonic()
     progress = None if as_json else _progress()

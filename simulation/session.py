@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.errors import ConfigError, Unavailable
-from simulation.shipping import packed
+from roq.simulation.shipping import packed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -88,7 +88,7 @@ class Session:
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
             from pyspark.sql import SparkSession  # noqa: PLC0415
         except ImportError:
-            raise ConfigError("this needs PySpark: pip install 'roq[sim]'") from None
+            raise ConfigError("this needs PySpark: pip install 'roq-cluster[sim]'") from None
         _check_master(master)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings = {"spark.master": master, **self._settings}

@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 import zipfile
 from pathlib import Path
-from typing import Final
 
 from roq.errors import ConfigError
 
-PACKAGES: Final = ("roq", "simulation")
-
 
 def packed(folder: Path) -> Path:
-    """RoQ's packages as one zip file, for executors."""
-    root = Path(__file__).parents[1]
+    """RoQ's package as one zip file, for executors."""
+    simulation = Path(__file__).parent
+    package = simulation.parent
     target = folder / "roq_packages.zip"
+    # In a checkout the simulation is a link, which rglob does not follow.
+    found = {*package.rglob("*.py"), *simulation.rglob("*.py")}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for path in sorted((root / package).rglob("*.py")):
-                archive.write(path, path.relative_to(root))
+        for path in sorted(found):
+            archive.write(path, path.relative_to(package.parent))
     return target
 
 

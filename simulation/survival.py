@@ -1,13 +1,13 @@
-"""Whole clusters on a virtual clock, in which everything fails: `python -m simulation.survival`.
+"""Clusters on a virtual clock, in which everything fails: `python -m roq.simulation.survival`.
 
 Each seed is one cluster of real machines (managers, hosts, monitors, exchanges, clients) in which
 things go wrong that are drawn from the seed: processes die or stand still, machines vanish,
 networks are cut, disks are slow, clocks jump, ZooKeeper is away or empty. Then everything is put
 right, and all promises are looked at. The same seed gives the same history:
 
-    python -m simulation.survival --count 10000          many seeds, in several processes
-    python -m simulation.survival --seed 7 --trace       one seed, and everything that happens
-    python -m simulation.survival --seed 7 --without cut the same, without one kind of trouble
+    python -m roq.simulation.survival --count 10000          many seeds, in several processes
+    python -m roq.simulation.survival --seed 7 --trace       one seed, and everything that happens
+    python -m roq.simulation.survival --seed 7 --without cut the same, without one kind of trouble
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from rich.progress import (
 )
 
 from roq.cli.output import print_json
-from simulation.model.trial import Case, Result, Trial
-from simulation.model.troubles import KINDS
-from simulation.scenario import results
-from simulation.scenario.results import Machine
+from roq.simulation.model.trial import Case, Result, Trial
+from roq.simulation.model.troubles import KINDS
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine
 
 NAME: Final = "survival"
 CHUNK: Final = 20
@@ -106,7 +106,7 @@ def try_seeds(
 def replay_command(seed: int, only: Sequence[str] = (), without: Sequence[str] = ()) -> str:
     """What replays a seed."""
     options = [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
-    return " ".join([f"python -m simulation.survival --seed {seed}", *options])
+    return " ".join([f"python -m roq.simulation.survival --seed {seed}", *options])
 
 
 def _try_chunk(first: int, count: int, only: Sequence[str], without: Sequence[str]) -> list[bytes]:
@@ -173,8 +173,8 @@ def main(
 
     \b
     Example:
-      python -m simulation.survival --count 10000
-      python -m simulation.survival --seed 7 --trace
+      python -m roq.simulation.survival --count 10000
+      python -m roq.simulation.survival --seed 7 --trace
     """
     if seed is not None:
         return _try_one(seed, only, without, trace=trace, as_json=as_json)

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from simulation.case import CALM, Case
-from simulation.cluster import Cluster
-from simulation.dispatch import Dispatcher
-from simulation.faults import Faults
-from simulation.load import User
+from roq.simulation.case import CALM, Case
+from roq.simulation.cluster import Cluster
+from roq.simulation.dispatch import Dispatcher
+from roq.simulation.faults import Faults
+from roq.simulation.load import User
 
 SETTLE_SECONDS: Final = 60.0
 MINUTES_MOST: Final = 600.0

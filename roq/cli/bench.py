@@ -7,9 +7,8 @@ from typing import Final
 
 import click
 
-from roq.cli.failures import Failed
 from roq.cli.output import console, note, print_json
-from roq.runtime import exits
+from roq.cli.sim_extra import BENCH, wanted
 
 RESULTS: Final = Path("benchmarks/results")
 
@@ -44,14 +43,10 @@ def bench(
       roq bench --quick
       roq bench --compare
     """
-    try:
-        from benchmarks import benchmark, plan, report  # noqa: PLC0415 - heavy, and an extra
-    except ModuleNotFoundError as error:
-        raise Failed(
-            f"the benchmark is not complete here: {error}",
-            exits.UNAVAILABLE,
-            "Install it with `pip install '.[bench]'` in RoQ's source directory.",
-        ) from None
+    plan, benchmark, report = (
+        wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
+        for name in ("plan", "benchmark", "report")
+    )
     chosen = plan.quick if quick else plan.full
     planned = chosen() if rounds is None else chosen(rounds)
     results = benchmark.measure(planned, console(error=True), compare=compare)

@@ -80,7 +80,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="roq", message="%(package)s %(version)s")
+@click.version_option(package_name="roq-cluster", message="roq %(version)s")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def cli(debug: bool) -> None:
     """RoQ: an elastic queue cluster.

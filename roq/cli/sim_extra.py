@@ -1,4 +1,4 @@
-"""Modules of scenarios, which an extra brings: imported when they are used."""
+"""Modules that an extra brings, imported when they are used: scenarios and benchmarks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Final
 from roq.cli.failures import Failed
 from roq.runtime import exits
 
-EXTRA: Final = "pip install 'roq[sim]'"
+EXTRA: Final = "pip install 'roq-cluster[sim]'"
 
 
-def wanted(module: str) -> ModuleType:
+BENCH: Final = "pip install 'roq-cluster[bench]'"
+
+
+def wanted(module: str, what: str = "scenarios", extra: str = EXTRA) -> ModuleType:
     """Import what an extra brings; say which one if it is not there."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise Failed(
-            f"scenarios need what is not installed here: {error.name}",
+            f"{what} need what is not installed here: {error.name}",
             exits.UNAVAILABLE,
-            f"Install it with {EXTRA}.",
+            f"Install it with {extra}.",
         ) from None

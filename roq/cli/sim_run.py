@@ -18,8 +18,8 @@ from roq.cli.sim_options import OUT, SCALE, Option, model_sizes, with_options
 from roq.cli.sim_report import made, open_option
 
 if TYPE_CHECKING:
-    from simulation.archive.document import Run
-    from simulation.description.scenario import Scenario
+    from roq.simulation.archive.document import Run
+    from roq.simulation.description.scenario import Scenario
 
 LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
 MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
@@ -94,18 +94,18 @@ def _check_kind(context: click.Context, *, model: bool) -> None:
 
 
 def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
-    reading = wanted("simulation.description.reading")
-    request = wanted("simulation.live.request")
-    runs = wanted("simulation.live.run")
+    reading = wanted("roq.simulation.description.reading")
+    request = wanted("roq.simulation.live.request")
+    runs = wanted("roq.simulation.live.run")
     path = reading.find(name)
     scenario = _with_rules(reading.read(path), given["settings"])
     wish = request.LiveRequest(
         scenario=scenario, where=str(path), seed=seed, scale=given["scale"], out=given["out"],
         **{option: given[option] for option in LIVE_ONLY},
     )  # fmt: skip
-    for each in wanted("simulation.archive.folder").settle(given["out"]):
+    for each in wanted("roq.simulation.archive.folder").settle(given["out"]):
         note(f"{each.id} was abandoned: {each.error}{_left(each)}")
-    with wanted("simulation.live.show").show(console(error=True), scenario.title) as show:
+    with wanted("roq.simulation.live.show").show(console(error=True), scenario.title) as show:
         folder: Path = runs.run(wish, show)
     return folder
 
@@ -119,8 +119,8 @@ def _left(run: Run) -> str:
 def _with_rules(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     if not settings:
         return scenario
-    rules = dict(map(wanted("simulation.forecast.order").setting, settings))
-    known = wanted("simulation.forecast.case").RULES
+    rules = dict(map(wanted("roq.simulation.forecast.order").setting, settings))
+    known = wanted("roq.simulation.forecast.case").RULES
     for name in rules:
         if name not in known:
             raise Failed(f"there is no rule {name!r}; there are {', '.join(sorted(known))}")
@@ -129,18 +129,18 @@ def _with_rules(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 
 
 def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
-    orders = wanted("simulation.forecast.order")
+    orders = wanted("roq.simulation.forecast.order")
     order = orders.RunOrder(
         scenario=name, seed=seed, scale=given["scale"], out=given["out"],
         settings=dict(map(orders.setting, given["settings"])),
         **{option: given[option] for option in MODEL_ONLY},
     )  # fmt: skip
-    with ends_quietly(), wanted("simulation.forecast.bar").bar("cells") as progress:
-        folder: Path = wanted("simulation.forecast.run").run(order, progress)
+    with ends_quietly(), wanted("roq.simulation.forecast.bar").bar("cells") as progress:
+        folder: Path = wanted("roq.simulation.forecast.run").run(order, progress)
         return folder
     raise SystemExit(INTERRUPTED)
 
 
 def _fulfilled(run: Run) -> bool:
-    good: bool = wanted("simulation.archive.verdicts").fulfilled(run.verdicts, run.kind)
+    good: bool = wanted("roq.simulation.archive.verdicts").fulfilled(run.verdicts, run.kind)
     return good

@@ -14,8 +14,8 @@ from roq.cli.sim_extra import wanted
 from roq.cli.sim_options import OUT, SCALE, Option, model_sizes, with_options
 
 if TYPE_CHECKING:
-    from simulation.forecast.sweep import Swept
-    from simulation.forecast.table import Row
+    from roq.simulation.forecast.sweep import Swept
+    from roq.simulation.forecast.table import Row
 
 OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--vary", multiple=True, metavar="NAME=V1,V2,…",
@@ -54,17 +54,17 @@ def sweep(
       roq sim sweep ramp --local --vary cooldown_seconds=2,10,30 --seeds 20
       roq sim sweep cluster --queues 20 --vary known.OVERLOAD=1.05,1.1,1.3 --master 'local[*]'
     """
-    orders = wanted("simulation.forecast.order")
+    orders = wanted("roq.simulation.forecast.order")
     order = orders.SweepOrder(
         vary=dict(map(orders.values, vary)),
         settings=dict(map(orders.setting, settings)),
-        metrics=tuple(metrics) or wanted("simulation.forecast.outcome").METRICS,
+        metrics=tuple(metrics) or wanted("roq.simulation.forecast.outcome").METRICS,
         spark=not local,
         **given,
     )
     found: Swept | None = None
-    with ends_quietly(), wanted("simulation.forecast.bar").bar("tasks") as progress:
-        found = wanted("simulation.forecast.sweep").conduct(order, progress)
+    with ends_quietly(), wanted("roq.simulation.forecast.bar").bar("tasks") as progress:
+        found = wanted("roq.simulation.forecast.sweep").conduct(order, progress)
     if found is not None:
         _show(found.table)
         note(f"{found.runs} of {found.wanted} runs in {found.took:.1f} s; written: {found.folder}")

@@ -126,7 +126,7 @@ def class_path() -> str:
     spec = importlib.util.find_spec("pyspark")  # found, not imported: that takes a second
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable(
-            "the embedded ZooKeeper comes with pyspark: `pip install 'roq[embedded]'`, "
+            "the embedded ZooKeeper comes with pyspark: `pip install 'roq-cluster[embedded]'`, "
             "or name a running ZooKeeper instead"
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "jars"

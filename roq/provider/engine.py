@@ -24,7 +24,7 @@ try:
     from docker.types import LogConfig
 except ImportError as error:  # pragma: no cover - the extra is installed wherever tests run
     raise ConfigError(
-        "the provider docker needs the package of that name: pip install 'roq[docker]'"
+        "the provider docker needs the package of that name: pip install 'roq-cluster[docker]'"
     ) from error
 
 LOG_LINES: Final = 8

@@ -70,7 +70,7 @@ def collect(extra: Iterable[str] = ()) -> Files:
         **_roq_itself(),
         **{
             path: file
-            for name in sorted(_needed({"roq", *extra}) - {"roq"})
+            for name in sorted(_needed({"roq-cluster", *extra}) - {"roq-cluster"})
             for path, file in _package(name)
         },
     }
@@ -152,7 +152,7 @@ def _python() -> Files:
 
 
 def _version() -> str:
-    return distribution("roq").version
+    return distribution("roq-cluster").version
 
 
 def _roq_itself() -> Files:

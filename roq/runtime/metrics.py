@@ -107,7 +107,7 @@ class Telemetry:
         self._page = Page((*COMMON, *metrics))
         # Of the program that runs. Looked for once: later there may be another one on the disk, or
         # no descriptor to look with.
-        self._version = version("roq")
+        self._version = version("roq-cluster")
         self._server = (
             HttpServer(settings.bind, settings.port, self._page.respond) if settings.port else None
         )

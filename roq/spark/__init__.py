@@ -8,7 +8,8 @@
     )
 
 Spark finds the format by itself where the package is installed; elsewhere call `register(spark)`
-first. `docs/spark.md` tells options, columns and what is promised. Needs `pip install roq[spark]`.
+first. `docs/spark.md` tells options, columns and what is promised. Needs
+`pip install 'roq-cluster[spark]'`.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def _look() -> None:
     except ImportError as error:
         raise ImportError(
             f"the format roq needs the package roq on every executor: {error} (host "
-            f"{socket.gethostname()}, {sys.executable}). Run pip install 'roq[spark]' there, or "
-            "send an environment along as docs/spark.md says"
+            f"{socket.gethostname()}, {sys.executable}). Run pip install "
+            "'roq-cluster[spark]' there, or send an environment along as docs/spark.md says"
         ) from None
 
 

@@ -22,8 +22,8 @@ from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol.channel import ACK, CONTROL, NUMBER
-from simulation.network import Connection, Frames, Wire
-from simulation.world import Alarm, Time
+from roq.simulation.network import Connection, Frames, Wire
+from roq.simulation.world import Alarm, Time
 
 SETTLE_SECONDS: Final = 0.0002
 """Acknowledgements of what comes within this leave together."""

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 from roq.model import Limits, PublisherId, publisher_epoch
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology, Version
-from simulation.actors.exchange import Exchange
-from simulation.network import Pipe, Weather
-from simulation.world import World
+from roq.simulation.actors.exchange import Exchange
+from roq.simulation.network import Pipe, Weather
+from roq.simulation.world import World
 
 KPI_SECONDS: Final = 1.0
 VERSION_SECONDS: Final = 1.0

@@ -26,8 +26,8 @@ from roq.errors import LocalProtocolError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
-from simulation.network import Connection, Frames, Wire
-from simulation.world import Alarm, Time
+from roq.simulation.network import Connection, Frames, Wire
+from roq.simulation.world import Alarm, Time
 
 DELIVERY_SECONDS: Final = 120.0
 WAIT_SECONDS_MIN: Final = 0.0005

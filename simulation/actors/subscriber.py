@@ -12,9 +12,9 @@ from roq.client.reception import Order, Reception, Starts
 from roq.client.stream import Source
 from roq.model import ExchangeInfo
 from roq.protocol.control import Control, Topology
-from simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
-from simulation.network import Connection, Frames, Wire
-from simulation.world import Alarm, Time
+from roq.simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
+from roq.simulation.network import Connection, Frames, Wire
+from roq.simulation.world import Alarm, Time
 
 RECONNECT_SECONDS: Final = 0.1
 TICK_SECONDS: Final = 0.2

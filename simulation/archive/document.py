@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from simulation.description.scenario import Expectation, Scenario
-from simulation.scenario.results import Machine
+from roq.simulation.description.scenario import Expectation, Scenario
+from roq.simulation.scenario.results import Machine
 
 VERSION: Final = 1
 """Of `run.json` and `series.json`; a reader refuses later ones."""

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.errors import RoQError
-from simulation.archive.document import VERSION, Run, RunState, Series
-from simulation.archive.life import gone
+from roq.simulation.archive.document import VERSION, Run, RunState, Series
+from roq.simulation.archive.life import gone
 
 RUNS: Final = Path("simulation/runs")
 """Where runs are kept if nobody says otherwise."""

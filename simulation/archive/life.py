@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from roq.runtime import procfs
-from simulation.archive.document import Process
+from roq.simulation.archive.document import Process
 
 _PIDS: Final = Path("/proc/self/ns/pid")
 

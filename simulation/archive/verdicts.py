@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan
 
-from simulation.archive.document import RunKind, Verdict
-from simulation.description.scenario import Expectation
+from roq.simulation.archive.document import RunKind, Verdict
+from roq.simulation.description.scenario import Expectation
 
 
 def judge(expected: Sequence[Expectation], figures: Mapping[str, float]) -> list[Verdict]:

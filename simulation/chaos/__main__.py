@@ -1,4 +1,4 @@
-"""`python -m simulation.chaos`: everything that can happen to a cluster, for as long as wanted."""
+"""`python -m roq.simulation.chaos`: all that can happen to a cluster, for as long as wanted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Final
 import click
 import msgspec
 
+from roq.simulation.chaos.course import Course, Outcome
+from roq.simulation.chaos.faults import FAULTS
+from roq.simulation.chaos.ground import Ground, Wish, ground
+from roq.simulation.chaos.plan import Kind, chosen, plan
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine
 from roq.testing import namespaces
-from simulation.chaos.course import Course, Outcome
-from simulation.chaos.faults import FAULTS
-from simulation.chaos.ground import Ground, Wish, ground
-from simulation.chaos.plan import Kind, chosen, plan
-from simulation.scenario import results
-from simulation.scenario.results import Machine
 
 NAME: Final = "chaos"
 SEEDS: Final = 1_000_000
@@ -195,8 +195,8 @@ def main(
 
     \b
     Example:
-      sudo python -m simulation.chaos --seconds 300
-      sudo python -m simulation.chaos --seed 7 --only host --only link
+      sudo python -m roq.simulation.chaos --seconds 300
+      sudo python -m roq.simulation.chaos --seed 7 --only host --only link
     """
     try:
         kinds = chosen({name: fault.kind for name, fault in FAULTS.items()}, only)

@@ -7,7 +7,7 @@ from typing import Final
 
 import roq
 from roq.errors import QueueExists, QueueNotFound, RoQError
-from simulation.chaos.ground import Ground
+from roq.simulation.chaos.ground import Ground
 
 CREATE_SECONDS: Final = 20.0
 """What the cluster has for it."""

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from roq.errors import RoQError
-from simulation.chaos.change import Change
-from simulation.chaos.faults import FAULTS, Happening, NobodyThere
-from simulation.chaos.ground import Ground
-from simulation.chaos.judge import Tally
-from simulation.chaos.plan import Draw, Step
-from simulation.chaos.words import Words
+from roq.simulation.chaos.change import Change
+from roq.simulation.chaos.faults import FAULTS, Happening, NobodyThere
+from roq.simulation.chaos.ground import Ground
+from roq.simulation.chaos.judge import Tally
+from roq.simulation.chaos.plan import Draw, Step
+from roq.simulation.chaos.words import Words
 
 WHOLE_SECONDS: Final = 40.0
 """After everything is healed the cluster has so long to be whole again."""

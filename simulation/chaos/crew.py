@@ -12,8 +12,7 @@ import msgspec
 
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from roq.testing.namespaces import NetworkHost
-from simulation.chaos.journal import (
+from roq.simulation.chaos.journal import (
     Back,
     Finished,
     Opened,
@@ -23,9 +22,10 @@ from simulation.chaos.journal import (
     Subscribed,
     Tail,
 )
-from simulation.chaos.judge import Judge
-from simulation.chaos.parts import send
-from simulation.chaos.worker import Job
+from roq.simulation.chaos.judge import Judge
+from roq.simulation.chaos.parts import send
+from roq.simulation.chaos.worker import Job
+from roq.testing.namespaces import NetworkHost
 
 END_SECONDS: Final = 5.0
 
@@ -57,7 +57,7 @@ class Worker:
         path = folder / f"{job.name}.json"
         path.write_bytes(msgspec.json.encode(job))
         prefix = [] if place is None else place.absolute_prefix
-        argv = [*prefix, sys.executable, "-P", "-m", "simulation.chaos.worker", str(path)]
+        argv = [*prefix, sys.executable, "-P", "-m", "roq.simulation.chaos.worker", str(path)]
         self._child: Child = spawn(guarded(argv, signal.SIGKILL), log_path=self.log)
         self._tail = Tail(Path(job.journal))
 

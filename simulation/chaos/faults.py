@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from roq.simulation.chaos.detour import Detour
+from roq.simulation.chaos.ground import Ground
+from roq.simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
+from roq.simulation.chaos.plan import Draw, Kind
 from roq.testing.faults import parse_endpoint
-from simulation.chaos.detour import Detour
-from simulation.chaos.ground import Ground
-from simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
-from simulation.chaos.plan import Draw, Kind
 
 T = TypeVar("T")
 Happening = Iterator[str]

@@ -13,11 +13,11 @@ import roq
 from roq.cli.survey import ask_all
 from roq.errors import RoQError
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest
-from simulation.chaos.crew import Crew
-from simulation.chaos.parts import Daemon, Parts
-from simulation.chaos.site import Node, Site, site
-from simulation.chaos.waiting import until
-from simulation.scenario.crew import ScenarioError
+from roq.simulation.chaos.crew import Crew
+from roq.simulation.chaos.parts import Daemon, Parts
+from roq.simulation.chaos.site import Node, Site, site
+from roq.simulation.chaos.waiting import until
+from roq.simulation.scenario.crew import ScenarioError
 
 START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0

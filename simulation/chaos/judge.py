@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simulation.chaos.journal import (
+from roq.simulation.chaos.journal import (
     Back,
     Finished,
     Got,

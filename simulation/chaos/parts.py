@@ -15,8 +15,8 @@ from roq.coordination.embedded import Ensemble, Member, prepare, serves
 from roq.local.part import guarded
 from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
-from simulation.chaos.site import Node, Site, note_clock
-from simulation.chaos.waiting import until
+from roq.simulation.chaos.site import Node, Site, note_clock
+from roq.simulation.chaos.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
 QUORUM_PORT: Final = 2888

@@ -1,4 +1,4 @@
-"""`python -m simulation.chaos.report`: the table of promises, measured."""
+"""`python -m roq.simulation.chaos.report`: the table of promises, measured."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import click
 import msgspec
 from rich.text import Text
 
+from roq.simulation.chaos.ground import Ground, Wish, ground
+from roq.simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
+from roq.simulation.scenario import results
+from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.scenario.results import Machine
+from roq.simulation.scenario.timings import percentile
 from roq.testing import namespaces
-from simulation.chaos.ground import Ground, Wish, ground
-from simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
-from simulation.scenario import results
-from simulation.scenario.crew import ScenarioError
-from simulation.scenario.results import Machine
-from simulation.scenario.timings import percentile
 
 NAME: Final = "chaos_report"
 CONTROL: Final = "control"
@@ -218,8 +218,8 @@ def main(repeat: int, only: tuple[str, ...], output: Path, as_json: bool) -> boo
 
     \b
     Example:
-      sudo python -m simulation.chaos.report --repeat 10
-      sudo python -m simulation.chaos.report --only exchange --only monitor
+      sudo python -m roq.simulation.chaos.report --repeat 10
+      sudo python -m roq.simulation.chaos.report --only exchange --only monitor
     """
     out = results.console(as_json=as_json)
     if reason := namespaces.missing():

@@ -19,10 +19,10 @@ from roq.client.views import ScalingRules
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi
-from simulation.chaos.crew import Worker
-from simulation.chaos.ground import Ground, leads
-from simulation.chaos.parts import Daemon, Offspring, send
-from simulation.chaos.waiting import until
+from roq.simulation.chaos.crew import Worker
+from roq.simulation.chaos.ground import Ground, leads
+from roq.simulation.chaos.parts import Daemon, Offspring, send
+from roq.simulation.chaos.waiting import until
 
 STEADY: Final = "steady"
 """The queue whose publishers are timed; it stays on its host."""

@@ -20,9 +20,9 @@ from typing import Final
 import psutil
 
 from roq.errors import Unavailable
+from roq.simulation.chaos.detour import Detour, detour
 from roq.testing import namespaces
 from roq.testing.namespaces import NetworkHost
-from simulation.chaos.detour import Detour, detour
 
 DISK_MEGABYTES: Final = 48
 _PREFIX: Final = "roq-chaos-"

@@ -1,4 +1,4 @@
-"""One publisher or subscriber, a process of its own: `python -m simulation.chaos.worker JOB.json`.
+"""One publisher or subscriber in its own process: `python -m roq.simulation.chaos.worker JOB.json`.
 
 It goes on until SIGTERM, whatever happens to the cluster, and writes a journal (see journal.py).
 """
@@ -20,7 +20,7 @@ import roq
 from roq.client.message import Batch, Gap
 from roq.client.publisher import Publisher
 from roq.errors import RoQError
-from simulation.chaos.journal import (
+from roq.simulation.chaos.journal import (
     Back,
     Finished,
     Got,

@@ -1,4 +1,4 @@
-"""`python -m simulation.chaos_spark`: kill driver and executors, and see that nothing is lost."""
+"""`python -m roq.simulation.chaos_spark`: kill driver and executors; see that nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final
 import click
 import msgspec
 
+from roq.simulation.chaos_spark.application import Job
+from roq.simulation.chaos_spark.course import Course, Kill, plan
+from roq.simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+from roq.simulation.chaos_spark.site import site
+from roq.simulation.chaos_spark.standalone import Standalone
+from roq.simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine
 from roq.spark.offsets import LogKey
 from roq.testing import cluster
-from simulation.chaos_spark.application import Job
-from simulation.chaos_spark.course import Course, Kill, plan
-from simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
-from simulation.chaos_spark.site import site
-from simulation.chaos_spark.standalone import Standalone
-from simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
-from simulation.scenario import results
-from simulation.scenario.results import Machine
 
 NAME: Final = "chaos_spark"
 SEEDS: Final = 1_000_000
@@ -189,7 +189,7 @@ def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool)
 
     \b
     Example:
-      python -m simulation.chaos_spark --kills 10 --seed 7
+      python -m roq.simulation.chaos_spark --kills 10 --seed 7
     """
     out = results.console(as_json=as_json)
     given = random.randrange(SEEDS) if seed is None else seed

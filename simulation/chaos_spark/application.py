@@ -1,4 +1,4 @@
-"""The Spark program that is killed: `python -m simulation.chaos_spark.application JOB.json`.
+"""The Spark program that is killed: `python -m roq.simulation.chaos_spark.application JOB.json`.
 
 Two queries read one queue from its beginning: one writes its rows into another queue, the other
 into Parquet files. On SIGTERM it ends the queries and writes down which files make up the table.

@@ -14,12 +14,12 @@ import psutil
 
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from simulation.chaos.waiting import until
-from simulation.chaos_spark.application import QUERIES, Job
-from simulation.chaos_spark.progress import Progress, covers, progress, reached
-from simulation.chaos_spark.standalone import Standalone
-from simulation.chaos_spark.traffic import Traffic
-from simulation.scenario.crew import ScenarioError
+from roq.simulation.chaos.waiting import until
+from roq.simulation.chaos_spark.application import QUERIES, Job
+from roq.simulation.chaos_spark.progress import Progress, covers, progress, reached
+from roq.simulation.chaos_spark.standalone import Standalone
+from roq.simulation.chaos_spark.traffic import Traffic
+from roq.simulation.scenario.crew import ScenarioError
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
@@ -248,7 +248,7 @@ class Course:
             self._lives += 1
             path = self._folder / "job.json"
             path.write_bytes(msgspec.json.encode(self._job))
-            module = "simulation.chaos_spark.application"
+            module = "roq.simulation.chaos_spark.application"
             self._driver = spawn(
                 guarded([sys.executable, "-P", "-m", module, str(path)]), log_path=self._log
             )

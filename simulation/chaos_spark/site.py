@@ -21,7 +21,7 @@ from typing import Final
 
 import psutil
 
-from simulation.chaos.waiting import until
+from roq.simulation.chaos.waiting import until
 
 MARK: Final = "ROQ_CHAOS_SPARK"
 CLEAN_SECONDS: Final = 20.0
@@ -44,7 +44,7 @@ def site() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     (folder / "tmp").mkdir()
     keeper = Popen(
-        [sys.executable, "-P", "-m", "simulation.chaos_spark.keeper", str(folder)],
+        [sys.executable, "-P", "-m", "roq.simulation.chaos_spark.keeper", str(folder)],
         stdin=PIPE,
         stdout=DEVNULL,
         start_new_session=True,

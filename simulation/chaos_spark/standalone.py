@@ -18,8 +18,8 @@ import psutil
 from roq.coordination.java import find_java
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from simulation.chaos.waiting import until
-from simulation.scenario.crew import ScenarioError
+from roq.simulation.chaos.waiting import until
+from roq.simulation.scenario.crew import ScenarioError
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 5.0
@@ -142,7 +142,7 @@ def home(folder: Path) -> Path:
     try:
         import pyspark  # noqa: PLC0415 - an extra
     except ImportError:
-        raise ScenarioError("this needs PySpark: pip install 'roq[spark]'") from None
+        raise ScenarioError("this needs PySpark: pip install 'roq-cluster[spark]'") from None
     made = folder / "spark"
     made.mkdir(exist_ok=True)
     for name in ("jars", "bin"):

@@ -15,11 +15,11 @@ from roq.client.message import Gap
 from roq.client.views import ScalingRules
 from roq.errors import RoQError
 from roq.protocol.batch import Kind
+from roq.simulation.chaos.waiting import until
+from roq.simulation.chaos_spark.judge import Row
 from roq.spark.logs import Logs
 from roq.spark.offsets import LogKey, Offsets
 from roq.spark.options import Options, read_options
-from simulation.chaos.waiting import until
-from simulation.chaos_spark.judge import Row
 
 SOURCE: Final = "chaos-in"
 TARGET: Final = "chaos-out"

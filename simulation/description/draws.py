@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from simulation.description.rates import Kind
+from roq.simulation.description.rates import Kind
 
 Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)]
 Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)]

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from simulation.description.draws import Bytes, Count
-from simulation.description.rates import PerSecond
-from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from roq.simulation.description.draws import Bytes, Count
+from roq.simulation.description.rates import PerSecond
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 
 MINUTE_SECONDS: Final = 60.0
 

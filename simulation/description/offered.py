@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from simulation.description.draws import mean_size
-from simulation.description.rates import sent_by
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.description.draws import mean_size
+from roq.simulation.description.rates import sent_by
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
 
 
 class Offered(NamedTuple):

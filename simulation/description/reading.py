@@ -13,10 +13,10 @@ import msgspec
 import yaml
 
 from roq.errors import ConfigError
-from simulation.description.legacy import LEGACY_KEYS, from_legacy
-from simulation.description.rates import Trace
-from simulation.description.scenario import PublisherGroup, Scenario
-from simulation.description.settings import queue_limits, queue_rules
+from roq.simulation.description.legacy import LEGACY_KEYS, from_legacy
+from roq.simulation.description.rates import Trace
+from roq.simulation.description.scenario import PublisherGroup, Scenario
+from roq.simulation.description.settings import queue_limits, queue_rules
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 """The scenarios that come with RoQ."""

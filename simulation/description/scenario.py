@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from simulation.description.draws import Count, Size, Topics
-from simulation.description.rates import Rate, Seconds, highest, stretched
+from roq.simulation.description.draws import Count, Size, Topics
+from roq.simulation.description.rates import Rate, Seconds, highest, stretched
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,63}\Z")]
 FaultKind: TypeAlias = Literal["kill", "pause", "cut", "loss", "delay"]

@@ -7,7 +7,7 @@ import msgspec
 from roq.client.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import Limits
-from simulation.description.scenario import Scenario
+from roq.simulation.description.scenario import Scenario
 
 
 def queue_limits(scenario: Scenario) -> Limits:

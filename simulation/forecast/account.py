@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.policy.known import OVERLOAD
-from simulation.forecast.exchange import Exchange
-from simulation.forecast.host import Hosts
-from simulation.forecast.load import Group
-from simulation.forecast.parameters import Parameters
-from simulation.forecast.windows import Latency, Recorder
+from roq.simulation.forecast.exchange import Exchange
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.load import Group
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.windows import Latency, Recorder
 
 BUSY_MOST: Final = 0.98
 """Of a core or a host; beyond that latency has no limit in this formula, and is not told."""

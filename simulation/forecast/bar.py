@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from roq.cli.output import console
-from simulation.forecast import run as runs
+from roq.simulation.forecast import run as runs
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The model beside real processes: `python -m simulation.forecast.calibration RUN`.
+"""The model beside real processes: `python -m roq.simulation.forecast.calibration RUN`.
 
 A live run is kept in a folder; the model plays the same scenario with several seeds. What was seen
 of some live runs stays in `simulation/results/forecast.json`, and a test holds that the model is as
@@ -16,15 +16,15 @@ import click
 import msgspec
 
 from roq.errors import ConfigError, RoQError
-from simulation.archive.document import EventKind, Run, RunKind, RunState, Series
-from simulation.archive.folder import find, read_run, read_series
-from simulation.description.scenario import Scenario
-from simulation.forecast.case import Case
-from simulation.forecast.cell import play
-from simulation.forecast.outcome import Outcome, mean
-from simulation.forecast.parameters import Parameters
-from simulation.scenario import results
-from simulation.scenario.results import Machine, Target
+from roq.simulation.archive.document import EventKind, Run, RunKind, RunState, Series
+from roq.simulation.archive.folder import find, read_run, read_series
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.cell import play
+from roq.simulation.forecast.outcome import Outcome, mean
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine, Target
 
 NAME: Final = "forecast"
 SEEDS: Final = range(1, 11)

@@ -10,9 +10,9 @@ from msgspec import Meta
 from roq.client.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import ElasticRules, Limits
-from simulation.archive.document import WINDOWS_MAX
-from simulation.description.scenario import Scenario
-from simulation.forecast.parameters import Parameters
+from roq.simulation.archive.document import WINDOWS_MAX
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.forecast.parameters import Parameters
 
 RULES: Final = {
     "policy": "policy",

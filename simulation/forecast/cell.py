@@ -13,15 +13,15 @@ from typing import Final
 from roq.errors import ConfigError, NoCapacity
 from roq.policy.known import OVERLOAD
 from roq.policy.registry import POLICIES
-from simulation.description.scenario import Fault
-from simulation.forecast import thresholds
-from simulation.forecast.account import LOADED, Totals
-from simulation.forecast.case import Case
-from simulation.forecast.host import Hosts
-from simulation.forecast.load import Load
-from simulation.forecast.outcome import Outcome, Sums, first_events, outcome
-from simulation.forecast.queue import Queue
-from simulation.forecast.windows import Recorder, Window
+from roq.simulation.description.scenario import Fault
+from roq.simulation.forecast import thresholds
+from roq.simulation.forecast.account import LOADED, Totals
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.load import Load
+from roq.simulation.forecast.outcome import Outcome, Sums, first_events, outcome
+from roq.simulation.forecast.queue import Queue
+from roq.simulation.forecast.windows import Recorder, Window
 
 MODELLED: Final = {("kill", "host"), ("kill", "exchange"), ("kill", "monitor")}
 """Faults of scenarios that mean something here; the others are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.monitor.moves import FAILED_REST_SECONDS, REST_MAX_SECONDS, UNDER_WAY_MAX
-from simulation.forecast.exchange import Place
+from roq.simulation.forecast.exchange import Place
 
 
 @dataclass(frozen=True, slots=True)

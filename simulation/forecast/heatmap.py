@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from simulation.forecast.grid import Value, in_order
-from simulation.forecast.outcome import mean
-from simulation.forecast.table import PREFIX, Row, error, known, varied_names
+from roq.simulation.forecast.grid import Value, in_order
+from roq.simulation.forecast.outcome import mean
+from roq.simulation.forecast.table import PREFIX, Row, error, known, varied_names
 
 CELL_INCHES: Final = (1.05, 0.72)
 COLOURS: Final = "cividis"

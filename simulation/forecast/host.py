@@ -10,7 +10,7 @@ from roq.errors import NoCapacity
 from roq.policy.growth import BYTES_PER_MB
 from roq.policy.placement import HostLoad, choose
 from roq.policy.snapshot import HostView
-from simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.parameters import Parameters
 
 MEMORY_BYTES: Final = 16 * 1024 * BYTES_PER_MB
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from simulation.description.draws import mean_size
-from simulation.description.offered import crowds
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
-from simulation.forecast.course import Course, steps
-from simulation.forecast.parameters import Parameters
+from roq.simulation.description.draws import mean_size
+from roq.simulation.description.offered import crowds
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.forecast.course import Course, steps
+from roq.simulation.forecast.parameters import Parameters
 
 
 class Coming(NamedTuple):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from roq.errors import NoCapacity
 from roq.monitor.exchanges import LOST_SECONDS
-from simulation.forecast.exchange import Exchange
-from simulation.forecast.host import Hosts
-from simulation.forecast.parameters import Parameters
-from simulation.forecast.tally import Clock
+from roq.simulation.forecast.exchange import Exchange
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.tally import Clock
 
 if TYPE_CHECKING:
-    from simulation.forecast.queue import Queue
+    from roq.simulation.forecast.queue import Queue
 
 HEAL_PAUSE_SECONDS: Final = 1.0
 """Doubled with each further attempt to find a host, as the configuration manager does."""

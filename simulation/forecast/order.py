@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from roq.errors import ConfigError
-from simulation.archive.folder import RUNS
-from simulation.description import reading
-from simulation.description.scenario import Scenario
-from simulation.forecast.case import Case
-from simulation.forecast.grid import Value, value, varied
-from simulation.forecast.outcome import METRICS
+from roq.simulation.archive.folder import RUNS
+from roq.simulation.description import reading
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.grid import Value, value, varied
+from roq.simulation.forecast.outcome import METRICS
 
 CLUSTER_NAME: Final = "cluster"
 CLUSTER: Final = Path(__file__).with_name("cluster.yaml")

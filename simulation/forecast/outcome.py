@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from simulation.forecast.account import Totals
-from simulation.forecast.windows import Window
+from roq.simulation.forecast.account import Totals
+from roq.simulation.forecast.windows import Window
 
 HOUR_SECONDS: Final = 3_600.0
 EVENTS_MAX: Final = 10_000

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from math import fsum
 
 from roq.policy.assignment import Candidate, assign, expected_load
-from simulation.forecast.exchange import NOWHERE, Exchange, Place, Publishers
-from simulation.forecast.flights import Flight
+from roq.simulation.forecast.exchange import NOWHERE, Exchange, Place, Publishers
+from roq.simulation.forecast.flights import Flight
 
 
 class Population:

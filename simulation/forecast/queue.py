@@ -16,19 +16,19 @@ from roq.monitor.elasticity import RETURN_SECONDS
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, Policy, QueueView, Shrink, Stripe
 from roq.policy.verdict import problem_of
-from simulation.forecast.account import Account
-from simulation.forecast.exchange import Exchange, Place, Publishers, number_of
-from simulation.forecast.flights import Flight, Flights
-from simulation.forecast.host import Hosts
-from simulation.forecast.load import Coming, Load
-from simulation.forecast.losses import Losses
-from simulation.forecast.parameters import Parameters
-from simulation.forecast.population import Population
-from simulation.forecast.requests import Requests
-from simulation.forecast.tally import Clock, Tally
-from simulation.forecast.views import Factors, Viewer
-from simulation.forecast.waiting import Waiting
-from simulation.forecast.windows import Recorder, Window
+from roq.simulation.forecast.account import Account
+from roq.simulation.forecast.exchange import Exchange, Place, Publishers, number_of
+from roq.simulation.forecast.flights import Flight, Flights
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.load import Coming, Load
+from roq.simulation.forecast.losses import Losses
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.population import Population
+from roq.simulation.forecast.requests import Requests
+from roq.simulation.forecast.tally import Clock, Tally
+from roq.simulation.forecast.views import Factors, Viewer
+from roq.simulation.forecast.waiting import Waiting
+from roq.simulation.forecast.windows import Recorder, Window
 
 ROUNDING: Final = 1e-6
 LANDING_SECONDS: Final = 0.05

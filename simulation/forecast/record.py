@@ -11,17 +11,17 @@ import msgspec
 import roq
 from roq.demo.latency import Histogram
 from roq.model import exchange_name
-from simulation.archive import document as archive
-from simulation.archive.document import EventKind, Run, RunKind, RunState
-from simulation.archive.verdicts import judge
-from simulation.description.offered import offered
-from simulation.description.scenario import Scenario
-from simulation.forecast.case import Case
-from simulation.forecast.cell import MODELLED
-from simulation.forecast.order import RunOrder
-from simulation.forecast.outcome import Outcome
-from simulation.forecast.windows import PARTS, Window, Work
-from simulation.scenario.results import Machine
+from roq.simulation.archive import document as archive
+from roq.simulation.archive.document import EventKind, Run, RunKind, RunState
+from roq.simulation.archive.verdicts import judge
+from roq.simulation.description.offered import offered
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.cell import MODELLED
+from roq.simulation.forecast.order import RunOrder
+from roq.simulation.forecast.outcome import Outcome
+from roq.simulation.forecast.windows import PARTS, Window, Work
+from roq.simulation.scenario.results import Machine
 
 WINDOWS: Final = 600
 """Of one queue; the windows of short runs are of a second."""

@@ -11,12 +11,12 @@ from roq.monitor.events import Ask, Effect
 from roq.monitor.news import News
 from roq.monitor.scaling import Scaling
 from roq.protocol.control import Done, Failure, GcmRequest, ScaledOut, ScaleOut
-from simulation.forecast.host import Hosts
-from simulation.forecast.parameters import Parameters
-from simulation.forecast.tally import Clock
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.tally import Clock
 
 if TYPE_CHECKING:
-    from simulation.forecast.queue import Queue
+    from roq.simulation.forecast.queue import Queue
 
 QUEUE_ID: Final = bytes(16)
 NO_ROOM: Final = 1101

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation.archive import folder as folders
-from simulation.archive.document import RunKind
-from simulation.forecast import record
-from simulation.forecast.case import Case
-from simulation.forecast.order import RunOrder, case_of
-from simulation.forecast.outcome import Outcome
-from simulation.forecast.work import Here, Processes, Workers, play_all
-from simulation.scenario.results import measured
+from roq.simulation.archive import folder as folders
+from roq.simulation.archive.document import RunKind
+from roq.simulation.forecast import record
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.order import RunOrder, case_of
+from roq.simulation.forecast.outcome import Outcome
+from roq.simulation.forecast.work import Here, Processes, Workers, play_all
+from roq.simulation.scenario.results import measured
 
 Progress = Callable[[int, int], None]
 """Is told (parts that are done, of how many)."""

@@ -9,9 +9,9 @@ from math import isnan
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from simulation.forecast.grid import Value
-from simulation.forecast.outcome import mean
-from simulation.report import statistics
+from roq.simulation.forecast.grid import Value
+from roq.simulation.forecast.outcome import mean
+from roq.simulation.report import statistics
 
 Row: TypeAlias = dict[str, Value]
 """One run: what is varied, and its figures."""
@@ -55,7 +55,7 @@ def write(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Pat
     _write_csv(table(rows, metrics), means)
     written.append(means)
     if importlib.util.find_spec("matplotlib") is not None:
-        from simulation.forecast import heatmap  # noqa: PLC0415 - only where there is matplotlib
+        from roq.simulation.forecast import heatmap  # noqa: PLC0415 - only where there is matplotlib
 
         written += heatmap.draw(rows, metrics, folder)
     return written

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from roq.monitor.window import RECENT_SECONDS, TOP_MAX, WINDOW_SECONDS
 from roq.policy.snapshot import ExchangeView, PublisherView
-from simulation.forecast.exchange import Exchange, Publishers, id_of
-from simulation.forecast.load import Group
-from simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.exchange import Exchange, Publishers, id_of
+from roq.simulation.forecast.load import Group
+from roq.simulation.forecast.parameters import Parameters
 
 AGE_MAX = 3_600.0
 

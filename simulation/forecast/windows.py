@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from roq.demo.latency import Histogram
-from simulation.forecast.course import Course
+from roq.simulation.forecast.course import Course
 
 ALL: Final = 0
 """In the place of a number: all exchanges together."""

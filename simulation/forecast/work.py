@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from roq.errors import ConfigError, RoQError
-from simulation.forecast.case import Case
-from simulation.forecast.cell import Cell
-from simulation.forecast.outcome import Outcome, Sums, outcome
-from simulation.session import Session
-from simulation.shipping import missing
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.cell import Cell
+from roq.simulation.forecast.outcome import Outcome, Sums, outcome
+from roq.simulation.session import Session
+from roq.simulation.shipping import missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -148,7 +148,7 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - it is an extra
     except ImportError:
-        raise ConfigError("this needs PySpark: pip install 'roq[sim]'") from None
+        raise ConfigError("this needs PySpark: pip install 'roq-cluster[sim]'") from None
     session = Session(SparkSession.getActiveSession())
     with tempfile.TemporaryDirectory(prefix="roq-sweep-") as name:
         folder = Path(name)

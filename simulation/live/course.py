@@ -14,17 +14,17 @@ import msgspec
 
 import roq
 from roq.errors import RoQError, Unavailable
-from simulation.archive.document import EventKind
-from simulation.live.clocks import monotonic_us
-from simulation.live.driver import Driver, Herald
-from simulation.live.faults import Faults, Parts
-from simulation.live.interrupts import check
-from simulation.live.load import Job
-from simulation.live.plan import offered_at, phases
-from simulation.live.setting import LiveFailed, Queues, Setting
-from simulation.live.show import Picture
-from simulation.live.tasks import Stage, Tasks
-from simulation.live.verdict import TaskTally
+from roq.simulation.archive.document import EventKind
+from roq.simulation.live.clocks import monotonic_us
+from roq.simulation.live.driver import Driver, Herald
+from roq.simulation.live.faults import Faults, Parts
+from roq.simulation.live.interrupts import check
+from roq.simulation.live.load import Job
+from roq.simulation.live.plan import offered_at, phases
+from roq.simulation.live.setting import LiveFailed, Queues, Setting
+from roq.simulation.live.show import Picture
+from roq.simulation.live.tasks import Stage, Tasks
+from roq.simulation.live.verdict import TaskTally
 
 if TYPE_CHECKING:
     from roq.client.publisher import Publisher

@@ -13,12 +13,12 @@ from roq.client.publisher import Publisher
 from roq.client.subscriber import Subscriber
 from roq.demo.latency import Histogram
 from roq.errors import Closed, RoQError
-from simulation.archive.document import EventKind
-from simulation.live import words
-from simulation.live.clocks import Clock
-from simulation.live.plan import Plan
-from simulation.traces import messages
-from simulation.traces.messages import EVENT_TOPIC, EventTrace
+from roq.simulation.archive.document import EventKind
+from roq.simulation.live import words
+from roq.simulation.live.clocks import Clock
+from roq.simulation.live.plan import Plan
+from roq.simulation.traces import messages
+from roq.simulation.traces.messages import EVENT_TOPIC, EventTrace
 
 ALIVE_SECONDS: Final = 1.0
 HEAR_SECONDS: Final = 0.1

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, NumericDocument, QueueKpi, ScaleKpi
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -20,7 +20,7 @@ from simulation.archive.document import (
     Series,
     Window,
 )
-from simulation.live.plan import Plan, offered_at
+from roq.simulation.live.plan import Plan, offered_at
 
 EVENTS_MAX: Final = 10_000
 WINDOWS_MAX: Final = 600

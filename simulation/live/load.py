@@ -20,14 +20,14 @@ import msgspec
 
 import roq
 from roq.errors import RoQError
-from simulation.live.clocks import MICROSECONDS, Anchor
-from simulation.live.plan import Share
-from simulation.live.receivers import Receiver
-from simulation.live.schedule import NEVER, FlatOut, Schedule
-from simulation.live.senders import BLOCKED_SECONDS, Sender
-from simulation.live.verdict import TaskTally
-from simulation.live.voice import Ended, Voice
-from simulation.live.words import REASON_MAX
+from roq.simulation.live.clocks import MICROSECONDS, Anchor
+from roq.simulation.live.plan import Share
+from roq.simulation.live.receivers import Receiver
+from roq.simulation.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.live.senders import BLOCKED_SECONDS, Sender
+from roq.simulation.live.verdict import TaskTally
+from roq.simulation.live.voice import Ended, Voice
+from roq.simulation.live.words import REASON_MAX
 
 LEAD_SECONDS: Final = 1.0
 """Clients that come under load connect so long before, so that their first message is in time."""

@@ -1,4 +1,4 @@
-"""What generating load inside Spark costs: `python -m simulation.live.overhead`.
+"""What generating load inside Spark costs: `python -m roq.simulation.live.overhead`.
 
 The same publishers work in a Spark task and in a process of their own, one after the other, again
 and again: flat out, flat out with traces, and at a rate. `bare` is a loop around `publish()` in a
@@ -24,18 +24,18 @@ import msgspec
 import roq
 from roq.errors import WouldBlock
 from roq.local.part import guarded
+from roq.simulation.description.draws import Topics
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.live.clocks import Clock, anchor
+from roq.simulation.live.driver import Driver
+from roq.simulation.live.load import Job, perform
+from roq.simulation.live.plan import plan
+from roq.simulation.live.setting import LiveFailed
+from roq.simulation.live.tasks import Stage, Tasks
+from roq.simulation.live.verdict import TaskTally
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine, Target, measured
 from roq.testing import cluster as own_cluster
-from simulation.description.draws import Topics
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
-from simulation.live.clocks import Clock, anchor
-from simulation.live.driver import Driver
-from simulation.live.load import Job, perform
-from simulation.live.plan import plan
-from simulation.live.setting import LiveFailed
-from simulation.live.tasks import Stage, Tasks
-from simulation.live.verdict import TaskTally
-from simulation.scenario import results
-from simulation.scenario.results import Machine, Target, measured
 
 NAME: Final = "live-overhead"
 GOAL: Final = 0.70
@@ -131,7 +131,7 @@ class Bench:
 
 def _outside(data: bytes, *, bare: bool) -> bytes:
     """Do a job in a process of its own."""
-    argv = [sys.executable, "-P", "-m", "simulation.live.overhead"]
+    argv = [sys.executable, "-P", "-m", "roq.simulation.live.overhead"]
     done = subprocess.run(
         guarded([*argv, "--worker", "bare" if bare else "same"]),
         input=data, stdout=subprocess.PIPE, check=False,
@@ -151,8 +151,8 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def _bare(data: bytes) -> bytes:
     """Only publish."""
-    from simulation.live.verdict import SentTally  # noqa: PLC0415 - of this one function
-    from simulation.live.voice import Voice  # noqa: PLC0415
+    from roq.simulation.live.verdict import SentTally  # noqa: PLC0415 - of this one function
+    from roq.simulation.live.voice import Voice  # noqa: PLC0415
 
     job = msgspec.msgpack.decode(data, type=Job)
     stays = job.share.publishers

@@ -16,7 +16,7 @@ import msgspec
 
 from roq.errors import ConfigError
 from roq.model import encode_topic
-from simulation.description.draws import (
+from roq.simulation.description.draws import (
     Choice,
     LogNormal,
     Size,
@@ -24,10 +24,10 @@ from simulation.description.draws import (
     Uniform,
     mean_size,
 )
-from simulation.description.rates import Rate, sent_by
-from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
-from simulation.description.settings import queue_limits, queue_rules
-from simulation.live.stamp import STAMP_BYTES
+from roq.simulation.description.rates import Rate, sent_by
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from roq.simulation.description.settings import queue_limits, queue_rules
+from roq.simulation.live.stamp import STAMP_BYTES
 
 GRACE_SECONDS: Final = 3.0
 """A subscriber that joins under load is in force so much later; what it is owed ends so much before

@@ -12,12 +12,12 @@ from roq.client.message import Batch, Gap
 from roq.client.subscriber import Subscriber
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError
-from simulation.live.clocks import MICROSECONDS, Clock
-from simulation.live.plan import SubscriberStay
-from simulation.live.stamp import SOURCE_MASK, STAMP, TAG_BITS
-from simulation.live.streams import Stream
-from simulation.live.verdict import ReceivedTally
-from simulation.live.windows import Window, Windows
+from roq.simulation.live.clocks import MICROSECONDS, Clock
+from roq.simulation.live.plan import SubscriberStay
+from roq.simulation.live.stamp import SOURCE_MASK, STAMP, TAG_BITS
+from roq.simulation.live.streams import Stream
+from roq.simulation.live.verdict import ReceivedTally
+from roq.simulation.live.windows import Window, Windows
 
 _NO_WINDOW = Window(0)
 _NO_STREAM = Stream()

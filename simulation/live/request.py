@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from simulation.archive.folder import RUNS
-from simulation.description.scenario import Scenario
+from roq.simulation.archive.folder import RUNS
+from roq.simulation.description.scenario import Scenario
 
 
 class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,32 +22,32 @@ import roq
 from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, RoQError
 from roq.local.settings import HOSTS_MAX
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     PhaseTime,
     Run,
     RunKind,
     RunState,
     Series,
 )
-from simulation.archive.folder import make, new_id, write_run, write_series
-from simulation.archive.life import this_process
-from simulation.archive.verdicts import judge
-from simulation.description.scenario import Scenario
-from simulation.live import faults
-from simulation.live.clocks import Clock, anchor, sentence
-from simulation.live.course import Course
-from simulation.live.driver import Driver
-from simulation.live.glance import Glance, window_seconds
-from simulation.live.interrupts import Aside, Interrupted, check, interrupts
-from simulation.live.plan import offered_at, phases, plan
-from simulation.live.request import LiveRequest
-from simulation.live.setting import LiveFailed, Queues, Setting
-from simulation.live.show import Show, Silent
-from simulation.live.surroundings import Surroundings
-from simulation.live.tasks import Tasks, master_for
-from simulation.live.tracing import Tracing
-from simulation.live.verdict import Counts, TaskTally, count, figures
-from simulation.scenario.results import Machine, measured
+from roq.simulation.archive.folder import make, new_id, write_run, write_series
+from roq.simulation.archive.life import this_process
+from roq.simulation.archive.verdicts import judge
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.live import faults
+from roq.simulation.live.clocks import Clock, anchor, sentence
+from roq.simulation.live.course import Course
+from roq.simulation.live.driver import Driver
+from roq.simulation.live.glance import Glance, window_seconds
+from roq.simulation.live.interrupts import Aside, Interrupted, check, interrupts
+from roq.simulation.live.plan import offered_at, phases, plan
+from roq.simulation.live.request import LiveRequest
+from roq.simulation.live.setting import LiveFailed, Queues, Setting
+from roq.simulation.live.show import Show, Silent
+from roq.simulation.live.surroundings import Surroundings
+from roq.simulation.live.tasks import Tasks, master_for
+from roq.simulation.live.tracing import Tracing
+from roq.simulation.live.verdict import Counts, TaskTally, count, figures
+from roq.simulation.scenario.results import Machine, measured
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,13 @@ from roq.client.publisher import Publisher
 from roq.client.writer import Payload
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError, WouldBlock
-from simulation.description.draws import sizes, topics
-from simulation.live.clocks import MICROSECONDS, Clock
-from simulation.live.plan import PublisherStay, Stretch
-from simulation.live.schedule import NEVER, Timetable
-from simulation.live.stamp import STAMP, STAMP_BYTES, identity
-from simulation.live.verdict import SentTally
-from simulation.live.windows import LATE_SECONDS, Window, Windows
+from roq.simulation.description.draws import sizes, topics
+from roq.simulation.live.clocks import MICROSECONDS, Clock
+from roq.simulation.live.plan import PublisherStay, Stretch
+from roq.simulation.live.schedule import NEVER, Timetable
+from roq.simulation.live.stamp import STAMP, STAMP_BYTES, identity
+from roq.simulation.live.verdict import SentTally
+from roq.simulation.live.windows import LATE_SECONDS, Window, Windows
 
 CHUNK: Final = 500
 """Messages that one publisher sends before others have their turn."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roq.errors import RoQError
-from simulation.live.clocks import Anchor, Clock
-from simulation.live.glance import Glance
-from simulation.live.plan import Plan
-from simulation.live.request import LiveRequest
-from simulation.live.show import Show
+from roq.simulation.live.clocks import Anchor, Clock
+from roq.simulation.live.glance import Glance
+from roq.simulation.live.plan import Plan
+from roq.simulation.live.request import LiveRequest
+from roq.simulation.live.show import Show
 
 
 class LiveFailed(RoQError):

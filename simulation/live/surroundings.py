@@ -13,13 +13,13 @@ from typing import Final
 import roq
 from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, QueueExists, RoQError
+from roq.simulation.description.settings import queue_rules
+from roq.simulation.live import faults
+from roq.simulation.live.interrupts import Aside, check
+from roq.simulation.live.setting import Queues, Setting
+from roq.simulation.live.tasks import Tasks
 from roq.testing import cluster as own_cluster
 from roq.testing.running import RunningCluster
-from simulation.description.settings import queue_rules
-from simulation.live import faults
-from simulation.live.interrupts import Aside, check
-from simulation.live.setting import Queues, Setting
-from simulation.live.tasks import Tasks
 
 QUEUE_SECONDS: Final = 30.0
 

@@ -13,9 +13,9 @@ import msgspec
 
 import roq
 from roq.errors import ConfigError, RoQError, Unavailable
-from simulation.live.clocks import machine
-from simulation.session import Session, said
-from simulation.shipping import missing
+from roq.simulation.live.clocks import machine
+from roq.simulation.session import Session, said
+from roq.simulation.shipping import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,13 +170,13 @@ class Stage:
 
 
 def _perform(jobs: Iterable[bytes]) -> Iterator[bytes]:
-    from simulation.live.load import perform  # noqa: PLC0415 - executors only
+    from roq.simulation.live.load import perform  # noqa: PLC0415 - executors only
 
     return map(perform, jobs)
 
 
 def _look(data: bytes) -> bytes:
-    from simulation.live import load  # noqa: F401, PLC0415 - whether it is there
+    from roq.simulation.live import load  # noqa: F401, PLC0415 - whether it is there
 
     host, trouble = socket.gethostname(), ""
     try:

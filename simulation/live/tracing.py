@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import roq
 from roq.client.publisher import Publisher
-from simulation.archive.document import Run, Series
-from simulation.live.clocks import Clock, monotonic_us
-from simulation.live.setting import Queues
-from simulation.traces.collect import Collector
-from simulation.traces.summary import remarks, summarise
-from simulation.traces.tap import Tap
+from roq.simulation.archive.document import Run, Series
+from roq.simulation.live.clocks import Clock, monotonic_us
+from roq.simulation.live.setting import Queues
+from roq.simulation.traces.collect import Collector
+from roq.simulation.traces.summary import remarks, summarise
+from roq.simulation.traces.tap import Tap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from roq.demo.latency import Histogram
-from simulation.live.plan import Plan, SubscriberStay
-from simulation.live.streams import StreamTally
+from roq.simulation.live.plan import Plan, SubscriberStay
+from roq.simulation.live.streams import StreamTally
 
 WRONG_MAX: Final = 20
 PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}

@@ -16,8 +16,8 @@ import roq
 from roq.client.publisher import Publisher
 from roq.client.subscriber import Subscriber
 from roq.errors import RoQError, Unavailable
-from simulation.live import words
-from simulation.live.clocks import (
+from roq.simulation.live import words
+from roq.simulation.live.clocks import (
     Clock,
     RoundTrip,
     clock_here,
@@ -25,14 +25,14 @@ from simulation.live.clocks import (
     machine,
     monotonic_us,
 )
-from simulation.live.receivers import Receiver
-from simulation.live.senders import Sender
-from simulation.live.windows import Windows
-from simulation.traces import messages
-from simulation.traces.messages import CLIENT_TOPIC, ClientTrace
+from roq.simulation.live.receivers import Receiver
+from roq.simulation.live.senders import Sender
+from roq.simulation.live.windows import Windows
+from roq.simulation.traces import messages
+from roq.simulation.traces.messages import CLIENT_TOPIC, ClientTrace
 
 if TYPE_CHECKING:
-    from simulation.live.load import Job
+    from roq.simulation.live.load import Job
 
 TELL_SECONDS: Final = 1.0
 HEAR_SECONDS: Final = 0.1

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from typing import Final
 
-from simulation.live.clocks import MICROSECONDS
+from roq.simulation.live.clocks import MICROSECONDS
 
 LATE_SECONDS: Final = 0.010
 """A message that is published more than this after it should be is late."""

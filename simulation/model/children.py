@@ -22,11 +22,11 @@ from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime.manager import ManagerLink
 from roq.runtime.rpc import Peer
-from simulation.actors.exchange import Exchange
-from simulation.model.process import LocalWorld, Process
-from simulation.model.shells import Driver, Ports, Server
-from simulation.model.sockets import context
-from simulation.model.watch import Watch
+from roq.simulation.actors.exchange import Exchange
+from roq.simulation.model.process import LocalWorld, Process
+from roq.simulation.model.shells import Driver, Ports, Server
+from roq.simulation.model.sockets import context
+from roq.simulation.model.watch import Watch
 
 DRAIN_SECONDS: Final = 0.3
 """What an exchange that is stopped takes to end."""

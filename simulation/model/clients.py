@@ -18,13 +18,13 @@ from roq.client.watchdog import (
 )
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
+from roq.simulation.actors.publisher import Publisher
+from roq.simulation.actors.subscriber import Subscriber
+from roq.simulation.load import Profile, User
+from roq.simulation.model.process import LocalWorld, Process
+from roq.simulation.model.sockets import Context, context
+from roq.simulation.model.watch import Watch
 from roq.testing.history import History
-from simulation.actors.publisher import Publisher
-from simulation.actors.subscriber import Subscriber
-from simulation.load import Profile, User
-from simulation.model.process import LocalWorld, Process
-from simulation.model.sockets import Context, context
-from simulation.model.watch import Watch
 
 if TYPE_CHECKING:
     from roq.client.engine import Engine

@@ -21,20 +21,20 @@ from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import CreateExchange, CreateQueue, Public
+from roq.simulation.load import Profile
+from roq.simulation.model.children import ExchangeShell, MonitorShell
+from roq.simulation.model.clients import PublisherShell, SubscriberShell
+from roq.simulation.model.console import Console
+from roq.simulation.model.ensemble import Ensemble
+from roq.simulation.model.hosts import Host
+from roq.simulation.model.managers import ManagerShell
+from roq.simulation.model.policies import Restless
+from roq.simulation.model.process import Clocks, Process
+from roq.simulation.model.shells import Ports
+from roq.simulation.model.watch import Watch
+from roq.simulation.model.wires import Wires
+from roq.simulation.world import World
 from roq.testing.history import History
-from simulation.load import Profile
-from simulation.model.children import ExchangeShell, MonitorShell
-from simulation.model.clients import PublisherShell, SubscriberShell
-from simulation.model.console import Console
-from simulation.model.ensemble import Ensemble
-from simulation.model.hosts import Host
-from simulation.model.managers import ManagerShell
-from simulation.model.policies import Restless
-from simulation.model.process import Clocks, Process
-from simulation.model.shells import Ports
-from simulation.model.watch import Watch
-from simulation.model.wires import Wires
-from simulation.world import World
 
 QUEUE: Final = "q"
 START_SECONDS: Final = 30.0

@@ -8,7 +8,7 @@ from roq.protocol import documents
 from roq.protocol.public import CreateExchange, Public
 
 if TYPE_CHECKING:
-    from simulation.model.cluster import Cluster
+    from roq.simulation.model.cluster import Cluster
 
 AGAIN_SECONDS: Final = (0.0, 0.4, 2.0)
 """After the first time; by then another manager may lead."""

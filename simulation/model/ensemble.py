@@ -19,9 +19,9 @@ from roq.coordination.port import LEADER, QUEUES, Committed, Node, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import MultiResult, Step, Watch
 from roq.errors import RegistryAway
-from simulation.model.process import Process
-from simulation.model.wires import Wires
-from simulation.world import World
+from roq.simulation.model.process import Process
+from roq.simulation.model.wires import Wires
+from roq.simulation.world import World
 
 MACHINE: Final = "zookeeper"
 DELAY_SECONDS: Final = (0.0005, 0.003)

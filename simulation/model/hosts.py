@@ -30,14 +30,14 @@ from roq.protocol.control import (
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime.rpc import Peer, RpcClient
-from simulation.model.children import ExchangeShell, MonitorShell
-from simulation.model.ensemble import Ensemble
-from simulation.model.process import Clocks, Process
-from simulation.model.shells import Driver, Ports, Server
-from simulation.model.sockets import context
-from simulation.model.watch import Watch
-from simulation.model.wires import Wires
-from simulation.world import World
+from roq.simulation.model.children import ExchangeShell, MonitorShell
+from roq.simulation.model.ensemble import Ensemble
+from roq.simulation.model.process import Clocks, Process
+from roq.simulation.model.shells import Driver, Ports, Server
+from roq.simulation.model.sockets import context
+from roq.simulation.model.watch import Watch
+from roq.simulation.model.wires import Wires
+from roq.simulation.world import World
 
 REPORT_TIMEOUT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roq.client.watchdog import Standing
-from simulation.model.clients import PublisherShell, SubscriberShell
-from simulation.model.hosts import Host
+from roq.simulation.model.clients import PublisherShell, SubscriberShell
+from roq.simulation.model.hosts import Host
 
 if TYPE_CHECKING:
-    from simulation.model.cluster import Cluster
+    from roq.simulation.model.cluster import Cluster
 
 LOOK_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 4.5

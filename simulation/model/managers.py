@@ -15,11 +15,11 @@ from roq.gcm.records import Manager, QueueRecord
 from roq.machine import Tick
 from roq.protocol.control import Answer
 from roq.runtime.rpc import Peer, RpcClient
-from simulation.model.ensemble import Ensemble
-from simulation.model.process import Process
-from simulation.model.shells import Driver, Server
-from simulation.model.sockets import context
-from simulation.model.watch import Watch
+from roq.simulation.model.ensemble import Ensemble
+from roq.simulation.model.process import Process
+from roq.simulation.model.shells import Driver, Server
+from roq.simulation.model.sockets import context
+from roq.simulation.model.watch import Watch
 
 GIVE_UP_SECONDS = 20.0
 """See `zk.connect_seconds`: a manager that has never reached the registry ends."""

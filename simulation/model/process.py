@@ -17,10 +17,10 @@ from typing import Final
 
 from roq.clock import ObservedClock
 from roq.runtime.reactor import Call, Reactor, Source, Timer
-from simulation.model.wires import HEARTBEAT_SECONDS, Wires
-from simulation.network import Client, Connection, Frames, Server, Weather
-from simulation.world import WALL_CLOCK_AT_START, World
-from simulation.world import Call as WorldCall
+from roq.simulation.model.wires import HEARTBEAT_SECONDS, Wires
+from roq.simulation.network import Client, Connection, Frames, Server, Weather
+from roq.simulation.world import WALL_CLOCK_AT_START, World
+from roq.simulation.world import Call as WorldCall
 
 ROUNDING_SECONDS: Final = 1e-7
 ACTIVE_STEP_SECONDS: Final = 0.25

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from roq.gcm.records import QueueRecord
 from roq.model import QueueState
+from roq.simulation.model.clients import PublisherShell
+from roq.simulation.model.cluster import QUEUE, Cluster, Shape
+from roq.simulation.model.hosts import Running
+from roq.simulation.model.troubles import CUTTING_OFF
 from roq.testing.history import StreamVerdict
-from simulation.model.clients import PublisherShell
-from simulation.model.cluster import QUEUE, Cluster, Shape
-from simulation.model.hosts import Running
-from simulation.model.troubles import CUTTING_OFF
 
 SPARING_CHILDREN = frozenset({
     "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",

@@ -13,8 +13,8 @@ from roq.protocol import documents
 from roq.runtime import sockets
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import Peer, RpcServer
-from simulation.model.process import Process
-from simulation.model.sockets import context
+from roq.simulation.model.process import Process
+from roq.simulation.model.sockets import context
 
 Event = TypeVar("Event")
 Effect = TypeVar("Effect")

@@ -14,8 +14,8 @@ from typing import Final, cast
 
 import zmq
 
-from simulation.model.process import Process
-from simulation.network import Connection, Frames
+from roq.simulation.model.process import Process
+from roq.simulation.network import Connection, Frames
 
 HANDSHAKE_SECONDS: Final = (0.0005, 0.004)
 SILENCE_SECONDS: Final = 3.0

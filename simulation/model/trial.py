@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 
 from roq.errors import Unavailable
-from simulation.load import Profile
-from simulation.model import promises, troubles
-from simulation.model.bounds import heal_seconds
-from simulation.model.cluster import Cluster, Shape
-from simulation.model.lookout import Lookout
-from simulation.model.promises import Happened
-from simulation.model.troubles import Trouble, Troubles
+from roq.simulation.load import Profile
+from roq.simulation.model import promises, troubles
+from roq.simulation.model.bounds import heal_seconds
+from roq.simulation.model.cluster import Cluster, Shape
+from roq.simulation.model.lookout import Lookout
+from roq.simulation.model.promises import Happened
+from roq.simulation.model.troubles import Trouble, Troubles
 
 JOIN_SECONDS: Final = 20.0
 NEWCOMER_SECONDS: Final = 20.0

@@ -19,11 +19,11 @@ from roq.protocol.public import (
     RemoveExchange,
     RemoveQueue,
 )
-from simulation.model.children import ExchangeShell, MonitorShell
-from simulation.model.cluster import QUEUE, Cluster
-from simulation.model.ensemble import DELAY_SECONDS, MACHINE
-from simulation.model.process import Process
-from simulation.network import Connection
+from roq.simulation.model.children import ExchangeShell, MonitorShell
+from roq.simulation.model.cluster import QUEUE, Cluster
+from roq.simulation.model.ensemble import DELAY_SECONDS, MACHINE
+from roq.simulation.model.process import Process
+from roq.simulation.network import Connection
 
 KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",

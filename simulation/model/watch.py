@@ -7,7 +7,7 @@ from collections import Counter
 from roq.gcm.records import SCALING, QueueRecord
 from roq.protocol.batch import read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
-from simulation.world import World
+from roq.simulation.world import World
 
 
 class Watch:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from simulation.network import Client, Connection, Network, Server
-from simulation.world import World
+from roq.simulation.network import Client, Connection, Network, Server
+from roq.simulation.world import World
 
 HEARTBEAT_SECONDS: Final = (2.0, 2.5)
 """After so long without a sign of life a connection is given up."""

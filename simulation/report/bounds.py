@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     Event,
     ExchangeWindow,
     LatencyWindow,

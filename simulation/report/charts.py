@@ -8,13 +8,13 @@ from statistics import fmean, median
 from typing import Final
 
 from roq.model import exchange_name
-from simulation.archive.document import EventKind, PhaseTime, Run, Series
-from simulation.report.course import LATENCIES, OTHERS, Column, Course, has, known
-from simulation.report.marks import Lane, Mark, marks, room
-from simulation.report.markup import Markup, tag
-from simulation.report.plot import End, Plot, Row, percent
-from simulation.report.ticks import Scale, linear, logarithmic
-from simulation.report.wording import count, duration, moment, multiple, number, quantity
+from roq.simulation.archive.document import EventKind, PhaseTime, Run, Series
+from roq.simulation.report.course import LATENCIES, OTHERS, Column, Course, has, known
+from roq.simulation.report.marks import Lane, Mark, marks, room
+from roq.simulation.report.markup import Markup, tag
+from roq.simulation.report.plot import End, Plot, Row, percent
+from roq.simulation.report.ticks import Scale, linear, logarithmic
+from roq.simulation.report.wording import count, duration, moment, multiple, number, quantity
 
 FEW: Final = 8
 """Up to so many exchanges are lines of their own; more are a band with its middle."""

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from simulation.report.differences import METHOD, change, compared, spoken
-from simulation.report.figures import about, ordered
-from simulation.report.groups import Group, differing
-from simulation.report.markup import Markup, document, joined, tag
-from simulation.report.outcome import wanted
-from simulation.report.overlay import overlay
-from simulation.report.parts import asset, colours, folded, footer, gallery, table, when
-from simulation.report.plot import percent
-from simulation.report.published import Published, Span, published
-from simulation.report.statistics import Mean, mean
-from simulation.report.wording import NOTHING, count
+from roq.simulation.report.differences import METHOD, change, compared, spoken
+from roq.simulation.report.figures import about, ordered
+from roq.simulation.report.groups import Group, differing
+from roq.simulation.report.markup import Markup, document, joined, tag
+from roq.simulation.report.outcome import wanted
+from roq.simulation.report.overlay import overlay
+from roq.simulation.report.parts import asset, colours, folded, footer, gallery, table, when
+from roq.simulation.report.plot import percent
+from roq.simulation.report.published import Published, Span, published
+from roq.simulation.report.statistics import Mean, mean
+from roq.simulation.report.wording import NOTHING, count
 
 _LINES: Final = (
     "Lines are means of the runs of a group, window by window; bands reach from the lowest run to "

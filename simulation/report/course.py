@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     HEARD_FROM,
     ExchangeWindow,
     LatencyWindow,
@@ -20,8 +20,8 @@ from simulation.archive.document import (
     Series,
     Window,
 )
-from simulation.report.bounds import LATEST, bounded_phases
-from simulation.report.wording import duration, listed, moment
+from roq.simulation.report.bounds import LATEST, bounded_phases
+from roq.simulation.report.wording import duration, listed, moment
 
 T = TypeVar("T")
 WINDOWS_MAX: Final = 720

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from simulation.archive.folder import RunError
-from simulation.report import palette
-from simulation.report.figures import about
-from simulation.report.groups import Group, groups
-from simulation.report.statistics import CONFIDENCE, Mean, difference
-from simulation.report.wording import multiple, number, quantity
+from roq.simulation.archive.folder import RunError
+from roq.simulation.report import palette
+from roq.simulation.report.figures import about
+from roq.simulation.report.groups import Group, groups
+from roq.simulation.report.statistics import CONFIDENCE, Mean, difference
+from roq.simulation.report.wording import multiple, number, quantity
 
 GROUPS_MAX: Final = len(palette.NAMED)
 """More groups than this cannot be told apart on one page."""

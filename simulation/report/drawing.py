@@ -7,14 +7,14 @@ from itertools import groupby
 from math import nan
 from typing import TYPE_CHECKING, Final
 
-from simulation.archive.document import EventKind, PhaseTime, Run, Series
-from simulation.report import palette
-from simulation.report.charts import FEW, limit_of, name_of, whole
-from simulation.report.course import LATENCIES, Column, Course, has, known
-from simulation.report.marks import Lane, Mark, marks, room
-from simulation.report.plot import spread, time_label
-from simulation.report.ticks import Scale, linear, logarithmic, times
-from simulation.report.wording import clean, tick_labels
+from roq.simulation.archive.document import EventKind, PhaseTime, Run, Series
+from roq.simulation.report import palette
+from roq.simulation.report.charts import FEW, limit_of, name_of, whole
+from roq.simulation.report.course import LATENCIES, Column, Course, has, known
+from roq.simulation.report.marks import Lane, Mark, marks, room
+from roq.simulation.report.plot import spread, time_label
+from roq.simulation.report.ticks import Scale, linear, logarithmic, times
+from roq.simulation.report.wording import clean, tick_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from simulation.archive.document import Run, RunState
-from simulation.archive.folder import RunError, read_run, read_series
-from simulation.report.bounds import MOST, bounded
-from simulation.report.course import Course, at_the_end, course
-from simulation.report.wording import clean, number
+from roq.simulation.archive.document import Run, RunState
+from roq.simulation.archive.folder import RunError, read_run, read_series
+from roq.simulation.report.bounds import MOST, bounded
+from roq.simulation.report.course import Course, at_the_end, course
+from roq.simulation.report.wording import clean, number
 
 _NAME_PARTS: Final = 3
 _PLAIN: Final = frozenset({"kind", "scenario", "time"})

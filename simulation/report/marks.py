@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from roq.model import exchange_name
-from simulation.archive.document import Event, EventKind
-from simulation.report.wording import clean, count
+from roq.simulation.archive.document import Event, EventKind
+from roq.simulation.report.wording import clean, count
 
 SHARE: Final = 0.012
 """Of the time that is shown: nearer events of a kind are one mark."""

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from simulation.report.wording import clean
+from roq.simulation.report.wording import clean
 
 _VOID: Final = frozenset({"meta", "br", "col", "link", "hr"})
 

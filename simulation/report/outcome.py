@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from simulation.archive.document import Run, RunKind, RunState, Verdict
-from simulation.archive.verdicts import fulfilled
-from simulation.description.scenario import Expectation
-from simulation.report.figures import about
-from simulation.report.wording import clean, count, quantity
+from roq.simulation.archive.document import Run, RunKind, RunState, Verdict
+from roq.simulation.archive.verdicts import fulfilled
+from roq.simulation.description.scenario import Expectation
+from roq.simulation.report.figures import about
+from roq.simulation.report.wording import clean, count, quantity
 
 _ERROR_MAX: Final = 600
 _NOTHING: Final = "Nothing in particular was expected."

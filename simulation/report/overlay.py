@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Final
 
-from simulation.report.course import Column, Course
-from simulation.report.groups import Group
-from simulation.report.plot import End, Plot, Row
-from simulation.report.ticks import Scale, linear, logarithmic
-from simulation.report.wording import number
+from roq.simulation.report.course import Column, Course
+from roq.simulation.report.groups import Group
+from roq.simulation.report.plot import End, Plot, Row
+from roq.simulation.report.ticks import Scale, linear, logarithmic
+from roq.simulation.report.wording import number
 
 POINTS: Final = 240
 """Windows into which the time of all runs is divided; as many as there are, if they are fewer."""

@@ -6,17 +6,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from simulation.archive.document import Event, Run, RunKind, Series
-from simulation.archive.folder import RunError, read_run, read_series
-from simulation.report import story
-from simulation.report.bounds import bounded
-from simulation.report.charts import charts
-from simulation.report.course import Course, at_the_end, course, phases_of, silence
-from simulation.report.figures import FIRST, about, ordered
-from simulation.report.marks import said as event_said
-from simulation.report.markup import Markup, document, joined, tag
-from simulation.report.outcome import found, outcome, said, tone, wanted
-from simulation.report.parts import (
+from roq.simulation.archive.document import Event, Run, RunKind, Series
+from roq.simulation.archive.folder import RunError, read_run, read_series
+from roq.simulation.report import story
+from roq.simulation.report.bounds import bounded
+from roq.simulation.report.charts import charts
+from roq.simulation.report.course import Course, at_the_end, course, phases_of, silence
+from roq.simulation.report.figures import FIRST, about, ordered
+from roq.simulation.report.marks import said as event_said
+from roq.simulation.report.markup import Markup, document, joined, tag
+from roq.simulation.report.outcome import found, outcome, said, tone, wanted
+from roq.simulation.report.parts import (
     asset,
     badge,
     banner,
@@ -29,8 +29,8 @@ from simulation.report.parts import (
     table,
     when,
 )
-from simulation.report.published import Published, published
-from simulation.report.wording import clean, count, duration, moment, number, quantity
+from roq.simulation.report.published import Published, published
+from roq.simulation.report.wording import clean, count, duration, moment, number, quantity
 
 TILES: Final = (
     "messages_per_second", "received", "lost", "latency_p50_ms", "latency_p99_ms",

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import resources
 
-from simulation.report import palette
-from simulation.report.markup import Markup, joined, tag
-from simulation.report.outcome import MARKS, Outcome, Tone
-from simulation.report.plot import Plot
-from simulation.report.wording import clean, number
+from roq.simulation.report import palette
+from roq.simulation.report.markup import Markup, joined, tag
+from roq.simulation.report.outcome import MARKS, Outcome, Tone
+from roq.simulation.report.plot import Plot
+from roq.simulation.report.wording import clean, number
 
 
 def asset(name: str) -> str:
     """Style or script, as it stands beside this module."""
-    return resources.files("simulation.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("roq.simulation.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def colours(exchanges: Sequence[int]) -> str:

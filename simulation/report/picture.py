@@ -7,14 +7,14 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from simulation.archive.document import Run, Series
-from simulation.archive.folder import RunError, read_run, read_series
-from simulation.report import drawing
-from simulation.report.bounds import bounded
-from simulation.report.course import Course, course, phases_of
-from simulation.report.figures import about
-from simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
-from simulation.report.wording import clean, duration
+from roq.simulation.archive.document import Run, Series
+from roq.simulation.archive.folder import RunError, read_run, read_series
+from roq.simulation.report import drawing
+from roq.simulation.report.bounds import bounded
+from roq.simulation.report.course import Course, course, phases_of
+from roq.simulation.report.figures import about
+from roq.simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
+from roq.simulation.report.wording import clean, duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from simulation.report.markup import Markup, joined, tag
-from simulation.report.ticks import Scale, linear, times
-from simulation.report.wording import number, tick_labels
+from roq.simulation.report.markup import Markup, joined, tag
+from roq.simulation.report.ticks import Scale, linear, times
+from roq.simulation.report.wording import number, tick_labels
 
 WIDTH: Final = 2_000
 HEIGHT: Final = 1_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from simulation.archive.folder import RunError
-from simulation.description.reading import FOLDER
-from simulation.report.wording import clean, quantity
+from roq.simulation.archive.folder import RunError
+from roq.simulation.description.reading import FOLDER
+from roq.simulation.report.wording import clean, quantity
 
 
 class PublishedError(RunError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from simulation.description.draws import Choice, LogNormal, Size, Topics, Uniform
-from simulation.description.offered import Offered, offered_by_phase
-from simulation.description.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, highest
-from simulation.description.scenario import (
+from roq.simulation.description.draws import Choice, LogNormal, Size, Topics, Uniform
+from roq.simulation.description.offered import Offered, offered_by_phase
+from roq.simulation.description.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, highest
+from roq.simulation.description.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -15,7 +15,7 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from simulation.report.wording import clean, count, duration, listed, number, quantity
+from roq.simulation.report.wording import clean, count, duration, listed, number, quantity
 
 _LISTED_MAX: Final = 6
 

@@ -9,15 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulation.archive.document import Run, RunKind, Series
-from simulation.report.bounds import bounded
-from simulation.report.course import Course, course, silence
-from simulation.report.differences import METHOD, change, spoken
-from simulation.report.figures import about, ordered
-from simulation.report.groups import Group
-from simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
-from simulation.report.statistics import mean
-from simulation.report.wording import NOTHING, clean, count, duration, number, quantity
+from roq.simulation.archive.document import Run, RunKind, Series
+from roq.simulation.report.bounds import bounded
+from roq.simulation.report.course import Course, course, silence
+from roq.simulation.report.differences import METHOD, change, spoken
+from roq.simulation.report.figures import about, ordered
+from roq.simulation.report.groups import Group
+from roq.simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
+from roq.simulation.report.statistics import mean
+from roq.simulation.report.wording import NOTHING, clean, count, duration, number, quantity
 
 FIGURES: Final = (
     "sent", "received", "messages_per_second", "load_reached", "lost", "doubled", "reordered",

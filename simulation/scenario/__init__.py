@@ -12,5 +12,6 @@
     picture.py    throughput over time, with moves and scale operations
     results.py    what a scenario prints and writes
 
-The scenarios stand above: `python -m simulation.elastic | moves | published | hosts | reaction`.
+The scenarios stand above: `python -m roq.simulation.NAME`, with NAME one of `elastic`, `moves`,
+`published`, `hosts`, `reaction`.
 """

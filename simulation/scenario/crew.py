@@ -16,8 +16,7 @@ from typing import IO, Final, Self
 import msgspec
 
 from roq.local.part import guarded
-from roq.testing.history import History, Verdict
-from simulation.scenario.job import (
+from roq.simulation.scenario.job import (
     Broken,
     Command,
     Finish,
@@ -30,6 +29,7 @@ from simulation.scenario.job import (
     line,
     report,
 )
+from roq.testing.history import History, Verdict
 
 OPEN_SECONDS: Final = 60.0
 FINISH_SECONDS: Final = 120.0
@@ -66,7 +66,7 @@ class Worker:
         self._buffer = b""
         path = folder / f"{job.name}.json"
         path.write_bytes(msgspec.json.encode(job))
-        argv = [sys.executable, "-P", "-m", "simulation.scenario.worker", str(path)]
+        argv = [sys.executable, "-P", "-m", "roq.simulation.scenario.worker", str(path)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 guarded(argv),

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from roq.client.statistics import Sample
 from roq.protocol.kpi import ExchangeKpi, SubscriberKpi
-from simulation.scenario.record import Record
+from roq.simulation.scenario.record import Record
 
 Series: TypeAlias = list[tuple[float, float]]
 """(seconds on the monotonic clock, value)"""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roq.model import exchange_name
-from simulation.scenario.measures import Period, Series, periods, publishers
-from simulation.scenario.record import Record
+from roq.simulation.scenario.measures import Period, Series, periods, publishers
+from roq.simulation.scenario.record import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,9 +20,9 @@ from typing import Final
 from roq.coordination.embedded import prepare
 from roq.local.settings import Section
 from roq.runtime.process import Child, spawn
+from roq.simulation.scenario.crew import ScenarioError
 from roq.testing import cluster
 from roq.testing.namespaces import NetworkHost, missing, network
-from simulation.scenario.crew import ScenarioError
 
 ZOOKEEPER_PORT: Final = 2181
 CLIENT_PORT: Final = 5000

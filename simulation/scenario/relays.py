@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from roq.local.part import guarded
-from simulation.scenario.crew import ScenarioError
+from roq.simulation.scenario.crew import ScenarioError
 
 END_SECONDS: Final = 5.0
 
@@ -25,7 +25,7 @@ def relays(count: int) -> Iterator[str]:
     with ExitStack() as stack:
         for _ in range(count):
             process = subprocess.Popen(
-                guarded([sys.executable, "-P", "-m", "simulation.scenario.naive"]),
+                guarded([sys.executable, "-P", "-m", "roq.simulation.scenario.naive"]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

@@ -23,8 +23,8 @@ from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console as standard_console
 from roq.cli.output import print_json
 from roq.errors import RoQError
+from roq.simulation.scenario.crew import ScenarioError
 from roq.testing.history import Verdict
-from simulation.scenario.crew import ScenarioError
 
 RESULTS: Final = Path("simulation/results")
 P = ParamSpec("P")

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import simulation
+import roq
 from roq.policy.snapshot import Decision, Memory, Move, PublisherView, QueueView
 
 NAME: Final = "shuffle"
 _METADATA: Final = "Metadata-Version: 2.1\nName: roq-shuffle\nVersion: 1.0\n"
-_ENTRY_POINTS: Final = f"[roq.policies]\n{NAME} = simulation.scenario.shuffle:Shuffle\n"
+_ENTRY_POINTS: Final = f"[roq.policies]\n{NAME} = {__name__}:Shuffle\n"
 
 
 class Shuffle:
@@ -57,7 +57,7 @@ def offered(folder: Path) -> Iterator[None]:
     (package / "METADATA").write_text(_METADATA)
     (package / "entry_points.txt").write_text(_ENTRY_POINTS)
     before = os.environ.get("PYTHONPATH")
-    root = Path(simulation.__file__).resolve().parents[1]
+    root = Path(roq.__file__).resolve().parents[1]
     paths = [str(folder), str(root), *([before] if before else [])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     try:

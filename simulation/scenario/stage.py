@@ -11,10 +11,10 @@ import roq
 from roq.cli.board import Board
 from roq.client.statistics import Statistics
 from roq.client.views import ScalingRules
-from simulation.scenario.crew import Crew, ScenarioError
-from simulation.scenario.display import Display, Picture
-from simulation.scenario.place import Place
-from simulation.scenario.record import Record
+from roq.simulation.scenario.crew import Crew, ScenarioError
+from roq.simulation.scenario.display import Display, Picture
+from roq.simulation.scenario.place import Place
+from roq.simulation.scenario.record import Record
 
 QUEUE: Final = "load"
 TICK_SECONDS: Final = 0.05

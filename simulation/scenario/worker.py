@@ -1,4 +1,4 @@
-"""One publisher or subscriber, a process of its own: `python -m simulation.scenario.worker JOB`.
+"""One publisher or subscriber in its own process: `python -m roq.simulation.scenario.worker JOB`.
 
 Commands come on standard input and reports go to standard output (see job.py). It ends when it has
 finished, or when standard input ends.
@@ -21,9 +21,8 @@ import roq
 from roq.client.message import Batch, Gap
 from roq.demo.latency import Histogram
 from roq.errors import RoQError
-from roq.testing.history import History
-from simulation.scenario import naive
-from simulation.scenario.job import (
+from roq.simulation.scenario import naive
+from roq.simulation.scenario.job import (
     Broken,
     Command,
     Finish,
@@ -38,7 +37,8 @@ from simulation.scenario.job import (
     command,
     line,
 )
-from simulation.scenario.timings import Timings
+from roq.simulation.scenario.timings import Timings
+from roq.testing.history import History
 
 PROGRESS_SECONDS: Final = 0.5
 FLUSH_SECONDS: Final = 60.0

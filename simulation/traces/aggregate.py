@@ -19,9 +19,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from simulation.traces.files import sound
-from simulation.traces.grid import MICROSECONDS, Grid
-from simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+from roq.simulation.traces.files import sound
+from roq.simulation.traces.grid import MICROSECONDS, Grid
+from roq.simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -24,13 +24,13 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from roq.errors import RoQError
+from roq.simulation.traces.files import CHECKPOINT, TracesError, files, put, remove
+from roq.simulation.traces.rows import Message, Part, files_of
+from roq.simulation.traces.tables import TABLES
 from roq.spark import register
 from roq.spark.logs import Logs
 from roq.spark.offsets import Offsets, read_offsets
 from roq.spark.options import read_options
-from simulation.traces.files import CHECKPOINT, TracesError, files, put, remove
-from simulation.traces.rows import Message, Part, files_of
-from simulation.traces.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

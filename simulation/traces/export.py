@@ -9,7 +9,7 @@
 `EXCH` and `LIST` come out of the statistics stream, `PROD` and `SUB` from the clients of the load.
 The name of the exchange is at the end, where the old tools wrote nothing. Times are UTC.
 
-    python -m simulation.traces.export RUN > kpi.csv
+    python -m roq.simulation.traces.export RUN > kpi.csv
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import pyarrow.parquet as pq
 from roq.errors import RoQError
 from roq.model import exchange_name
 from roq.protocol.kpi import text
-from simulation.archive.folder import find
-from simulation.traces.files import TracesError, minute_of, sound
-from simulation.traces.tables import KPI, LATENCY
+from roq.simulation.archive.folder import find
+from roq.simulation.traces.files import TracesError, minute_of, sound
+from roq.simulation.traces.tables import KPI, LATENCY
 
 Line = list[str]
 _STAMP: Final = "%Y-%m-%d_%H:%M:%S"
@@ -158,7 +158,7 @@ def _stamp(time_us: int) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """The program; its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m simulation.traces.export", description="Traces as CSV lines"
+        prog="python -m roq.simulation.traces.export", description="Traces as CSV lines"
     )
     parser.add_argument("run", help="its folder, its id, or latest")
     parser.add_argument("--leave-out", action="store_true", help="go on without damaged files")

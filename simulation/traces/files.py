@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roq.errors import RoQError
-from simulation.traces.rows import Part
-from simulation.traces.tables import SCHEMAS, TABLES
+from roq.simulation.traces.rows import Part
+from roq.simulation.traces.tables import SCHEMAS, TABLES
 
 CHECKPOINT: Final = "checkpoint"
 """Of the query, in the folder of the run."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from roq.model import exchange_name
-from simulation.archive.document import EVENTS_MAX, Event, EventKind
-from simulation.traces.grid import MICROSECONDS, Grid
-from simulation.traces.windows import Rows, Span
+from roq.simulation.archive.document import EVENTS_MAX, Event, EventKind
+from roq.simulation.traces.grid import MICROSECONDS, Grid
+from roq.simulation.traces.windows import Rows, Span
 
 _SCALES: Final = {
     ("out", "done"): EventKind.SCALE_OUT,

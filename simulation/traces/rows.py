@@ -19,8 +19,8 @@ from roq.protocol.kpi import (
     ScaleKpi,
     SubscriberKpi,
 )
-from simulation.archive.document import EventKind
-from simulation.traces.messages import (
+from roq.simulation.archive.document import EventKind
+from roq.simulation.traces.messages import (
     AnyTrace,
     BadTrace,
     ClientTrace,
@@ -28,7 +28,7 @@ from simulation.traces.messages import (
     KpiTrace,
     decode,
 )
-from simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+from roq.simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
 
 MINUTE_US: Final = 60_000_000
 DAY_US: Final = 86_400_000_000

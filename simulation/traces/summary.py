@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from simulation.archive.document import Run, Series, Window
-from simulation.description.offered import offered
-from simulation.traces import happenings
-from simulation.traces.aggregate import Traces
-from simulation.traces.grid import MICROSECONDS, Grid, grid
-from simulation.traces.windows import MS, Latencies, Rows, silences, windows
+from roq.simulation.archive.document import Run, Series, Window
+from roq.simulation.description.offered import offered
+from roq.simulation.traces import happenings
+from roq.simulation.traces.aggregate import Traces
+from roq.simulation.traces.grid import MICROSECONDS, Grid, grid
+from roq.simulation.traces.windows import MS, Latencies, Rows, silences, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from roq.client.cluster import Cluster
 from roq.client.publisher import Publisher
 from roq.client.statistics import Sample, Statistics
 from roq.errors import Closed, RoQError
-from simulation.archive.document import EventKind
-from simulation.traces.messages import (
+from roq.simulation.archive.document import EventKind
+from roq.simulation.traces.messages import (
     EVENT_TOPIC,
     KPI_TOPIC,
     AnyTrace,

@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from roq.demo.latency import Histogram
-from simulation.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
-from simulation.description.offered import offered
-from simulation.description.scenario import Scenario
-from simulation.traces.grid import MICROSECONDS, Grid
+from roq.simulation.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
+from roq.simulation.description.offered import offered
+from roq.simulation.description.scenario import Scenario
+from roq.simulation.traces.grid import MICROSECONDS, Grid
 
 Rows = Sequence[dict[str, Any]]
 Span = tuple[int, int]

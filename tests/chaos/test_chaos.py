@@ -15,8 +15,8 @@ import pytest
 from commands import family, gone, read_line
 from scenarios import played
 
+from roq.simulation.chaos import site
 from roq.testing import namespaces
-from simulation.chaos import site
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
@@ -65,7 +65,7 @@ def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:
 @contextmanager
 def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run that has begun to break things."""
-    argv = [sys.executable, "-m", "simulation.chaos", "--zookeepers", "1", "--seconds", "60"]
+    argv = [sys.executable, "-m", "roq.simulation.chaos", "--zookeepers", "1", "--seconds", "60"]
     with subprocess.Popen(
         [*argv, *arguments, "--output", str(tmp_path)],
         stdout=subprocess.PIPE,

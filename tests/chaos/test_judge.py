@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.chaos.journal import (
+from roq.simulation.chaos.journal import (
     Finished,
     Got,
     Journal,
@@ -20,7 +20,7 @@ from simulation.chaos.journal import (
     Upto,
     Wrong,
 )
-from simulation.chaos.judge import Judge
+from roq.simulation.chaos.judge import Judge
 
 STREAM = "ab" * 16
 

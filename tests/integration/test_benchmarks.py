@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import plan
-from benchmarks.case import Case, Failure, Sample
-from benchmarks.contender import Contender
-from benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
-from benchmarks.runner import Runner
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.contender import Contender
+from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
+from roq.benchmarks.runner import Runner
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from roq.simulation import hosts
+from roq.simulation.scenario.display import Silent
 from roq.testing.namespaces import NetworkHost, missing, network
-from simulation import hosts
-from simulation.scenario.display import Silent
 
 pytestmark = [pytest.mark.integration, pytest.mark.netns]
 
@@ -60,5 +60,5 @@ def test_two_hosts_carry_more_than_one_does(pair: list[NetworkHost]) -> None:
     # The shaper lets short bursts pass, and some seconds are measured only; without a limit it
     # would be ten times as much.
     assert outcome.runs[0].bytes_per_second < 1.5 * outcome.plan.link_bytes
-    # How much more is measured by `python -m simulation.hosts`, on a machine that is quiet.
+    # How much more is measured by `python -m roq.simulation.hosts`, on a machine that is quiet.
     assert outcome.runs[1].bytes_per_second > outcome.runs[0].bytes_per_second

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 import roq
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from roq.simulation.live.clocks import Anchor, Clock, anchor
+from roq.simulation.live.driver import Driver
+from roq.simulation.live.load import Job, perform
+from roq.simulation.live.plan import Plan, plan
+from roq.simulation.live.verdict import TaskTally, count
+from roq.simulation.traces.messages import ClientTrace, Trace, decode
 from roq.testing.running import RunningCluster
-from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
-from simulation.live.clocks import Anchor, Clock, anchor
-from simulation.live.driver import Driver
-from simulation.live.load import Job, perform
-from simulation.live.plan import Plan, plan
-from simulation.live.verdict import TaskTally, count
-from simulation.traces.messages import ClientTrace, Trace, decode
 
 pytestmark = pytest.mark.integration
 

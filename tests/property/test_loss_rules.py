@@ -12,11 +12,11 @@ from roq.client.lane import READY_SECONDS
 from roq.client.losses import REPLAY_SECONDS
 from roq.client.reading import Verify
 from roq.model import Limits
-from simulation.actors.exchange import Exchange
-from simulation.actors.publisher import Publisher
-from simulation.actors.subscriber import Subscriber
-from simulation.cluster import Cluster
-from simulation.network import Client, Connection, Network
+from roq.simulation.actors.exchange import Exchange
+from roq.simulation.actors.publisher import Publisher
+from roq.simulation.actors.subscriber import Subscriber
+from roq.simulation.cluster import Cluster
+from roq.simulation.network import Client, Connection, Network
 
 SETTLE_SECONDS = 30.0
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from roq.client.reading import From, Start
 from roq.model import Limits
+from roq.simulation.actors.subscriber import Subscriber
+from roq.simulation.cluster import Cluster
+from roq.simulation.dispatch import Dispatcher
+from roq.simulation.faults import FaultRates, Faults
+from roq.simulation.load import Profile, User
 from roq.testing.history import Verdict
-from simulation.actors.subscriber import Subscriber
-from simulation.cluster import Cluster
-from simulation.dispatch import Dispatcher
-from simulation.faults import FaultRates, Faults
-from simulation.load import Profile, User
 
 SETTLE_SECONDS = 30.0
 BAD_WEATHER = FaultRates(cuts=3.0, stalls=3.0, drops=3.0, lags=0.5)

@@ -34,8 +34,8 @@ from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
 from roq.runtime.manager import ManagerLink
-from simulation.model import trial
-from simulation.model.troubles import Trouble
+from roq.simulation.model import trial
+from roq.simulation.model.troubles import Trouble
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]

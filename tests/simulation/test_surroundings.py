@@ -10,11 +10,11 @@ import zmq
 from roq.coordination.port import SessionState
 from roq.runtime import sockets
 from roq.runtime.reactor import drain
-from simulation.model.ensemble import MACHINE, Ensemble
-from simulation.model.process import Clocks, Process
-from simulation.model.sockets import context
-from simulation.model.wires import Wires
-from simulation.world import World
+from roq.simulation.model.ensemble import MACHINE, Ensemble
+from roq.simulation.model.process import Clocks, Process
+from roq.simulation.model.sockets import context
+from roq.simulation.model.wires import Wires
+from roq.simulation.world import World
 
 ADDRESS = "tcp://server:5000"
 

@@ -29,11 +29,11 @@ from roq.hcm.machine import HostMachine
 from roq.monitor.unwanted import Unwanted
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
-from simulation.model import bounds, promises, troubles
-from simulation.model.cluster import QUEUE, Cluster, Shape
-from simulation.model.trial import Case, Result, Trial
-from simulation.model.troubles import Trouble
-from simulation.survival import replay_command, try_seeds
+from roq.simulation.model import bounds, promises, troubles
+from roq.simulation.model.cluster import QUEUE, Cluster, Shape
+from roq.simulation.model.trial import Case, Result, Trial
+from roq.simulation.model.troubles import Trouble
+from roq.simulation.survival import replay_command, try_seeds
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 300
@@ -60,7 +60,7 @@ def test_the_same_seed_is_the_same_history_in_any_process() -> None:
     seeds = (3, 4)
     here = [result.checksum for result in try_seeds(seeds)]
     for seed, checksum in zip(seeds, here, strict=True):
-        command = [sys.executable, "-m", "simulation.survival", "--seed", str(seed), "--json"]
+        command = [sys.executable, "-m", "roq.simulation.survival", "--seed", str(seed), "--json"]
         environ = {**os.environ, "PYTHONHASHSEED": str(seed)}
         done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -11,14 +11,14 @@ import pytest
 
 from roq.testing.fixtures import roq_cluster
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install roq[spark]")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install roq[spark]")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'roq-cluster[spark]'")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'roq-cluster[spark]'")
 
 from pyspark.sql import SparkSession
 
+from roq.simulation.chaos_spark.site import SHORT_LIVED
+from roq.simulation.chaos_spark.standalone import home
 from roq.spark import register
-from simulation.chaos_spark.site import SHORT_LIVED
-from simulation.chaos_spark.standalone import home
 
 __all__ = ["roq_cluster"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scenarios import played
 
-from simulation.chaos_spark import site
+from roq.simulation.chaos_spark import site
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults]
 

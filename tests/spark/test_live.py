@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 
 import roq
 from roq.errors import ConfigError, Unavailable
-from roq.testing.running import RunningCluster
-from simulation.archive.document import EventKind, RunState
-from simulation.archive.folder import read_run, read_series, runs
-from simulation.description.draws import Topics
-from simulation.description.rates import Ramp
-from simulation.description.scenario import (
+from roq.simulation.archive.document import EventKind, RunState
+from roq.simulation.archive.folder import read_run, read_series, runs
+from roq.simulation.description.draws import Topics
+from roq.simulation.description.rates import Ramp
+from roq.simulation.description.scenario import (
     Expectation,
     Fault,
     Phase,
@@ -24,9 +23,10 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from simulation.live.request import LiveRequest
-from simulation.live.run import run
-from simulation.live.show import Picture, Silent
+from roq.simulation.live.request import LiveRequest
+from roq.simulation.live.run import run
+from roq.simulation.live.show import Picture, Silent
+from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

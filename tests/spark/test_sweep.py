@@ -7,11 +7,11 @@ import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
-from simulation.forecast.order import SweepOrder
-from simulation.forecast.outcome import METRICS
-from simulation.forecast.sweep import Sweep, conduct, run
-from simulation.forecast.table import table, write
-from simulation.forecast.work import Here, Spark
+from roq.simulation.forecast.order import SweepOrder
+from roq.simulation.forecast.outcome import METRICS
+from roq.simulation.forecast.sweep import Sweep, conduct, run
+from roq.simulation.forecast.table import table, write
+from roq.simulation.forecast.work import Here, Spark
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

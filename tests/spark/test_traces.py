@@ -17,16 +17,16 @@ from traces import RUN, Story, exchange, move, queue, scale
 
 import roq
 from roq.errors import ConfigError, QueueNotFound
+from roq.simulation.archive.document import EventKind, Run
+from roq.simulation.traces import collect
+from roq.simulation.traces.collect import Collector
+from roq.simulation.traces.files import CHECKPOINT, TracesError, files, put
+from roq.simulation.traces.messages import CLIENT_TOPIC, ClientTrace, encode
+from roq.simulation.traces.rows import Part
+from roq.simulation.traces.summary import remarks, summarise
+from roq.simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED
+from roq.simulation.traces.tap import Tap
 from roq.testing.running import RunningCluster
-from simulation.archive.document import EventKind, Run
-from simulation.traces import collect
-from simulation.traces.collect import Collector
-from simulation.traces.files import CHECKPOINT, TracesError, files, put
-from simulation.traces.messages import CLIENT_TOPIC, ClientTrace, encode
-from simulation.traces.rows import Part
-from simulation.traces.summary import remarks, summarise
-from simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED
-from simulation.traces.tap import Tap
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.description.rates import Rate
-from simulation.description.scenario import (
+from roq.simulation.description.rates import Rate
+from roq.simulation.description.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -11,8 +11,8 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from simulation.forecast.case import Case
-from simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.parameters import Parameters
 
 LIMIT = 6_000_000
 """Of one exchange, bytes per minute."""

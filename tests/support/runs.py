@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -18,15 +18,15 @@ from simulation.archive.document import (
     Series,
     Window,
 )
-from simulation.archive.verdicts import judge
-from simulation.description.scenario import (
+from roq.simulation.archive.verdicts import judge
+from roq.simulation.description.scenario import (
     Expectation,
     Phase,
     PublisherGroup,
     Scenario,
     SubscriberGroup,
 )
-from simulation.scenario.results import Machine
+from roq.simulation.scenario.results import Machine
 
 FIGURES = {"lost": 0.0, "moves": 4.0, "latency_p99_ms": 12.5, "exchanges_most": 2.0}
 

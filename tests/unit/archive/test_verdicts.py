@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import nan
 
-from simulation.archive.document import RunKind
-from simulation.archive.verdicts import fulfilled, judge
-from simulation.description.scenario import Expectation
+from roq.simulation.archive.document import RunKind
+from roq.simulation.archive.verdicts import fulfilled, judge
+from roq.simulation.description.scenario import Expectation
 
 LOST = Expectation(what="lost", op="==", value=0)
 QUICK = Expectation(what="latency_mean_ms", op="<=", value=16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+from roq.simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
 
 
 def rows(*sequences: int, publisher: bytes = b"p", topic: str = "t") -> list[Row]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from roq.errors import ConfigError
+from roq.simulation.chaos_spark.progress import NONE, Progress, covers, progress, reached
 from roq.spark.offsets import LogKey, Offsets
-from simulation.chaos_spark.progress import NONE, Progress, covers, progress, reached
 
 
 def written(checkpoint: Path, *, offsets: int, commits: int) -> None:

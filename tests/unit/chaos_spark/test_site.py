@@ -10,13 +10,13 @@ from pathlib import Path
 
 from commands import gone
 
-from simulation.chaos.waiting import until
-from simulation.chaos_spark.site import folders, marked, site
+from roq.simulation.chaos.waiting import until
+from roq.simulation.chaos_spark.site import folders, marked, site
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 RUN = f"""
 import subprocess, sys
-from simulation.chaos_spark.site import site
+from roq.simulation.chaos_spark.site import site
 with site() as folder:
     (folder / "file").write_text("")
     subprocess.run({SLEEPER!r}, start_new_session=True)

@@ -47,7 +47,7 @@ def test_only_the_jars_of_the_server_are_on_the_class_path() -> None:
 
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_pyspark(monkeypatch, None)
-    with pytest.raises(Unavailable, match=r"pip install 'roq\[embedded\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'roq-cluster\[embedded\]'"):
         class_path()
 
 

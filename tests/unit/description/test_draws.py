@@ -8,7 +8,7 @@ from statistics import mean, median
 
 import pytest
 
-from simulation.description.draws import (
+from roq.simulation.description.draws import (
     Choice,
     LogNormal,
     Size,

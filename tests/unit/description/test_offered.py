@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.description.draws import LogNormal
-from simulation.description.offered import Offered, offered, offered_by_phase
-from simulation.description.rates import Burst, Ramp
-from simulation.description.reading import known, read
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
-from simulation.forecast.load import Load
-from simulation.forecast.parameters import Parameters
-from simulation.live.plan import offered_at, plan
+from roq.simulation.description.draws import LogNormal
+from roq.simulation.description.offered import Offered, offered, offered_by_phase
+from roq.simulation.description.rates import Burst, Ramp
+from roq.simulation.description.reading import known, read
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.forecast.load import Load
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.live.plan import offered_at, plan
 
 SCENARIO = Scenario(
     name="a-test",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.description.rates import (
+from roq.simulation.description.rates import (
     Burst,
     Diurnal,
     Ramp,

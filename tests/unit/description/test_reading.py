@@ -10,12 +10,12 @@ from typing import get_args
 import msgspec
 import pytest
 
-from simulation.description.draws import Choice, LogNormal, Topics, Uniform
-from simulation.description.legacy import LegacyLoad
-from simulation.description.offered import offered_by_phase
-from simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
-from simulation.description.reading import ScenarioError, dump, find, known, parse, read
-from simulation.description.scenario import (
+from roq.simulation.description.draws import Choice, LogNormal, Topics, Uniform
+from roq.simulation.description.legacy import LegacyLoad
+from roq.simulation.description.offered import offered_by_phase
+from roq.simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
+from roq.simulation.description.reading import ScenarioError, dump, find, known, parse, read
+from roq.simulation.description.scenario import (
     ConsumerGroup,
     Expectation,
     Fault,

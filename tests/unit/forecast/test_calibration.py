@@ -7,13 +7,13 @@ from forecasts import case
 from runs import run_of, series_of
 
 from roq.errors import ConfigError
-from simulation import reaction
-from simulation.archive.document import RunKind
-from simulation.description.scenario import Phase, PublisherGroup, QueueSettings, Scenario
-from simulation.forecast.calibration import compare, facts_of, known
-from simulation.forecast.cell import play
-from simulation.forecast.parameters import Parameters
-from simulation.scenario.results import RESULTS
+from roq.simulation import reaction
+from roq.simulation.archive.document import RunKind
+from roq.simulation.description.scenario import Phase, PublisherGroup, QueueSettings, Scenario
+from roq.simulation.forecast.calibration import compare, facts_of, known
+from roq.simulation.forecast.cell import play
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario.results import RESULTS
 
 REACTION_ERROR_SECONDS = 0.4
 SEEDS = range(40)

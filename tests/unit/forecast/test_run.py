@@ -9,11 +9,11 @@ import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
-from simulation.archive.document import EventKind, RunKind, RunState
-from simulation.archive.folder import read_run, read_series
-from simulation.description.offered import offered_by_phase
-from simulation.description.rates import Ramp
-from simulation.description.scenario import (
+from roq.simulation.archive.document import EventKind, RunKind, RunState
+from roq.simulation.archive.folder import read_run, read_series
+from roq.simulation.description.offered import offered_by_phase
+from roq.simulation.description.rates import Ramp
+from roq.simulation.description.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -21,11 +21,11 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from simulation.forecast import record
-from simulation.forecast.cell import play
-from simulation.forecast.order import RunOrder, case_of
-from simulation.forecast.run import run
-from simulation.forecast.windows import LEVELS, PARTS, Latency
+from roq.simulation.forecast import record
+from roq.simulation.forecast.cell import play
+from roq.simulation.forecast.order import RunOrder, case_of
+from roq.simulation.forecast.run import run
+from roq.simulation.forecast.windows import LEVELS, PARTS, Latency
 
 
 def ramp(**sizes: int) -> tuple[record.Case, record.Outcome]:

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
-from simulation.archive.folder import RunError
-from simulation.forecast.heatmap import draw
-from simulation.forecast.order import RunOrder, SweepOrder, setting, values
-from simulation.forecast.run import run
-from simulation.forecast.sweep import FILE, Record, conduct
-from simulation.forecast.table import Row, table
+from roq.simulation.archive.folder import RunError
+from roq.simulation.forecast.heatmap import draw
+from roq.simulation.forecast.order import RunOrder, SweepOrder, setting, values
+from roq.simulation.forecast.run import run
+from roq.simulation.forecast.sweep import FILE, Record, conduct
+from roq.simulation.forecast.table import Row, table
 
 
 def order(out: Path, **others: object) -> SweepOrder:

@@ -12,14 +12,14 @@ from roq.client.publisher import Publisher, PublisherStats
 from roq.client.receipt import Receipt
 from roq.errors import Unavailable, WouldBlock
 from roq.model import PublisherId
-from simulation.description.draws import LogNormal, Size, Topics
-from simulation.live.clocks import Clock
-from simulation.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
-from simulation.live.receivers import Receiver
-from simulation.live.schedule import NEVER, Schedule
-from simulation.live.senders import CHUNK, Sender
-from simulation.live.stamp import STAMP
-from simulation.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
+from roq.simulation.description.draws import LogNormal, Size, Topics
+from roq.simulation.live.clocks import Clock
+from roq.simulation.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
+from roq.simulation.live.receivers import Receiver
+from roq.simulation.live.schedule import NEVER, Schedule
+from roq.simulation.live.senders import CHUNK, Sender
+from roq.simulation.live.stamp import STAMP
+from roq.simulation.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
 
 BEGIN_US = 1_000_000_000_000
 SECONDS = 10.0

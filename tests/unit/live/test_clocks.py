@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from simulation.live import clocks
-from simulation.live.clocks import (
+from roq.simulation.live import clocks
+from roq.simulation.live.clocks import (
     Anchor,
     Clock,
     RoundTrip,

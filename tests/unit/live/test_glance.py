@@ -8,10 +8,10 @@ from kpi_samples import QUEUE_ID, exchange, move, scale
 from roq.client.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
-from simulation.archive.document import EventKind
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
-from simulation.live.glance import Glance, window_seconds
-from simulation.live.plan import plan
+from roq.simulation.archive.document import EventKind
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.live.glance import Glance, window_seconds
+from roq.simulation.live.plan import plan
 
 
 def glance(*samples: Sample, seconds: float = 10.0) -> Glance:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
-from simulation.description.draws import LogNormal, Topics, Uniform
-from simulation.description.rates import Ramp
-from simulation.description.reading import find, known, read
-from simulation.description.scenario import (
+from roq.simulation.description.draws import LogNormal, Topics, Uniform
+from roq.simulation.description.rates import Ramp
+from roq.simulation.description.reading import find, known, read
+from roq.simulation.description.scenario import (
     ConsumerGroup,
     Phase,
     PublisherGroup,
@@ -19,10 +19,10 @@ from simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from simulation.description.settings import queue_rules
-from simulation.forecast.load import Load
-from simulation.forecast.parameters import Parameters
-from simulation.live.plan import CLIENTS_MAX, Plan, offered_at, plan
+from roq.simulation.description.settings import queue_rules
+from roq.simulation.forecast.load import Load
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.live.plan import CLIENTS_MAX, Plan, offered_at, plan
 
 
 def scenario_of(*phases: Phase, **settings: Any) -> Scenario:
@@ -113,8 +113,8 @@ def test_subscribers_stay_until_a_phase_names_others() -> None:
 
 
 def test_a_million_clients_are_refused_before_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulation.live.plan.PublisherStay", None)
-    monkeypatch.setattr("simulation.live.plan.SubscriberStay", None)
+    monkeypatch.setattr("roq.simulation.live.plan.PublisherStay", None)
+    monkeypatch.setattr("roq.simulation.live.plan.SubscriberStay", None)
     crowd = scenario_of(phase("a", group(1_000_000, 0.1), group(3)))
     with pytest.raises(ConfigError, match=r"1000003 publishers and 0 .* 2501 tasks .* the 1000"):
         plan(crowd)

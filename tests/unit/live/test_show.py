@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from roq.errors import ConfigError, Unavailable
-from simulation.live import words
-from simulation.live.interrupts import Aside, interrupts
-from simulation.live.show import Picture, Silent, show, sparkline
-from simulation.live.tasks import _understood, master_for
-from simulation.live.words import BadWord
+from roq.simulation.live import words
+from roq.simulation.live.interrupts import Aside, interrupts
+from roq.simulation.live.show import Picture, Silent, show, sparkline
+from roq.simulation.live.tasks import _understood, master_for
+from roq.simulation.live.words import BadWord
 
 PICTURE = Picture(
     phase="rush", elapsed=12.0, seconds=30.0, sent=9_000, due=10_000.0, received=18_000, failed=3,

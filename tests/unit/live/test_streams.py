@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from simulation.live import streams
-from simulation.live.streams import Stream, StreamTally
+from roq.simulation.live import streams
+from roq.simulation.live.streams import Stream, StreamTally
 
 
 def fed(*numbers: int) -> StreamTally:

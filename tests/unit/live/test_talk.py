@@ -11,15 +11,15 @@ import pytest
 
 import roq
 from roq.errors import QueueExists, Unavailable
-from simulation.live import words
-from simulation.live.clocks import Clock
-from simulation.live.driver import Driver
-from simulation.live.load import QUIET_SECONDS, SETTLE_SECONDS, Load
-from simulation.live.plan import Plan
-from simulation.live.receivers import Receiver
-from simulation.live.setting import Setting
-from simulation.live.surroundings import Surroundings
-from simulation.live.tasks import Tasks
+from roq.simulation.live import words
+from roq.simulation.live.clocks import Clock
+from roq.simulation.live.driver import Driver
+from roq.simulation.live.load import QUIET_SECONDS, SETTLE_SECONDS, Load
+from roq.simulation.live.plan import Plan
+from roq.simulation.live.receivers import Receiver
+from roq.simulation.live.setting import Setting
+from roq.simulation.live.surroundings import Surroundings
+from roq.simulation.live.tasks import Tasks
 
 
 def test_a_task_that_spark_begins_anew_under_load_ends_the_run() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
-from simulation.live.plan import Plan, plan
-from simulation.live.streams import StreamTally
-from simulation.live.verdict import ReceivedTally, SentTally, TaskTally, count, figures
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from roq.simulation.live.plan import Plan, plan
+from roq.simulation.live.streams import StreamTally
+from roq.simulation.live.verdict import ReceivedTally, SentTally, TaskTally, count, figures
 
 
 def plan_of(*phases: Phase) -> Plan:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from runs import partly_heard, run_of, series_of
 
-from simulation.archive.document import (
+from roq.simulation.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -14,7 +14,7 @@ from simulation.archive.document import (
     Series,
     Window,
 )
-from simulation.report.course import (
+from roq.simulation.report.course import (
     EXCHANGES_MAX,
     OTHERS,
     WINDOWS_MAX,

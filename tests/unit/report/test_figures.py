@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from simulation.description.scenario import What
-from simulation.report.figures import FIGURES, Figure, about, ordered
+from roq.simulation.description.scenario import What
+from roq.simulation.report.figures import FIGURES, Figure, about, ordered
 
 
 def test_everything_that_can_be_expected_has_a_name() -> None:

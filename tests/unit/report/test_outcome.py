@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from runs import run_of
 
-from simulation.archive.document import Run, RunKind, RunState
-from simulation.archive.verdicts import judge
-from simulation.description.scenario import Expectation, What
-from simulation.report.outcome import Tone, found, outcome, wanted
+from roq.simulation.archive.document import Run, RunKind, RunState
+from roq.simulation.archive.verdicts import judge
+from roq.simulation.description.scenario import Expectation, What
+from roq.simulation.report.outcome import Tone, found, outcome, wanted
 
 
 def run_with(*expected: tuple[What, float], kind: RunKind = RunKind.LIVE) -> Run:

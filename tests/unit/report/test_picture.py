@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from runs import partly_heard, run_of, series_of
 
-from simulation.archive.document import RunKind
-from simulation.archive.folder import RunError, write_run, write_series
-from simulation.report.picture import write
+from roq.simulation.archive.document import RunKind
+from roq.simulation.archive.folder import RunError, write_run, write_series
+from roq.simulation.report.picture import write
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.report.plot import Plot, spread, time_label
-from simulation.report.ticks import linear
+from roq.simulation.report.plot import Plot, spread, time_label
+from roq.simulation.report.ticks import linear
 
 
 def plot() -> Plot:

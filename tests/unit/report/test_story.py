@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.description.draws import Choice, LogNormal, Topics, Uniform
-from simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
-from simulation.description.reading import known, read
-from simulation.description.scenario import Fault, PublisherGroup, QueueSettings
-from simulation.report import story
+from roq.simulation.description.draws import Choice, LogNormal, Topics, Uniform
+from roq.simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
+from roq.simulation.description.reading import known, read
+from roq.simulation.description.scenario import Fault, PublisherGroup, QueueSettings
+from roq.simulation.report import story
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import time
 import msgspec
 import pytest
 
-from simulation.scenario import job
-from simulation.scenario.worker import Commands, Sender
+from roq.simulation.scenario import job
+from roq.simulation.scenario.worker import Commands, Sender
 
 
 @pytest.mark.parametrize("told", [job.Open(), job.Rate(per_second=2.5), job.Move(), job.Finish()])

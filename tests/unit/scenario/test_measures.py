@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kpi_samples import exchange, move, rate, scale, subscriber
 
-from simulation.scenario import measures
-from simulation.scenario.measures import Window
-from simulation.scenario.record import Record
+from roq.simulation.scenario import measures
+from roq.simulation.scenario.measures import Window
+from roq.simulation.scenario.record import Record
 
 
 def record(*samples: object) -> Record:

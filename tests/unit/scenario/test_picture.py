@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kpi_samples import exchange, move, scale, subscriber
 
-from simulation.scenario import measures, picture
-from simulation.scenario.measures import Period
-from simulation.scenario.record import Record
+from roq.simulation.scenario import measures, picture
+from roq.simulation.scenario.measures import Period
+from roq.simulation.scenario.record import Record
 
 
 def test_rates_of_different_exchanges_are_put_on_one_grid() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.scenario.profile import Profile
+from roq.simulation.scenario.profile import Profile
 
 PROFILE = Profile([(0.0, 1.0), (10.0, 1.0), (20.0, 3.0), (30.0, 0.0)])
 

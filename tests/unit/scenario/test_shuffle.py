@@ -10,7 +10,7 @@ import pytest
 from roq.model import ElasticRules, PublisherId
 from roq.policy.snapshot import ExchangeView, Memory, Move, PublisherView, QueueView
 from roq.runtime import plugins
-from simulation.scenario.shuffle import NAME, Shuffle, offered
+from roq.simulation.scenario.shuffle import NAME, Shuffle, offered
 
 
 def publisher(digit: int, at: int, *, moving: bool = False) -> PublisherView:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.scenario.timings import Timings, percentile
+from roq.simulation.scenario.timings import Timings, percentile
 
 
 def made() -> Timings:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install roq[spark]")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'roq-cluster[spark]'")
 
 from py4j.protocol import Py4JNetworkError
 
-from simulation.traces.collect import Collector, committed, reason
-from simulation.traces.files import TracesError
+from roq.simulation.traces.collect import Collector, committed, reason
+from roq.simulation.traces.files import TracesError
 
 IN_THE_DRIVER = """An exception was raised by the Python Proxy. Return Message: Traceback (last):
   File "clientserver.py", line 644, in _call_proxy

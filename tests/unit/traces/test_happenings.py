@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from traces import BEGAN_US, us
 
-from simulation.archive.document import EventKind
-from simulation.traces.grid import grid
-from simulation.traces.happenings import (
+from roq.simulation.archive.document import EventKind
+from roq.simulation.traces.grid import grid
+from roq.simulation.traces.happenings import (
     Overload,
     births_and_deaths,
     gaps,

@@ -12,9 +12,9 @@ from traces import RUN, exchange, queue
 
 from roq.client.statistics import Sample
 from roq.errors import Closed, Unavailable
-from simulation.archive.document import EventKind
-from simulation.traces.messages import AnyTrace, EventTrace, KpiTrace, decode
-from simulation.traces.tap import Tap, wall_clock
+from roq.simulation.archive.document import EventKind
+from roq.simulation.traces.messages import AnyTrace, EventTrace, KpiTrace, decode
+from roq.simulation.traces.tap import Tap, wall_clock
 
 ENOUGH_SECONDS = 10.0
 

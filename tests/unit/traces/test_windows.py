@@ -6,10 +6,10 @@ import pytest
 from traces import BEGAN_US, SECOND_US, us
 
 from roq.demo.latency import Histogram
-from simulation.archive.document import HEARD_FROM
-from simulation.description.scenario import Phase, PublisherGroup, Scenario
-from simulation.traces.grid import Grid, grid
-from simulation.traces.windows import Latencies, imbalance, silences, windows
+from roq.simulation.archive.document import HEARD_FROM
+from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.traces.grid import Grid, grid
+from roq.simulation.traces.windows import Latencies, imbalance, silences, windows
 
 SCENARIO = Scenario(
     name="a-test",

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.case import Case, Run
-from benchmarks.clients import age_us, paced
-from benchmarks.contender import OPEN_SECONDS, Contender
-from benchmarks.processes import BenchmarkError, Program
+from roq.benchmarks.case import Case, Run
+from roq.benchmarks.clients import age_us, paced
+from roq.benchmarks.contender import OPEN_SECONDS, Contender
+from roq.benchmarks.processes import BenchmarkError, Program
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -172,7 +172,7 @@ def missing() -> str | None:
     if shutil.which("redis-server") is None:
         return "redis-server is not installed (Debian: apt-get install redis-server)"
     if importlib.util.find_spec("redis") is None:
-        return "redis-py is not installed (pip install 'roq[bench]')"
+        return "redis-py is not installed (pip install 'roq-cluster[bench]')"
     return None
 
 

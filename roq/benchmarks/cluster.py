@@ -13,10 +13,10 @@ from typing import Final
 import psutil
 
 import roq
-from benchmarks import plan
-from benchmarks.case import Case
-from benchmarks.processes import PYTHON, BenchmarkError, Program, cpu_seconds, rss_bytes
-from benchmarks.results import Idle, ProcessCost
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case
+from roq.benchmarks.processes import PYTHON, BenchmarkError, Program, cpu_seconds, rss_bytes
+from roq.benchmarks.results import Idle, ProcessCost
 
 UP_SECONDS: Final = 60.0
 READY: Final = "ready "

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.case import Case, Failure, Sample
-from benchmarks.contender import Contender
-from benchmarks.plan import Plan, Stage
-from benchmarks.processes import BenchmarkError
-from benchmarks.runner import FAILURES_MAX, Runner
+from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.contender import Contender
+from roq.benchmarks.plan import Plan, Stage
+from roq.benchmarks.processes import BenchmarkError
+from roq.benchmarks.runner import FAILURES_MAX, Runner
 
 CASE = Case(size=100, batch=500)
 MANY = Case(size=100, batch=500, subscribers=20)

@@ -10,11 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks import plan
-from benchmarks.case import Case, Failure, Sample
-from benchmarks.contender import Contender
-from benchmarks.figures import Figure
-from benchmarks.results import Results, Verdict
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.contender import Contender
+from roq.benchmarks.figures import Figure
+from roq.benchmarks.results import Results, Verdict
 
 ROLES: Final = {"publisher": "publisher", "exchange": "server", "subscriber": "subscribers"}
 _MEGA: Final = 1e6

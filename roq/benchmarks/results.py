@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import zmq
 
-from benchmarks.case import Failure
-from benchmarks.figures import Figure
+from roq.benchmarks.case import Failure
+from roq.benchmarks.figures import Figure
 
 LIBRARIES: Final = ("roq", "pyzmq", "msgspec", "xxhash", "nats-py", "redis", "hiredis")
 

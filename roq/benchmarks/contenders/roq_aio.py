@@ -7,11 +7,11 @@ from typing import Final
 
 import roq
 import roq.aio
-from benchmarks.case import Run
-from benchmarks.clients import Publisher, Subscriber, age_us, paced_async
-from benchmarks.cluster import RoqCluster
-from benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
-from benchmarks.contenders.roq import refuse
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import Publisher, Subscriber, age_us, paced_async
+from roq.benchmarks.cluster import RoqCluster
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
+from roq.benchmarks.contenders.roq import refuse
 
 MODULE: Final = "roq_aio"
 _TITLES: Final = {"batches": "RoQ asyncio, by batches", "messages": "RoQ asyncio, by message"}

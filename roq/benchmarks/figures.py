@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from benchmarks.case import Case, Sample
+from roq.benchmarks.case import Case, Sample
 
 PERCENTILES = (50.0, 99.0, 99.9)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from benchmarks import plan
-from benchmarks.case import BATCH_BYTES, Case
-from benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
+from roq.benchmarks import plan
+from roq.benchmarks.case import BATCH_BYTES, Case
+from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
 
 
 @pytest.mark.parametrize(("size", "messages"), [(10, 500), (100, 500), (1024, 64), (65_536, 1)])

@@ -1,7 +1,7 @@
 import pytest
 
-from benchmarks.case import Case, Sample
-from benchmarks.figures import exchange_cpu, figure, figures, p50, percentile, rate, ratio
+from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.figures import exchange_cpu, figure, figures, p50, percentile, rate, ratio
 
 CASE = Case(size=100, batch=500)
 LIGHT = Case(size=100, rate=200)

@@ -11,8 +11,8 @@ import itertools
 import msgspec
 import zmq
 
-from benchmarks.case import Run
-from benchmarks.clients import age_us, paced
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import age_us, paced
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(tuple[list[bytes], list[object] | None]).decode

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from struct import Struct
 from typing import Protocol
 
-from benchmarks.case import Run
+from roq.benchmarks.case import Run
 
 _STAMP = Struct("<q")
 _SETTLE_SECONDS = 0.05

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 import roq
-from benchmarks.case import Run
-from benchmarks.clients import Publisher, Subscriber, age_us, paced
-from benchmarks.cluster import RoqCluster
-from benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
-from benchmarks.processes import BenchmarkError
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import Publisher, Subscriber, age_us, paced
+from roq.benchmarks.cluster import RoqCluster
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
+from roq.benchmarks.processes import BenchmarkError
 
 MODULE: Final = "roq"
 _TITLES: Final = {

@@ -5,11 +5,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from benchmarks import picture, plan, report
-from benchmarks.case import Case, Failure, Sample
-from benchmarks.figures import figures
-from benchmarks.results import Environment, Idle, ProcessCost, Results, Verdict, write_json
-from benchmarks.targets import verdicts
+from roq.benchmarks import picture, plan, report
+from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.figures import figures
+from roq.benchmarks.results import Environment, Idle, ProcessCost, Results, Verdict, write_json
+from roq.benchmarks.targets import verdicts
 
 
 def made() -> Results:

@@ -163,7 +163,7 @@ class Worker:
         self._program = Program(
             [
                 *PYTHON,
-                "benchmarks.worker",
+                "roq.benchmarks.worker",
                 contender,
                 role,
                 style,

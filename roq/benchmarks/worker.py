@@ -1,4 +1,4 @@
-"""One publisher or one subscriber: `python -m benchmarks.worker CONTENDER ROLE STYLE OPTIONS`.
+"""One publisher or one subscriber: `python -m roq.benchmarks.worker CONTENDER ROLE STYLE OPTIONS`.
 
 Reads commands from standard input, one JSON array a line, and answers each with one JSON object:
 `["open", run]`, `["go", null]`, `["close", null]`. Ends at the end of its input.
@@ -15,9 +15,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from benchmarks.case import Run
-from benchmarks.clients import Publisher, Subscriber, payloads_of
-from benchmarks.processes import Answer
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import Publisher, Subscriber, payloads_of
+from roq.benchmarks.processes import Answer
 
 
 class PublisherWorker:
@@ -104,7 +104,7 @@ def main(contender: str, role: str, style: str, options_json: str) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     options = msgspec.json.decode(options_json, type=dict[str, str])
-    module = importlib.import_module(f"benchmarks.contenders.{contender}")
+    module = importlib.import_module(f"roq.benchmarks.contenders.{contender}")
     worker: PublisherWorker | SubscriberWorker
     if role == "publisher":
         worker = PublisherWorker(module.publisher(style, options))

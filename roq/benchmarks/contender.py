@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.case import Case, Run, Sample
-from benchmarks.processes import Answer, BenchmarkError, Worker, cpu_seconds, rss_bytes
+from roq.benchmarks.case import Case, Run, Sample
+from roq.benchmarks.processes import Answer, BenchmarkError, Worker, cpu_seconds, rss_bytes
 
 OPEN_SECONDS: Final = 60.0
 RUN_SECONDS: Final = 60.0

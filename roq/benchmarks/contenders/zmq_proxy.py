@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import zmq
 
-from benchmarks.contender import Contender
-from benchmarks.contenders import bare_server
-from benchmarks.contenders.zmq_clients import BarePublisher, BareSubscriber
+from roq.benchmarks.contender import Contender
+from roq.benchmarks.contenders import bare_server
+from roq.benchmarks.contenders.zmq_clients import BarePublisher, BareSubscriber
 
 
 def publisher(style: str, options: dict[str, str]) -> BarePublisher:  # noqa: ARG001

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks import plan
-from benchmarks.case import Case
-from benchmarks.figures import Figure
-from benchmarks.report import rate_text, size_text
-from benchmarks.results import Results, Verdict
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case
+from roq.benchmarks.figures import Figure
+from roq.benchmarks.report import rate_text, size_text
+from roq.benchmarks.results import Results, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

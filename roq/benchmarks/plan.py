@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.case import Case
+from roq.benchmarks.case import Case
 
 SIZES: Final = (10, 100, 1024, 64 * 1024)
 MAIN_SIZE: Final = 100

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import plan
-from benchmarks.case import Case, Sample
-from benchmarks.figures import Ratio, exchange_cpu, p50, rate, ratio
-from benchmarks.results import Idle, Verdict
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.figures import Ratio, exchange_cpu, p50, rate, ratio
+from roq.benchmarks.results import Idle, Verdict
 
 PERCENT_MAX: Final = 0.5
 RSS_MAX: Final = 40 * 1024 * 1024

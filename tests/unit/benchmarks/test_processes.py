@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import BenchmarkError, Program, cpu_seconds, rss_bytes
+from roq.benchmarks.processes import BenchmarkError, Program, cpu_seconds, rss_bytes
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
 

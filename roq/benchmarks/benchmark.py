@@ -7,15 +7,15 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import picture, plan, report, targets
-from benchmarks.cluster import RoqCluster
-from benchmarks.contender import Contender
-from benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, roq_aio, zmq_proxy
-from benchmarks.figures import figures
-from benchmarks.plan import Plan
-from benchmarks.processes import temporary_directory
-from benchmarks.results import Idle, Results, environment, write_json
-from benchmarks.runner import Runner
+from roq.benchmarks import picture, plan, report, targets
+from roq.benchmarks.cluster import RoqCluster
+from roq.benchmarks.contender import Contender
+from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, roq_aio, zmq_proxy
+from roq.benchmarks.figures import figures
+from roq.benchmarks.plan import Plan
+from roq.benchmarks.processes import temporary_directory
+from roq.benchmarks.results import Idle, Results, environment, write_json
+from roq.benchmarks.runner import Runner
 
 JSON_NAME: Final = "latest.json"
 PICTURE_NAME: Final = "latest.png"

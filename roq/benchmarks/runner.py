@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.case import Case, Failure, Sample
-from benchmarks.contender import Contender, Server
-from benchmarks.plan import Plan, Stage
-from benchmarks.processes import BenchmarkError
+from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.contender import Contender, Server
+from roq.benchmarks.plan import Plan, Stage
+from roq.benchmarks.processes import BenchmarkError
 
 FIRST_BYTES: Final = 4 * 1024 * 1024
 FIRST_MESSAGES: Final = 20_000

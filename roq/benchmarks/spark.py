@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark`: how fast Spark reads a queue, beside the same rows in memory.
+"""`python -m roq.benchmarks.spark`: how fast Spark reads a queue, beside the same rows in memory.
 
 Three ways to the same rows, in turn, each through Spark's whole path into a sink that throws them
 away (`noop`), so every column of every row is made:
@@ -25,15 +25,15 @@ import pyarrow as pa
 from pyarrow import ipc
 
 import roq
-from benchmarks.arrow_source import ArrowSource
+from roq.benchmarks.arrow_source import ArrowSource
 from roq.client.log_reader import LogReader
+from roq.simulation.scenario import results
+from roq.simulation.scenario.results import Machine, Target
 from roq.spark import register
 from roq.spark.logs import Logs
 from roq.spark.options import read_options
 from roq.spark.rows import SCHEMA, record_batches
 from roq.testing import cluster
-from simulation.scenario import results
-from simulation.scenario.results import Machine, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,7 +1,7 @@
-from benchmarks import plan
-from benchmarks.case import Case, Sample
-from benchmarks.results import Idle, ProcessCost, Verdict
-from benchmarks.targets import verdicts
+from roq.benchmarks import plan
+from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.results import Idle, ProcessCost, Verdict
+from roq.benchmarks.targets import verdicts
 
 
 def sample(contender: str, case: Case, rate: float, **more: object) -> Sample:

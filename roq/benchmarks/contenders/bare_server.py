@@ -7,9 +7,9 @@ from pathlib import Path
 
 import zmq
 
-from benchmarks.case import Case
-from benchmarks.contender import OPEN_SECONDS, Contender
-from benchmarks.processes import PYTHON, Program
+from roq.benchmarks.case import Case
+from roq.benchmarks.contender import OPEN_SECONDS, Contender
+from roq.benchmarks.processes import PYTHON, Program
 
 Socket = zmq.Socket[bytes]
 
@@ -29,7 +29,8 @@ class BareServer:
     def start(self, directory: Path) -> None:
         """Start it; it says where it is bound."""
         self._program = Program(
-            [*PYTHON, f"benchmarks.contenders.{self._module}"], directory / f"{self._module}.log"
+            [*PYTHON, f"roq.benchmarks.contenders.{self._module}"],
+            directory / f"{self._module}.log",
         )
         data, live = self._program.read_line(OPEN_SECONDS).decode().split()
         self._options = {"data": data, "live": live}

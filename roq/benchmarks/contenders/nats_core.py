@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.case import Case, Run
-from benchmarks.clients import age_us, paced_async
-from benchmarks.contender import OPEN_SECONDS, Contender
-from benchmarks.processes import BenchmarkError, Program
+from roq.benchmarks.case import Case, Run
+from roq.benchmarks.clients import age_us, paced_async
+from roq.benchmarks.contender import OPEN_SECONDS, Contender
+from roq.benchmarks.processes import BenchmarkError, Program
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -187,7 +187,7 @@ def missing() -> str | None:
     if shutil.which("nats-server") is None:
         return "nats-server is not installed (Debian: apt-get install nats-server)"
     if importlib.util.find_spec("nats") is None:
-        return "nats-py is not installed (pip install 'roq[bench]')"
+        return "nats-py is not installed (pip install 'roq-cluster[bench]')"
     return None
 
 
