@@ -20,7 +20,7 @@ from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Sessions
-from roq.protocol.control import Done, Empty
+from roq.protocol.control import Emptied, Empty
 
 ANSWER_SECONDS: Final = 12.0
 """Whoever asks for an exchange to be emptied is told after so long what it waits for."""
@@ -147,7 +147,19 @@ class Emptying:
         if not leaving.ready:
             return []
         waiters, leaving.waiters = leaving.waiters, []
-        return [Send(each.peer, Done(id=each.request)) for each in waiters]
+        number, (epoch, end) = leaving.number, self.final_end(leaving.number)
+        return [
+            Send(each.peer, Emptied(id=each.request, number=number, epoch=epoch, end=end))
+            for each in waiters
+        ]
+
+    def final_end(self, number: int) -> tuple[int, int]:
+        """Epoch of this exchange, and where its log ends; (0, -1) if it does not serve.
+
+        That is final once it is ready: nobody publishes there, and nobody is sent there any more.
+        """
+        exchange = self._exchanges.numbered(number)
+        return (0, -1) if exchange is None else (exchange.key[1], exchange.load.end_offset)
 
     def stopped(self, number: int, now: float) -> None:
         """This exchange was stopped for good."""
