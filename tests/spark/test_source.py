@@ -17,7 +17,7 @@ from pyspark.sql.functions import col
 import roq
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 DEADLINE_SECONDS = 120.0
 
