@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from roq.gcm.hosts import LIVE, Hosts
+from roq.gcm.draining import Draining
+from roq.gcm.hosts import LIVE, Hosts, Schedule
 from roq.gcm.queues import Queues
 from roq.gcm.recovery import Recovery
 from roq.gcm.standing import Standing
@@ -21,18 +22,23 @@ SHOWN_MAX: Final = 5
 
 
 def of_manager(
-    standing: Standing, queues: Queues, hosts: Hosts, recovery: Recovery, request_id: int = 0
+    standing: Standing,
+    queues: Queues,
+    hosts: Hosts,
+    recovery: Recovery,
+    draining: Draining,
+    request_id: int = 0,
 ) -> Health:
     """The answer of this manager.
 
     Args:
         standing: where it stands; it is ready if it knows who leads, and the registry is there.
-        queues, hosts, recovery: what it knows as the leader.
+        queues, hosts, recovery, draining: what it knows as the leader.
         request_id: of the request that is answered.
     """
     checks = [_registry(standing), _epochs(standing), _leader(standing), *standing.measured]
     if standing.leads:
-        checks += [_hosts(queues, hosts), _queues(queues, recovery), _definitions(queues)]
+        checks += [_hosts(queues, hosts, draining), _queues(queues, recovery), _definitions(queues)]
     return Health(
         id=request_id,
         role="gcm",
@@ -77,7 +83,7 @@ def _leader(standing: Standing) -> Check:
     return Check(name="leader", ok=leader is not None, detail=detail)
 
 
-def _hosts(queues: Queues, hosts: Hosts) -> Check:
+def _hosts(queues: Queues, hosts: Hosts, draining: Draining) -> Check:
     used = queues.hosts_in_use()
     unwell = [
         f"{host.name} is {host.state}" + ("" if host.name in used else ", nothing is missing of it")
@@ -87,7 +93,15 @@ def _hosts(queues: Queues, hosts: Hosts) -> Check:
     live = sum(host.state is LIVE for host in hosts)
     if not unwell and not live:
         unwell = ["no host manager has reported: `roq host` starts one"]
-    detail = _shown(unwell) or f"{live} live"
+    stuck = [f"{host.name} cannot be drained: {why}" for host in hosts
+             if (why := draining.stuck(host.name))]  # fmt: skip
+    marked = [
+        f"{host.name} is {schedule}"
+        for host in hosts
+        if (schedule := hosts.schedule(host.name)) is not Schedule.ACTIVE
+    ]
+    unwell += stuck
+    detail = _shown([*unwell, *marked] if unwell else [f"{live} live", *marked])
     return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
 
 
