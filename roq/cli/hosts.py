@@ -8,10 +8,12 @@ import click
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.daemons import daemon_options, run_host_manager
+from roq.cli.given import cluster_before
 from roq.cli.output import bytes_text, print_listing, print_memory, print_table, state_text
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
+@cluster_before
 @daemon_options
 @click.pass_context
 def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
