@@ -56,7 +56,8 @@ def console(*, error: bool = False) -> Console:
     stream: IO[str] = sys.stderr if error else sys.stdout
     # A pipe has no width: nothing may be folded or cut for it.
     width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    # What is printed comes from errors, names and people: `[extra]` in it is no markup.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:

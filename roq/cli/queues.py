@@ -11,8 +11,10 @@ import click
 import msgspec
 
 import roq
+from roq.cli import completion
 from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, change_command, cluster_command
+from roq.cli.given import cluster_before
 from roq.cli.output import (
     bytes_text,
     done,
@@ -33,6 +35,7 @@ ACTIVITY_SECONDS: Final = 2.5
 
 
 @click.group()
+@cluster_before
 def queue() -> None:
     """Create, start, stop, remove and list queues.
 
@@ -48,6 +51,7 @@ def queue() -> None:
 @click.option(
     "--host",
     default="",
+    shell_complete=completion.hosts,
     help="Host for the monitor and the first exchange; chosen by the cluster if not given.",
 )
 @click.option("--exists-ok", is_flag=True, help="Fine if the queue exists already.")
@@ -80,7 +84,7 @@ def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def remove(target: Target, name: str) -> None:
     """Remove the queue NAME, running or stopped, with everything in it.
@@ -95,7 +99,7 @@ def remove(target: Target, name: str) -> None:
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def start(target: Target, name: str) -> None:
     """Start the stopped queue NAME.
@@ -110,7 +114,7 @@ def start(target: Target, name: str) -> None:
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def stop(target: Target, name: str) -> None:
     """Stop the queue NAME; its definition stays, its publishers wait.
@@ -163,7 +167,7 @@ def list_(target: Target) -> None:
 
 
 @queue.command(short_help="Show everything about the queue NAME.")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @cluster_command
 def show(target: Target, name: str) -> None:
     """Show everything about the queue NAME: state, throughput, addresses, limits, exchanges.
