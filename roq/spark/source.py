@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,24 @@ class LogPartition(InputPartition):
     queue_id: str
 
 
+class PickTopics:
+    """What Spark calls to push filters down, if it does.
+
+    By default it does not (`spark.sql.python.filterPushdown.enabled`), and refuses every reader
+    that is more than prepared for it: it looks whether the function is that of its own base class.
+    It then applies the filters itself, which is as right; so this says that it is that function.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, pick: Callable[[list[Filter]], list[Filter]]) -> None:
+        self._pick = pick
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Give back the filters that Spark still has to apply."""
+        return self._pick(filters)
+
+
 class BatchReader(Shipped, DataSourceReader):
     """Reads what stands in the logs when the query is planned."""
 
@@ -123,8 +141,12 @@ class BatchReader(Shipped, DataSourceReader):
         self._options = options
         self._prefixes = options.prefixes
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's
-        """Let the exchanges pick topics; gives back the filters that Spark still has to apply."""
+    @property
+    def pushFilters(self) -> PickTopics:  # noqa: N802 - Spark's
+        """Let the exchanges pick topics; called where Spark's configuration permits it."""
+        return PickTopics(self._pick)
+
+    def _pick(self, filters: list[Filter]) -> list[Filter]:
         self._prefixes, left = narrowed(self._prefixes, filters)
         return left
 
