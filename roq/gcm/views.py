@@ -158,6 +158,7 @@ def _host_row(
         Reason=reason,
         Children=[_child_row(child) for child in host.children],
         Provided=provided,
+        Epoch=report.epoch if report is not None else 0,
         Schedule=schedule.value,
         Left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
         Stuck=draining.stuck(host.name),
