@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 from roq.gcm.figures import METRICS as OF_MANAGER
 from roq.hcm.figures import METRICS as OF_HOST
 from roq.runtime.metrics import COMMON
@@ -22,6 +24,13 @@ def test_the_tables_of_metrics_are_up_to_date() -> None:
     module = runpy.run_path(str(ROOT / "scripts" / "metrics_reference.py"))
     document = (ROOT / "docs" / "operations.md").read_text()
     assert module["generated"]() in document, "run python scripts/metrics_reference.py"
+
+
+@pytest.mark.parametrize("name", ["cli", "api"])
+def test_the_references_are_up_to_date(name: str) -> None:
+    module = runpy.run_path(str(ROOT / "scripts" / f"{name}_reference.py"))
+    written = (ROOT / "docs" / f"{name}.md").read_text()
+    assert module["generated"]() == written, "the code has changed: run `make docs`"
 
 
 def test_alerts_and_documents_name_metrics_that_there_are() -> None:
