@@ -18,6 +18,10 @@ from typing import Final
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 MODULES: Final = ("roq", "roq.aio", "roq.testing")
 SKIPPED: Final = frozenset({"__version__"})
+WITHIN: Final = frozenset(
+    {"publish_from", "raise_no_room", "wait_for", "attempt", "has_room", "is_flushed", "flushed"}
+)
+"""What `roq.aio` asks of the synchronous client, and nobody else does."""
 HEAD: Final = """\
 # The Python API
 
@@ -98,13 +102,15 @@ def _node(value: object) -> Node:
 
 def _public(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     decorators = {ast.unparse(each) for each in function.decorator_list}
-    plain = not function.name.startswith("_") and ast.get_docstring(function) is not None
+    within = function.name.startswith("_") or function.name in WITHIN
+    plain = not within and ast.get_docstring(function) is not None
     return plain and not any(each.endswith(".setter") or each == "overload" for each in decorators)
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
     """Fields and enum members that have something said about them."""
     rows = []
+    doc = ast.get_docstring(node) or ""
     for each, after in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             name, kind = each.target.id, ast.unparse(each.annotation)
@@ -112,11 +118,12 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
             name, kind = each.targets[0].id, ""
         else:
             continue
-        if name.startswith("_"):
+        told = _cell(_said(after))
+        if name.startswith("_") or (not told and f"    {name}" in doc):
             continue
         default = f" = {ast.unparse(each.value)}" if each.value is not None else ""
         shown = f"{name}: {kind}{default}" if kind else f"{name}{default}"
-        rows.append(f"| `{_cell(shown)}` | {_cell(_said(after))} |")
+        rows.append(f"| `{_cell(shown)}` | {told} |")
     if rows:
         yield "\n".join(["| field | means |", "|---|---|", *rows, ""])
 

@@ -56,3 +56,11 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_python_in_the_documents_can_be_compiled() -> None:
+    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "api.md"}
+    for page in sorted(pages):
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        for number, code in enumerate(blocks, start=1):
+            compile(code.replace("…", "..."), f"{page.name}, block {number}", "exec")
