@@ -95,6 +95,14 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     children: list[ProcessSummary]
     provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
+    epoch: int = 0
+    """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
+    schedule: str = "active"
+    """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
+    left: list[str] = []
+    """If it is draining: what is still there, by name, and what that waits for."""
+    stuck: str = ""
+    """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
 
 
 class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

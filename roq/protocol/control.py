@@ -137,7 +137,11 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """In use."""
     memory_free_bytes: int = 0
     """What else could be used."""
+    starved: bool = False
+    """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
     children: list[ChildInfo] = []
+    leaving: bool = False
+    """It was told to stop, and goes on until nothing is left there, or its time is over."""
 
 
 class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
@@ -149,6 +153,8 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
     leader_epoch: int = 0
     """Of the leader that answers: the host manager obeys no lower one from now on."""
+    stuck: str = ""
+    """Why what runs on a host that is leaving cannot go elsewhere; empty as long as it may."""
 
 
 class ScaleOut(Control, frozen=True, kw_only=True, tag=3020):
@@ -457,6 +463,12 @@ class Empty(Control, frozen=True, kw_only=True, tag=3220):
 
     queue_id: bytes
     number: int
+    wanted: bool = True
+    """False: it is to take publishers again; answered (Done) at once."""
+    at_once: bool = False
+    """Whether a Failure comes at once if it is not empty yet."""
+    read_seconds: float = 0.0
+    """It counts as empty if it has had no publishers for so long, read or not; 0: never."""
 
 
 class Emptied(Control, frozen=True, kw_only=True, tag=3720):

@@ -81,6 +81,14 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     Children: list[ChildRow]
     Provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
+    Epoch: int = 0
+    """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
+    Schedule: str = "active"
+    """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
+    Left: list[str] = []
+    """If it is draining: what is still there, by name, and what that waits for."""
+    Stuck: str = ""
+    """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
 
 
 class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):

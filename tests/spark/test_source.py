@@ -19,7 +19,7 @@ from roq.spark.logs import Logs
 from roq.spark.options import read_options
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 DEADLINE_SECONDS = 120.0
 

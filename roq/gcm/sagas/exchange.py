@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -51,6 +51,9 @@ from roq.protocol.public_answers import done
 EMPTY_SECONDS: Final = 15.0
 """A monitor answers earlier: it says after twelve seconds what it still waits for."""
 
+KEEP_SECONDS: Final = 2.0
+"""It matters little whether a monitor hears it: nobody asks it again for what was called off."""
+
 
 class ExchangeSagas:
     """Changes of single exchanges."""
@@ -95,10 +98,27 @@ class ExchangeSagas:
             )
         return ScaledOut(id=request.id, number=number, host=exchange.host)
 
+    def replace(self, queue: Queue, exchange: ExchangeRecord) -> Part[int]:
+        """Start one more exchange elsewhere, because this one is to go from its host."""
+        return (
+            yield from self._add(
+                queue,
+                "",
+                lambda: self._steps.place_beside(queue),
+                exchange.origin,
+                exchange.number,
+            )
+        )
+
     def _add(
-        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int = 0,
     ) -> Part[int]:
-        exchange = yield from self._define(queue, transaction, place, origin)
+        exchange = yield from self._define(queue, transaction, place, origin, replaces)
         try:
             yield from self._start(queue, exchange)
             yield from self._save_created(queue, exchange.number, transaction)
@@ -120,7 +140,12 @@ class ExchangeSagas:
                 raise
 
     def _define(
-        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int,
     ) -> Part[ExchangeRecord]:
         """The exchange of a request that was begun before, or a new one, written down."""
         record = queue.record
@@ -133,7 +158,11 @@ class ExchangeSagas:
             raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
         host = place()
         exchange = ExchangeRecord(
-            number=record.next_number, host=host, transaction=transaction, origin=origin
+            number=record.next_number,
+            host=host,
+            transaction=transaction,
+            origin=origin,
+            replaces=replaces,
         )
         key = (queue.name, exchange.number)
         self._steps.queues.reserved[key] = host
@@ -222,13 +251,23 @@ class ExchangeSagas:
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
-    def _empty(self, queue: Queue, exchange: ExchangeRecord) -> Part[tuple[int, int]]:
+    def _empty(
+        self,
+        queue: Queue,
+        exchange: ExchangeRecord,
+        seconds: float = EMPTY_SECONDS,
+        *,
+        at_once: bool = False,
+        within: float = 0.0,
+    ) -> Part[tuple[int, int]]:
         """Have it emptied; gives its epoch, and where its log ends (-1: nobody knows)."""
         number = exchange.number
         if not queue.monitor or self._steps.lost(queue, MONITOR):
             raise _not_empty(queue, exchange, "it does not run at the moment")
-        message = Empty(queue_id=queue.record.queue_id, number=number)
-        answers = yield Calls((Call(queue.record.host, queue.monitor, message, EMPTY_SECONDS),))
+        message = Empty(
+            queue_id=queue.record.queue_id, number=number, at_once=at_once, read_seconds=within
+        )
+        answers = yield Calls((Call(queue.record.host, queue.monitor, message, seconds),))
         match answers[0]:
             case Emptied() as emptied:
                 return emptied.epoch, emptied.end
@@ -236,6 +275,40 @@ class ExchangeSagas:
                 return 0, -1
             case answer:
                 raise _not_empty(queue, exchange, answer)
+
+    def vacate(
+        self, queue: Queue, exchange: ExchangeRecord, read_seconds: float, seconds: float
+    ) -> Part[None]:
+        """Remove an exchange if it is empty by now; if not, its monitor goes on emptying it.
+
+        Args:
+            queue: a running queue.
+            exchange: one that is wanted.
+            read_seconds: subscribers have so long to read what is left, once it has no publishers.
+            seconds: its monitor must answer within this.
+
+        Raises:
+            RequestError: says what it waits for.
+        """
+        epoch, end = 0, -1
+        if not self._lost(queue, exchange):
+            epoch, end = yield from self._empty(
+                queue, exchange, seconds, at_once=True, within=read_seconds
+            )
+        yield from self._remove(queue, exchange, epoch, end)
+
+    def keep(self, queue: Queue, exchanges: Iterable[ExchangeRecord]) -> list[Call]:
+        """The calls that have exchanges take publishers again which were being emptied."""
+        return [
+            Call(
+                queue.record.host,
+                queue.monitor,
+                Empty(queue_id=queue.record.queue_id, number=exchange.number, wanted=False),
+                KEEP_SECONDS,
+            )
+            for exchange in exchanges
+            if queue.running and queue.monitor
+        ]
 
     def _remove(
         self, queue: Queue, exchange: ExchangeRecord, epoch: int, end: int
