@@ -159,11 +159,16 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
         catch_up()
 
 
-def fullest(cluster: RunningCluster, queue: str) -> int:
-    """The number of the exchange whose log is the longest."""
+def ends(cluster: RunningCluster, queue: str) -> dict[int, int]:
+    """By number of the exchange, where its log ends."""
     with Logs(read_options({"cluster": cluster.address, "queue": queue}, streaming=False)) as logs:
-        spans = logs.spans()
-        return max(spans, key=lambda key: spans[key].end).number
+        return {key.number: span.end for key, span in logs.spans().items()}
+
+
+def grown(cluster: RunningCluster, queue: str, before: dict[int, int]) -> int:
+    """The number of the exchange whose log has grown most since."""
+    now = ends(cluster, queue)
+    return max(now, key=lambda number: now[number] - before[number])
 
 
 def test_what_went_with_an_exchange_while_no_query_ran_is_an_error_and_never_silent(
@@ -192,9 +197,10 @@ def test_what_went_with_an_exchange_while_no_query_ran_is_an_error_and_never_sil
     cluster.add_exchange(queue)
     publish(cluster, queue, "t", numbered(300))
     assert catch_up() == 300
+    before = ends(roq_cluster, queue)
     publish(cluster, queue, "t", numbered(300, 300))
     publish(cluster, queue, "t", numbered(300, 600))
-    cluster.remove_exchange(queue, fullest(roq_cluster, queue), timeout=60.0)
+    cluster.remove_exchange(queue, grown(roq_cluster, queue, before), timeout=120.0)
     with pytest.raises(PySparkException, match="were not read"):
         catch_up()
     assert 300 <= catch_up("false") < 900
@@ -221,9 +227,10 @@ def test_an_exchange_is_not_stopped_before_a_query_has_read_it(
     )
     try:
         until(lambda: bool(query.recentProgress), "the first micro-batch is done")
+        before = ends(roq_cluster, queue)
         for index in range(4):
             publish(cluster, queue, "t", numbered(100, 100 + 100 * index))
-        cluster.remove_exchange(queue, fullest(roq_cluster, queue), timeout=60.0)
+        cluster.remove_exchange(queue, grown(roq_cluster, queue, before), timeout=120.0)
         publish(cluster, queue, "t", numbered(100, 500))
         until(lambda: spark.read.parquet(sink).count() >= 600, "all messages arrive")
         assert query.isActive
