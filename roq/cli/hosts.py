@@ -9,6 +9,7 @@ import click
 from roq.cli.client import Target, cluster_command
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
+from roq.cli.given import cluster_before
 from roq.cli.output import (
     bytes_text,
     done,
@@ -22,6 +23,7 @@ from roq.client.views import HostSummary
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
+@cluster_before
 @daemon_options
 @click.pass_context
 def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:

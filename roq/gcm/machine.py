@@ -9,7 +9,7 @@ where each stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -60,6 +60,7 @@ from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.machine import Tick
+from roq.policy.registry import POLICIES
 from roq.protocol import broadcast
 from roq.protocol.control import Health
 from roq.protocol.documents import RawDocument
@@ -80,6 +81,8 @@ class Settings:
     """The answer to 2009, without secrets."""
     provision: ProvisionSettings | None = None
     """None: there is no provider of hosts."""
+    policies: Callable[[], Collection[str]] = POLICIES.keys
+    """Gives the names of the policies that are installed here."""
 
 
 class GcmMachine:
@@ -144,6 +147,7 @@ class GcmMachine:
             self.recovery,
             self.draining,
             settings.cloud,
+            settings.policies,
         )
         self._version = 0
         self._told: tuple[object, object] = ((), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from roq.errors import InvalidRequest, QueueNotFound, RegistryAway, RequestError
@@ -21,6 +21,7 @@ from roq.gcm.saga import Call, Calls, Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.gcm.standing import Standing
+from roq.policy.registry import DEFAULT, POLICIES
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
 from roq.protocol.documents import RawDocument
@@ -37,6 +38,7 @@ class ManagementPort:
 
     Args:
         cloud: the answer to 2009, without secrets.
+        policies: gives the names of the policies that are installed.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ManagementPort:
         recovery: Recovery,
         draining: Draining,
         cloud: RawDocument,
+        policies: Callable[[], Collection[str]],
     ) -> None:
         self._standing = standing
         self._queues = queues
@@ -62,6 +65,7 @@ class ManagementPort:
         self._recovery = recovery
         self._draining = draining
         self._cloud = cloud
+        self._policies = policies
 
     def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
         """Answer one frame, at once or through an operation."""
@@ -150,6 +154,7 @@ class ManagementPort:
             case public.RemoveQueue():
                 return request.QName, lambda: self._remove(request.QName)
             case public.SetRules():
+                self._check_policy(request)
                 return request.QName, lambda: self._set_rules(request)
             case CordonHost() | UncordonHost() | DrainHost() | RemoveHost():
                 return HOSTS, lambda: self._change_host(request)
@@ -183,6 +188,21 @@ class ManagementPort:
         answer = yield from remove(name)
         yield Emit(tuple(self._rules.forget(name)))
         return answer
+
+    def _check_policy(self, request: public.SetRules) -> None:
+        """A policy that nobody offers would be replaced by another one, and hardly be missed.
+
+        Raises:
+            InvalidRequest: there is none of this name; the text tells those that there are.
+        """
+        part = request.AUTOSCALING_ROQ
+        name = part.AUTOSCALING_ROQ_POLICY if part is not None else DEFAULT
+        if name in POLICIES or name in (known := self._policies()):
+            return
+        raise InvalidRequest(
+            f"there is no policy {name!r}; there are {', '.join(sorted(known))}. Install the "
+            "package that offers it where the configuration managers and the hosts run"
+        )
 
     def _set_rules(self, request: public.SetRules) -> Saga:
         answer = yield from self._rules.set(request)

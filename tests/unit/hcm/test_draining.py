@@ -75,6 +75,14 @@ def test_it_stops_soon_if_nobody_leads() -> None:
     assert Terminate(X1) in host.effects
 
 
+def test_it_stops_soon_if_the_leader_does_not_drain() -> None:
+    """One of an earlier version, or without its registry."""
+    host = draining()
+    host.drains = False
+    host.advance(LEADERLESS_SECONDS + 2)
+    assert Terminate(X1) in host.effects
+
+
 def test_a_change_of_the_leader_is_waited_for() -> None:
     host = draining()
     host.handle(LeaderLost(host.reports[-1].endpoint, "gone"))
