@@ -151,7 +151,7 @@ class HostMachine:
             self._lives.children,
             self._leader,
             (processor_check(self._lives.processor, self._short), *self._measured),
-            stopping=self.stopping,
+            stopping=self.stopping or self.draining,
             request_id=request_id,
         )
 

@@ -28,6 +28,7 @@ def test_the_leader_is_told_at_once_and_nothing_is_stopped() -> None:
     host = draining()
     assert host.reports[-1].report.leaving
     assert host.reports[-1].report.epoch == HOST_EPOCH
+    assert host.machine.health().state == "stopping"
     host.advance(10)
     assert not host.finished
     assert not any(isinstance(each, Terminate) for each in host.effects)
