@@ -153,6 +153,8 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
     leader_epoch: int = 0
     """Of the leader that answers: the host manager obeys no lower one from now on."""
+    drains: bool = False
+    """Whether what runs on this host is on its way elsewhere."""
     stuck: str = ""
     """Why what runs on a host that is leaving cannot go elsewhere; empty as long as it may."""
 
