@@ -16,6 +16,7 @@ from typing import Final
 from roq.errors import RegistryAway, RequestError
 from roq.gcm import views
 from roq.gcm.client_port import ClientPort
+from roq.gcm.draining import Draining
 from roq.gcm.events import (
     Answered,
     Broadcast,
@@ -52,7 +53,7 @@ from roq.gcm.operations import Operations
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning, ProvisionSettings
 from roq.gcm.queues import Queues
-from roq.gcm.records import Manager, Snapshot
+from roq.gcm.records import HOSTS, Manager, Snapshot
 from roq.gcm.recovery import LOOK_SECONDS, Recovery
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
@@ -106,8 +107,22 @@ class GcmMachine:
             self._sagas,
             self.provisioning,
         )
+        self.draining = Draining(
+            self._standing,
+            self.queues,
+            self.hosts,
+            self.operations,
+            self._sagas,
+            self.provisioning,
+        )
         self._reports = Reports(
-            self._standing, self.queues, self.hosts, self.operations, self._sagas, self.recovery
+            self._standing,
+            self.queues,
+            self.hosts,
+            self.operations,
+            self._sagas,
+            self.recovery,
+            self.draining,
         )
         self._clients = ClientPort(
             self._standing,
@@ -130,6 +145,7 @@ class GcmMachine:
             self._sagas,
             self.provisioning,
             self.recovery,
+            self.draining,
             settings.cloud,
             settings.policies,
         )
@@ -158,7 +174,9 @@ class GcmMachine:
 
     def health(self, request_id: int = 0) -> Health:
         """How it is."""
-        return of_manager(self._standing, self.queues, self.hosts, self.recovery, request_id)
+        return of_manager(
+            self._standing, self.queues, self.hosts, self.recovery, self.draining, request_id
+        )
 
     def figures(self) -> Iterator[Sample]:
         """`roq.gcm.figures.METRICS` as they stand now."""
@@ -198,6 +216,7 @@ class GcmMachine:
         self.operations.check()
         self.provisioning.check()
         self.recovery.check()
+        self.draining.check()
         busy = self.operations.queues
         assert all(name in busy for name, _ in self.queues.reserved)  # noqa: S101
         assert self.leads or not busy  # noqa: S101 - check() is for tests and simulation
@@ -278,6 +297,7 @@ class GcmMachine:
         self.hosts.lead(now)
         self._proofs.clear()
         self.recovery.clear()
+        self.draining.clear()
         self._next_look = now + LOOK_SECONDS
         return effects + self._load(event.snapshot, now)
 
@@ -310,6 +330,7 @@ class GcmMachine:
         self.hosts.clear()
         self._proofs.clear()
         self.recovery.clear()
+        self.draining.clear()
         self._reports.clear()
         self._told = ((), ())
         self._next_broadcast = self._next_look = None
@@ -326,6 +347,8 @@ class GcmMachine:
         known = dict(self.queues.unreadable)
         self.queues.load(snapshot, keep=self.operations.queues)
         self.rules.load(snapshot)
+        if not self.operations.busy(HOSTS):
+            self.hosts.marks = dict(snapshot.marks)
         self.hosts.expect(self.queues.hosts_in_use(), now)
         self._changed = True
         return [
@@ -353,6 +376,7 @@ class GcmMachine:
 
     def _abort(self, error: RequestError) -> list[Effect]:
         self.recovery.aborted()
+        self.draining.aborted()
         return self.operations.abort(error)
 
     def _stop_providing(self, error: RequestError) -> list[Effect]:
@@ -369,6 +393,7 @@ class GcmMachine:
         if self._next_look is not None and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             effects += self.recovery.look(now)
+            effects += self.draining.look(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:
