@@ -44,7 +44,10 @@ from roq.errors import (
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
+from roq.runtime import descriptors
 
+DESCRIPTORS_MOST: Final = 65_536
+"""So far a client raises the limit of its process by itself, if the system lets it."""
 COMMAND_SECONDS: Final = 30.0
 """Creating and stopping wait for processes to start and end."""
 
@@ -99,6 +102,7 @@ class Cluster(HostCommands):
         translate: Translate | None = None,
     ) -> None:
         endpoints = parse_addresses(addresses)
+        descriptors.raise_limit(DESCRIPTORS_MOST)
         self._timeout = timeout
         self._translate = translate
         self._engine = Engine()
