@@ -12,6 +12,7 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
+from roq.client import farewell
 from roq.client.addresses import parse_addresses
 from roq.client.engine import Engine
 from roq.client.lookout import OnState
@@ -97,20 +98,23 @@ class Cluster:
         timeout: float = 10.0,
         translate: Translate | None = None,
     ) -> None:
+        self._closed = True  # until it is open
         endpoints = parse_addresses(addresses)
+        self._parted = False
         self._timeout = timeout
         self._translate = translate
         self._engine = Engine()
         self._management = Management(self._engine, endpoints, translate)
         self._children: set[Closable] = set()
-        self._lock = threading.Lock()
-        self._closed = False
+        self._lock = threading.RLock()
         self._engine.start()
         try:
             self.info = wait_result(self._management.info(timeout), timeout)
         except BaseException:
             self._engine.close()
             raise
+        self._closed = False
+        farewell.opened(self)
 
     @property
     def addresses(self) -> list[str]:
@@ -354,7 +358,9 @@ class Cluster:
         """
         if self._closed:
             return
+        self._engine.check_outside()
         self._closed = True
+        farewell.closed(self)
         if self._engine.forked:
             return  # all of it is the parent's
         with self._lock:
@@ -372,6 +378,20 @@ class Cluster:
         self._engine.close()
         if errors:
             raise errors[0]
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:  # noqa: ARG002 - its publishers are flushed on their own
+        """The program ends without `close`."""
+        self._parted = True
+        return "", 0
+
+    def __del__(self) -> None:
+        if self._left_open and not self._parted:
+            farewell.warn(self)
 
     def __enter__(self) -> Self:
         return self

@@ -297,6 +297,16 @@ class Writer:
             self.driver.push(now)
         return not len(self.packer) and link.owed_batches == 0
 
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that were accepted and that no exchange has, as far as is known."""
+        link = self.driver.link
+        if link is None:
+            return 0
+        waiting = sum(min(len(batch.items), batch.most) for batch in self.packer)
+        given_up = link.tally.failed_messages + link.tally.unknown_messages
+        return waiting + link.owed_messages + given_up
+
     def _give_up(self) -> None:
         for batch in self.packer:
             self._seal(batch, monotonic())
