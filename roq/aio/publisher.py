@@ -48,6 +48,11 @@ class Publisher:
         return self._sync.id
 
     @property
+    def name(self) -> str:
+        """By which people find it in `roq top`."""
+        return self._sync.name
+
+    @property
     def queue(self) -> str:
         """Name of the queue."""
         return self._sync.queue
@@ -142,6 +147,9 @@ class Publisher:
             if self._sync.failed or monotonic() >= deadline:
                 return False
             await bell.wait(deadline)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
 
     async def __aenter__(self) -> Self:
         return self

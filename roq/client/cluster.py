@@ -283,7 +283,9 @@ class Cluster:
         self,
         queue: str,
         *,
+        name: str | None = None,
         timeout: float = 30.0,
+        connect_timeout: float | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
@@ -294,6 +296,8 @@ class Cluster:
         """A publisher to a queue, connected to one of its exchanges; see `Publisher`.
 
         Args:
+            name: by which people find it in `roq top`; None: program, host and process id.
+            connect_timeout: seconds that opening may take; None: as long as `connect` was told.
             publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
@@ -304,7 +308,8 @@ class Cluster:
             queue,
             publisher_id=publisher_id or os.urandom(16),
             timeout=timeout,
-            connect_timeout=self._timeout,
+            connect_timeout=self._timeout if connect_timeout is None else connect_timeout,
+            name=name,
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=block,
@@ -320,17 +325,22 @@ class Cluster:
         topic: str | Sequence[str] = "",
         start: StartOption = "latest",
         *,
+        timeout: float | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
     ) -> Subscriber:
-        """A subscriber to a queue, in force when this returns; see `Subscriber`."""
+        """A subscriber to a queue, in force when this returns; see `Subscriber`.
+
+        Args:
+            timeout: seconds until it has to be in force; None: as long as `connect` was told.
+        """
         subscriber = Subscriber(
             self._engine,
             self._management.addresses,
             check_name(queue),
             topic,
             start=start,
-            timeout=self._timeout,
+            timeout=self._timeout if timeout is None else timeout,
             on_gap=on_gap,
             on_state=on_state,
             translate=self._translate,
@@ -392,6 +402,14 @@ class Cluster:
     def __del__(self) -> None:
         if self._left_open and not self._parted:
             farewell.warn(self)
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits.
+        try:
+            state = "closed" if self._closed else "open"
+            return f"<roq.Cluster {', '.join(self._management.addresses)}: {state}>"
+        except Exception:  # noqa: BLE001
+            return "<roq.Cluster>"
 
     def __enter__(self) -> Self:
         return self

@@ -70,6 +70,7 @@ class LinkDriver:
         addresses: endpoints of configuration managers.
         queue: name of the queue.
         publisher: id of the publisher.
+        name: as people see it.
         delivery_seconds: see `LinkMachine`.
         flush: called with the lock held and the time; seals what is due and gives the time when it
             wants to be called again, or None.
@@ -95,6 +96,7 @@ class LinkDriver:
         queue: str,
         *,
         publisher: PublisherId,
+        name: str,
         delivery_seconds: float,
         flush: Callable[[float], float | None],
         on_ready: Callable[[LinkMachine], None],
@@ -129,6 +131,7 @@ class LinkDriver:
             addresses,
             queue,
             client_id=publisher,
+            name=name,
             role=PUBLISHER,
             on_assigned=self._assigned,
             on_relocate=self._relocate,

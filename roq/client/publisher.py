@@ -15,6 +15,7 @@ from roq.client import farewell
 from roq.client.engine import Engine
 from roq.client.link import LinkMachine
 from roq.client.lookout import Lookout, Losses, OnState
+from roq.client.naming import client_name
 from roq.client.publisher_stats import PublisherStats
 from roq.client.receipt import Receipt
 from roq.client.session import Translate
@@ -51,6 +52,8 @@ class Publisher:
         timeout: seconds that `publish` waits for room in the window, and leaving `with` for
             acknowledgements.
         connect_timeout: seconds that opening may take.
+        name: by which people find it in `roq top`, 1 to 64 characters; None: the program's name,
+            the host and the process id.
         linger: seconds that a message waits for others at most, when the link is busy.
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
@@ -74,6 +77,7 @@ class Publisher:
         publisher_id: bytes,
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
+        name: str | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
@@ -81,12 +85,18 @@ class Publisher:
         receipt: type[Receipt] = Receipt,
         on_state: OnState | None = None,
     ) -> None:
-        if not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX or timeout < 0 or linger < 0:
+        if (
+            not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX
+            or timeout < 0
+            or linger < 0
+            or not connect_timeout > 0
+        ):
             raise InvalidRequest(
                 f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
-                "timeout and linger are not negative"
+                "timeout and linger are not negative, connect_timeout is above 0"
             )
         self.queue = check_name(queue)
+        self.name = client_name(name)
         self.id = PublisherId(publisher_id)
         self._engine = engine
         self.timeout = timeout
@@ -103,6 +113,7 @@ class Publisher:
             addresses,
             queue,
             publisher=self.id,
+            name=self.name,
             delivery_seconds=delivery_timeout,
             linger_seconds=linger,
             on_change=self._lookout.look_soon,
@@ -434,6 +445,16 @@ class Publisher:
             exchange=",".join(sorted(exchange.name for exchange in link.exchanges)),
             ready=link.ready,
         )
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits.
+        try:
+            link = self._driver.link
+            owed = 0 if link is None else link.owed_batches
+            counts = f"{self._writer.messages:,} messages sent, {owed:,} batches unacknowledged"
+            return f"<roq.Publisher {self.name!r} of {self.queue}: {self.state}, {counts}>"
+        except Exception:  # noqa: BLE001
+            return "<roq.Publisher>"
 
     def __enter__(self) -> Self:
         return self

@@ -108,6 +108,15 @@ class Receipt:
             raise DeliveryError(status.reason or "not acknowledged yet", self.count)
         return status
 
+    def __repr__(self) -> str:
+        status, count = self._status, self.count
+        sealed = f" {count} message{'s' * (count != 1)}" if count else ""
+        if status is None:
+            return f"<roq.Receipt pending{sealed}>"
+        where = f" by {status.exchange}" if status.exchange else ""
+        why = f" ({status.reason})" if status.reason else ""
+        return f"<roq.Receipt {status.outcome}{where}{sealed}{why}>"
+
     def settle(self, status: SendStatus) -> None:
         """Fix the fate, once; later calls change nothing. The publisher's business."""
         if self._status is not None:

@@ -224,6 +224,18 @@ class Subscriber:
             replace(facts or SubscriberFacts(self.queue, session), late=late, ended=ended)
         )
 
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits for the lock.
+        try:
+            if self._closed or self._error is not None:
+                state = "closed"
+            else:
+                state = "subscribed" if self._feed.confirmed else "connecting"
+            counts = f"{len(self._items):,} batches to take, {self._feed.losses().messages:,} lost"
+            return f"<roq.Subscriber of {self.queue}: {state}, {counts}>"
+        except Exception:  # noqa: BLE001
+            return "<roq.Subscriber>"
+
     def __enter__(self) -> Self:
         return self
 

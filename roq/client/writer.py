@@ -30,7 +30,7 @@ class Writer:
     """Seals batches and hands them to the link.
 
     Args:
-        engine, addresses, queue, publisher, delivery_seconds, on_change, translate: see
+        engine, addresses, queue, publisher, name, delivery_seconds, on_change, translate: see
             `LinkDriver`.
         linger_seconds: how long a message waits for others at most.
         new_receipt: makes the receipt of a batch.
@@ -48,6 +48,7 @@ class Writer:
         queue: str,
         *,
         publisher: PublisherId,
+        name: str,
         delivery_seconds: float,
         linger_seconds: float,
         on_change: Callable[[], None],
@@ -66,6 +67,7 @@ class Writer:
             addresses,
             queue,
             publisher=publisher,
+            name=name,
             delivery_seconds=delivery_seconds,
             flush=self._flush_due,
             on_ready=lambda link: self.packer.adopt(link.limits),
