@@ -18,7 +18,7 @@ from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failur
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
 from roq.runtime import sockets
-from roq.runtime.lifeline import REFUSED, Lifeline
+from roq.runtime.lifeline import NEVER_CONNECTED, Lifeline
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import Party
 
@@ -269,7 +269,7 @@ class _Command:
         if self._socket is None:
             return
         self._done()
-        if reason == REFUSED:
+        if reason in NEVER_CONNECTED:
             gone = Unavailable(f"the manager at {endpoint} is gone: {reason}")
             self._go(self._errand.silent(gone))
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from roq.client.chain import Chain, LogGap, Want
+from roq.client.chain import TRIES_MAX, Chain, LogGap, Want
 from roq.client.checks import Checks
 from roq.client.inquiry import Inquiries, Inquiry
 from roq.client.reading import (
@@ -52,7 +52,6 @@ from roq.protocol.entry import (
 PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
 FETCH_BYTES: Final = 2 * 1024 * 1024
-REFETCHES_MAX: Final = 1_024
 
 _ENTRY: Final = int(EntryKind.ENTRY)
 _unpack = ENTRY.unpack
@@ -126,7 +125,8 @@ class Reader:
         self._ended_at = -1
         self._quiet = False
         self.inquiries = Inquiries(queue)
-        self._again: dict[tuple[bytes, int], None] = {}
+        self._again: dict[tuple[bytes, int], int] = {}
+        """What is wanted again, with how often it did not come; `roq.client.wishes` bounds it."""
         self._chain_next = False
         if start.at is From.NEW:
             self.chain.verified = 0
@@ -262,10 +262,7 @@ class Reader:
             case Verify(since):
                 self.checks.demand(since)
             case Refetch(topic, offset):
-                if len(self._again) < REFETCHES_MAX:
-                    self._again[topic, offset] = None
-                else:
-                    effects.append(Gone(topic, offset))
+                self._again.setdefault((topic, offset), 0)
             case Pause():
                 self._paused = True
             case Resume():
@@ -442,9 +439,12 @@ class Reader:
         self.floor = max(self.floor, answer.floor)
         self.chain.answered(inquiry.wants, answer.reached, answer.floor, answer.done, now)
         for key in inquiry.again:
-            if answer.done or answer.reached > key[1]:
-                self._again.pop(key, None)
-                effects.append(Gone(*key))
+            if key in self._again and (answer.done or answer.reached > key[1]):
+                tries = self._again.pop(key) + 1
+                if key[1] < answer.floor or tries > TRIES_MAX:
+                    effects.append(Gone(*key))
+                else:
+                    self._again[key] = tries  # the log has it, so it was dropped on the way
 
     def _close(
         self, kind: bytes, answer: channel.Fetched | channel.Heads | channel.Streams | channel.Seek

@@ -79,6 +79,7 @@ class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     start_seconds: float = 10.0
     stop_seconds: float = 5.0
+    drain_seconds: float = 60.0
     hung_seconds: float = 1.0
     orphan_seconds: float = 60.0
     crashes_most: int = 5
@@ -198,6 +199,7 @@ def settings_of(config: HcmConfig, port: int) -> Settings:
         exchange_max=config.exchange.max_perhost,
         start_seconds=children.start_seconds,
         stop_seconds=children.stop_seconds,
+        drain_seconds=children.drain_seconds,
         hung_seconds=children.hung_seconds,
         orphan_seconds=children.orphan_seconds,
         kpi_seconds=config.monitor.stat_period / 1_000,
@@ -253,6 +255,8 @@ def _number_problems(config: HcmConfig) -> list[str]:
         problems.append(f"monitor.stat_period: {config.monitor.stat_period} ms is above 2000 ms")
     if children.hung_seconds != 0 and not children.hung_seconds >= HUNG_SECONDS_MIN:
         problems.append(f"children.hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
+    if not 0 <= children.drain_seconds < float("inf"):
+        problems.append("children.drain_seconds: must be 0 (nothing is drained) or more")
     if config.exchange.max_perhost < 0:
         problems.append("exchange.max_perhost: must be 0 (no limit) or more")
     return problems

@@ -155,6 +155,10 @@ class HostManager:
         """Stop all children, then end; from any thread."""
         self._reactor.call_soon(self._stop)
 
+    def drain(self) -> None:
+        """Have all children go to other hosts, as far as that is possible, then stop."""
+        self._reactor.call_soon(lambda: self._handle(StopWanted(drain=True)))
+
     def close(self) -> None:
         """Give back what this process holds; nothing of it is left behind after a stop."""
         self._telemetry.close()

@@ -129,7 +129,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class StopWanted:
-    """The host manager shall end, with all its children."""
+    """The host manager shall end, with all its children.
+
+    Attributes:
+        drain: what runs here shall go elsewhere first, if it can in time.
+    """
+
+    drain: bool = False
 
 
 Event = (

@@ -71,6 +71,7 @@ from roq.protocol.control import (
     Health,
     HealthRequest,
     HostReport,
+    HostReportAck,
     Inventory,
     Started,
     StartExchange,
@@ -82,6 +83,8 @@ from roq.protocol.figures import Sample
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
+LEADERLESS_SECONDS: Final = 3.0
+"""Nobody has taken a report for so long: nothing here goes elsewhere any more."""
 WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 
@@ -98,6 +101,9 @@ class HostMachine:
         self._refusal = ""
         self._reported_to = ""
         self._measured: tuple[Check, ...] = ()
+        self._drain_by: float | None = None
+        self._heard = 0.0
+        """When a leader has taken a report, since it is drained."""
         self._finish_by: float | None = None
         self._finished = False
         self._due_at = inf
@@ -106,6 +112,11 @@ class HostMachine:
     def stopping(self) -> bool:
         """Whether it was asked to end."""
         return self._finish_by is not None
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was asked to end, and waits until what runs here has gone elsewhere."""
+        return self._drain_by is not None and not self.stopping
 
     @property
     def children(self) -> int:
@@ -123,7 +134,8 @@ class HostMachine:
             routine = self._routine(event, now)
             if routine is not None:
                 return routine
-        effects = self._handle(event, now) + self._lives.time_passed(now) + self._finish(now)
+        effects = self._handle(event, now) + self._lives.time_passed(now)
+        effects += self._drained(now) + self._finish(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
         self._due_at = self._next_due()
@@ -168,8 +180,8 @@ class HostMachine:
             case Measured(checks):
                 self._measured = checks
                 return []
-            case StopWanted():
-                return self._stop_all(now)
+            case StopWanted(drain):
+                return self._drain(now) if drain and not self.draining else self._stop_all(now)
             case Tick():
                 return []
 
@@ -305,6 +317,7 @@ class HostMachine:
             leader_epoch=self._obeyed,
             exchange_max=self._settings.exchange_max,
             children=[child.describe() for child in self._lives.children],
+            leaving=self._drain_by is not None,
         )
 
     def _leader_said(self, said: LeaderAnswered | LeaderLost, now: float) -> list[Effect]:
@@ -312,6 +325,10 @@ class HostMachine:
         match said:
             case LeaderAnswered(answer):
                 self._leader.answered(answer, now)
+                if isinstance(answer, HostReportAck):
+                    self._heard = now
+                    if self.draining and answer.stuck:
+                        return self._undrained(answer.stuck, now)
             case LeaderLost(endpoint, reason):
                 self._leader.lost(endpoint, reason, now)
         effects: list[Effect] = []
@@ -339,7 +356,40 @@ class HostMachine:
             deadlines.append(report_at)
         if self._finish_by is not None and not self._finished:
             deadlines.append(self._finish_by)
+        if self._drain_by is not None and self.draining:
+            deadlines += [self._drain_by, self._heard + LEADERLESS_SECONDS]
         return min(deadlines, default=inf)
+
+    def _drain(self, now: float) -> list[Effect]:
+        if self.stopping:
+            return []
+        if not (self._settings.drain_seconds and self.children and self._leader.leading):
+            return self._stop_all(now)
+        self._drain_by, self._heard = now + self._settings.drain_seconds, now
+        self._leader.changed(now)
+        text = (
+            f"stopping: {self.children} processes have {self._settings.drain_seconds:g} s to go to "
+            "other hosts"
+        )
+        return [Note("draining", text)]
+
+    def _drained(self, now: float) -> list[Effect]:
+        """Stop as soon as nothing is left here, or it takes too long."""
+        if self._drain_by is None or not self.draining:
+            return []
+        if not self.children:
+            return [Note("drained", "nothing is left here"), *self._stop_all(now)]
+        if now >= self._drain_by:
+            return self._undrained(f"{self._settings.drain_seconds:g} s are over", now)
+        if now >= self._heard + LEADERLESS_SECONDS:
+            why = "no configuration manager that leads answers"
+            return self._undrained(why, now)
+        return []
+
+    def _undrained(self, why: str, now: float) -> list[Effect]:
+        left = ", ".join(child.name for child in self._lives.children)
+        text = f"{left:.500} could not go to other hosts: {why}"
+        return [Note("not_drained", text, warning=True), *self._stop_all(now)]
 
     def _stop_all(self, now: float) -> list[Effect]:
         if self.stopping:

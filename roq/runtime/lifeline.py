@@ -23,11 +23,13 @@ _ENDINGS: Final = (
 )
 REFUSED: Final = "connection refused"
 """Nothing that was sent has arrived: there never was a connection."""
+NOT_GREETED: Final = "nothing of RoQ answers there"
+"""Nor has anything then: the other end was no RoQ, or ended before it had said who it is."""
+NEVER_CONNECTED: Final = frozenset({REFUSED, NOT_GREETED})
 _REASONS: Final = {
     int(zmq.EVENT_CLOSED): REFUSED,
     int(zmq.EVENT_DISCONNECTED): "connection closed by the other side",
 }
-_OTHER: Final = "nothing of RoQ answers there"
 
 
 class Lifeline:
@@ -67,4 +69,4 @@ class Lifeline:
             self._told = True
             # The first frame begins with the number of the event, in the order of this machine.
             event = int.from_bytes(frames[0][:2], sys.byteorder)
-            self._on_ended(_REASONS.get(event, _OTHER))
+            self._on_ended(_REASONS.get(event, NOT_GREETED))

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from commands import alive, environment, family, gone, read_line, read_ready, roq, started, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WORDS = {"zookeeper": "QuorumPeerMain", "gcm": "roq.gcm", "host 127.0.0.1": "roq.hcm"}
 

@@ -17,9 +17,11 @@ from roq.protocol import kpi
 from roq.protocol.control import (
     Answer,
     Assigned,
+    Control,
     Done,
     Elasticity,
     ElasticityRequest,
+    Emptied,
     Empty,
     ExchangeAck,
     ExchangeReport,
@@ -397,6 +399,13 @@ class Queue(Driver):
             each.message
             for each in self.effects
             if isinstance(each, Send) and each.message.id == request
+        ]
+
+    @staticmethod
+    def emptied(answers: list[object], request: int) -> bool:
+        """Whether it was answered once that the exchange is empty."""
+        return [(type(each), each.id) for each in answers if isinstance(each, Control)] == [
+            (Emptied, request)
         ]
 
     def questions(self, kind: type) -> list:  # type: ignore[type-arg]
