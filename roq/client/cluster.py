@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from time import monotonic
 from types import TracebackType
@@ -21,6 +22,7 @@ from roq.client.management import Management, wait_result
 from roq.client.message import Gap
 from roq.client.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.receipt import Receipt
+from roq.client.requests import create_request, exchange_request, request
 from roq.client.statistics import Statistics
 from roq.client.subscriber import StartOption, Subscriber
 from roq.client.views import (
@@ -406,11 +408,10 @@ class Cluster(HostCommands):
 
     def __repr__(self) -> str:
         # From the debugger, from a log line, half made: it neither raises nor waits.
-        try:
+        with suppress(Exception):
             state = "closed" if self._closed else "open"
             return f"<roq.Cluster {', '.join(self._management.addresses)}: {state}>"
-        except Exception:  # noqa: BLE001
-            return "<roq.Cluster>"
+        return "<roq.Cluster>"
 
     def __enter__(self) -> Self:
         return self
@@ -464,48 +465,3 @@ def connect(
     """
     given = [[one] if isinstance(one, str) else one for one in addresses]
     return Cluster(chain.from_iterable(given), timeout=timeout, translate=translate)
-
-
-# --- requests, shared with roq.aio ----------------------------------------------------------------
-
-
-def request(command: int, **fields: object) -> RawDocument:
-    """A management command."""
-    return {"CMD": command, **fields}
-
-
-def create_request(
-    name: str, host: str | None, durability: str, limits: Limits | Mapping[str, int] | None
-) -> RawDocument:
-    """Command 2010, or 2003 if a host is named."""
-    # The same request repeated to a later leader finds what it has made.
-    transaction = os.urandom(16).hex()
-    fields: RawDocument = {
-        "QName": check_name(name),
-        "Durability": durability,
-        "TransactionID": transaction,
-    }
-    given = changed_limits(limits)
-    if given:
-        fields["Limits"] = given
-    if host is None:
-        return request(2010, **fields)
-    return request(2003, Host=host, **fields)
-
-
-def exchange_request(queue: str, host: str | None, transaction_id: str | None) -> RawDocument:
-    """Command 2004."""
-    transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
-    fields = {"QName": check_name(queue), "TransactionID": transaction}
-    return request(2004, Host=host or "", **fields)
-
-
-def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
-    """The limits that differ from the defaults."""
-    if limits is None:
-        return {}
-    if not isinstance(limits, Limits):
-        return dict(limits)
-    defaults: dict[str, int] = msgspec.structs.asdict(Limits())
-    given: dict[str, int] = msgspec.structs.asdict(limits)
-    return {name: value for name, value in given.items() if value != defaults[name]}

@@ -123,6 +123,8 @@ class Engine:
         Raises:
             Reentered: it does.
         """
+        if self.forked:
+            return  # whatever was held is the parent's
         for reference in list(self._guards.values()):
             guard = reference()
             if guard is not None:

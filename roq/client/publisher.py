@@ -448,13 +448,12 @@ class Publisher:
 
     def __repr__(self) -> str:
         # From the debugger, from a log line, half made: it neither raises nor waits.
-        try:
+        with suppress(Exception):
             link = self._driver.link
             owed = 0 if link is None else link.owed_batches
             counts = f"{self._writer.messages:,} messages sent, {owed:,} batches unacknowledged"
             return f"<roq.Publisher {self.name!r} of {self.queue}: {self.state}, {counts}>"
-        except Exception:  # noqa: BLE001
-            return "<roq.Publisher>"
+        return "<roq.Publisher>"
 
     def __enter__(self) -> Self:
         return self

@@ -227,15 +227,14 @@ class Subscriber:
 
     def __repr__(self) -> str:
         # From the debugger, from a log line, half made: it neither raises nor waits for the lock.
-        try:
+        with contextlib.suppress(Exception):
             if self._closed or self._error is not None:
                 state = "closed"
             else:
                 state = "subscribed" if self._feed.confirmed else "connecting"
             counts = f"{len(self._items):,} batches to take, {self._feed.losses().messages:,} lost"
             return f"<roq.Subscriber of {self.queue}: {state}, {counts}>"
-        except Exception:  # noqa: BLE001
-            return "<roq.Subscriber>"
+        return "<roq.Subscriber>"
 
     def __enter__(self) -> Self:
         return self

@@ -83,6 +83,17 @@ def test_callbacks_come_once_each_before_or_after() -> None:
     assert calls == [1, 2, 3]
 
 
+def test_it_says_what_it_knows() -> None:
+    fresh, _ = receipt()
+    assert repr(fresh) == "<roq.Receipt pending>"
+    fresh.count = 3
+    fresh.settle(OK)
+    assert repr(fresh) == "<roq.Receipt accepted by x1 3 messages>"
+    failed, _ = receipt()
+    failed.settle(NO)
+    assert repr(failed) == "<roq.Receipt failed (too large)>"
+
+
 def test_a_callback_that_comes_while_the_fate_is_fixed_is_called() -> None:
     class Late(Receipt):
         """The fate comes between the look at it and the callback's own place in the list."""
