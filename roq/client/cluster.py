@@ -20,6 +20,7 @@ from roq.client.host_commands import HostCommands
 from roq.client.lookout import OnState
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
+from roq.client.port import what_is_at
 from roq.client.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.receipt import Receipt
 from roq.client.requests import create_request, exchange_request, request
@@ -113,6 +114,9 @@ class Cluster(HostCommands):
         self._engine.start()
         try:
             self.info = wait_result(self._management.info(timeout), timeout)
+        except Unavailable as error:
+            self._engine.close()
+            raise Unavailable(f"{error}{what_is_at(endpoints)}") from None
         except BaseException:
             self._engine.close()
             raise
