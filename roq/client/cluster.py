@@ -48,7 +48,10 @@ from roq.errors import (
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
+from roq.runtime import descriptors
 
+DESCRIPTORS_MOST: Final = 65_536
+"""So far a client raises the limit of its process by itself, if the system lets it."""
 COMMAND_SECONDS: Final = 30.0
 """Creating and stopping wait for processes to start and end."""
 
@@ -105,6 +108,7 @@ class Cluster(HostCommands):
         self._closed = True  # until it is open
         endpoints = parse_addresses(addresses)
         self._parted = False
+        descriptors.raise_limit(DESCRIPTORS_MOST)
         self._timeout = timeout
         self._translate = translate
         self._engine = Engine()

@@ -137,6 +137,8 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """In use."""
     memory_free_bytes: int = 0
     """What else could be used."""
+    starved: bool = False
+    """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
     children: list[ChildInfo] = []
     leaving: bool = False
     """It was told to stop, and goes on until nothing is left there, or its time is over."""

@@ -19,7 +19,7 @@ def test_a_port_at_which_nothing_listens() -> None:
         held.bind(("127.0.0.1", 0))  # taken, and not listened at
         address = f"tcp://127.0.0.1:{held.getsockname()[1]}"
         assert what_is_at([address]) == f" Nothing listens at {address[6:]}."
-        with pytest.raises(Unavailable, match="no configuration manager.*Nothing listens at"):
+        with pytest.raises(Unavailable, match=r"no configuration manager.*Nothing listens at"):
             roq.connect(address, timeout=0.3)
 
 
