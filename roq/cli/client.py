@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ def _with_target(
     @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
+        # What comes from a port of something else is told by the error, not by the library's log.
+        logging.getLogger("roq.runtime.rpc").addHandler(logging.NullHandler())
         given = kwargs.pop("timeout")
         kwargs.pop("address")
         target = Target(
@@ -109,7 +112,8 @@ def explained(text: str, addresses: str) -> str:
     from roq.cli.wrong_port import what_is_at  # noqa: PLC0415 - rarely needed, and large
 
     looked = [what_is_at(each) for each in parse_addresses(addresses)[:ADDRESSES_LOOKED_AT_MAX]]
-    return "; ".join((text, *filter(None, looked)))
+    told = "; ".join(filter(None, looked))
+    return f"{text.partition('. ')[0]}: {told}" if told else text
 
 
 def check_addresses(text: str) -> str:

@@ -108,13 +108,27 @@ def print_json(value: object) -> None:
 
 def print_listing(rows: Listing[T]) -> None:
     """Print what a cluster lists as JSON; each row says if it was told from memory."""
-    if rows.from_memory is None:
-        print_json(rows)
-        return
-    if not rows:
+    told = {} if rows.from_memory is None else {"from_memory": fields_of(rows.from_memory)}
+    if told and not rows:
         note(str(rows.from_memory))
-    told = {"FromMemory": msgspec.to_builtins(rows.from_memory)}
-    print_json([{**msgspec.to_builtins(row), **told} for row in rows])
+    print_json([{**fields_of(row), **told} for row in rows])
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """A struct under the names that its fields have in Python, whatever they are on the wire.
+
+    All JSON of the command line has keys of this style: `memory_bytes`.
+    """
+    found = _plain(value)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(each) for name, each in msgspec.structs.asdict(value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return msgspec.to_builtins(value)
 
 
 def print_memory(from_memory: FromMemory | None) -> None:

@@ -18,6 +18,7 @@ from roq.cli.given import cluster_before
 from roq.cli.output import (
     bytes_text,
     done,
+    fields_of,
     note,
     print_fields,
     print_json,
@@ -26,7 +27,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.client.views import ExchangeSummary, QueueDescription
+from roq.client.views import ExchangeSummary, QueueDescription, rules_of
 from roq.model import QueueState
 from roq.protocol.public import LIMIT_RANGES
 
@@ -139,7 +140,7 @@ def list_(target: Target) -> None:
     \b
     Example:
       roq queue list
-      roq queue list --json | jq '.[].Name'
+      roq queue list --json | jq '.[].name'
     """
     with target.connect() as cluster:
         rows = cluster.queues()
@@ -182,7 +183,8 @@ def show(target: Target, name: str) -> None:
         description = cluster.describe(name)
         view = present(cluster, name) if description.running else None
     if target.as_json:
-        print_json({**msgspec.to_builtins(description), "Activity": view})
+        rules = fields_of(rules_of(description.rules)) if description.rules else {}
+        print_json({**fields_of(description), "rules": rules, "activity": view})
     else:
         _print_description(description, view)
 

@@ -38,7 +38,12 @@ def of_manager(
     """
     checks = [_registry(standing), _epochs(standing), _leader(standing), *standing.measured]
     if standing.leads:
-        checks += [_hosts(queues, hosts, draining), _queues(queues, recovery), _definitions(queues)]
+        checks += [
+            _hosts(queues, hosts),
+            _cordons(hosts, draining),
+            _queues(queues, recovery),
+            _definitions(queues),
+        ]
     return Health(
         id=request_id,
         role="gcm",
@@ -83,26 +88,35 @@ def _leader(standing: Standing) -> Check:
     return Check(name="leader", ok=leader is not None, detail=detail)
 
 
-def _hosts(queues: Queues, hosts: Hosts, draining: Draining) -> Check:
+def _hosts(queues: Queues, hosts: Hosts) -> Check:
     used = queues.hosts_in_use()
     unwell = [
         f"{host.name} is {host.state}" + ("" if host.name in used else ", nothing is missing of it")
         for host in hosts
         if host.state is not LIVE
     ]
+    unwell += [
+        f"{host.name} gets too little processor"
+        for host in hosts
+        if host.state is LIVE and host.starved
+    ]
     live = sum(host.state is LIVE for host in hosts)
     if not unwell and not live:
         unwell = ["no host manager has reported: `roq host` starts one"]
-    stuck = [f"{host.name} cannot be drained: {why}" for host in hosts
-             if (why := draining.stuck(host.name))]  # fmt: skip
+    detail = _shown(unwell) or f"{live} live"
+    return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
+
+
+def _cordons(hosts: Hosts, draining: Draining) -> Check:
+    """A warning, lest somebody forgets them."""
     marked = [
-        f"{host.name} is {schedule}"
+        f"{host.name} is {schedule}" + f", but cannot: {why}" * bool(why)
         for host in hosts
         if (schedule := hosts.schedule(host.name)) is not Schedule.ACTIVE
+        for why in [draining.stuck(host.name)]
     ]
-    unwell += stuck
-    detail = _shown([*unwell, *marked] if unwell else [f"{live} live", *marked])
-    return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
+    detail = _shown(marked) or "no host is cordoned"
+    return Check(name="cordons", ok=not marked, detail=detail, essential=False)
 
 
 def _queues(queues: Queues, recovery: Recovery) -> Check:

@@ -41,7 +41,10 @@ TRANSACTIONS_MAX: Final = 1_000
 """TransactionIDs that are remembered per queue."""
 EXCHANGES_MAX: Final = 2_048
 """Exchanges that a definition may name."""
+DEPARTED_MAX: Final = 128
+"""Exchanges that have gone and are remembered."""
 NUMBER_END: Final = 1 << 31
+OFFSET_END: Final = 1 << 63
 EPOCH_END: Final = 1 << 53
 QUEUE_ID_BYTES_MAX: Final = 64
 WORDS_MAX: Final = 200
@@ -101,6 +104,16 @@ Marks = dict[str, Mark]
 """Host → what is wanted of it; the others are not mentioned."""
 
 
+class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange that went, or is going, for good."""
+
+    number: int
+    epoch: int = 0
+    """Of its last process; 0: it never had one, or nobody knows."""
+    end: int = -1
+    """Where the log of that process ends; -1: nobody knows."""
+
+
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One logical queue."""
 
@@ -121,6 +134,13 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of the latest monitor that is known; one of a lower epoch is superseded."""
     next_number: int = 1
     exchanges: tuple[ExchangeRecord, ...] = ()
+    departed: tuple[DepartedRecord, ...] = ()
+    """Those that went last, the latest at the end."""
+
+    def departing(self, gone: DepartedRecord) -> QueueRecord:
+        """The record that says where the log of this exchange ends."""
+        others = (each for each in self.departed if each.number != gone.number)
+        return msgspec.structs.replace(self, departed=(*others, gone)[-DEPARTED_MAX:])
 
     def exchange(self, number: int) -> ExchangeRecord | None:
         """The exchange of this number, if there is one."""
@@ -343,6 +363,10 @@ def _problem_of_exchanges(record: QueueRecord) -> str:
         return "it names an exchange twice, or far too many"
     if not all(0 < number < record.next_number <= NUMBER_END for number in numbers):
         return "the numbers of its exchanges are impossible"
+    for gone in record.departed:
+        fits = 0 < gone.number < record.next_number and 0 <= gone.epoch < EPOCH_END
+        if not (fits and -1 <= gone.end < OFFSET_END):
+            return f"what it says about exchange {gone.number}, which has gone, is impossible"
     for exchange in record.exchanges:
         check_host(exchange.host)
         for address in filter(None, (exchange.data, exchange.live)):

@@ -18,6 +18,7 @@ from roq.protocol.documents import RawDocument
 from roq.protocol.facts import ChildInfo
 from roq.protocol.public_answers import (
     ChildRow,
+    DepartedRow,
     ExchangeRow,
     HostRow,
     QueueDescription,
@@ -79,6 +80,10 @@ def describe_queue(
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
         Exchanges=exchange_rows(queue, hosts, recovery),
+        Departed=[
+            DepartedRow(Number=each.number, Epoch=each.epoch, End=each.end)
+            for each in record.departed
+        ],
         Rules=rules,
         Reasons=recovery.reasons(queue),
     )
@@ -153,6 +158,7 @@ def _host_row(
         Reason=reason,
         Children=[_child_row(child) for child in host.children],
         Provided=provided,
+        Epoch=report.epoch if report is not None else 0,
         Schedule=schedule.value,
         Left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
         Stuck=draining.stuck(host.name),

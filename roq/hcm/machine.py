@@ -43,6 +43,7 @@ from roq.hcm.events import (
     Measured,
     Note,
     Peer,
+    Pressed,
     Probed,
     Registered,
     Reply,
@@ -54,9 +55,10 @@ from roq.hcm.events import (
     StopWanted,
 )  # fmt: skip
 from roq.hcm.figures import figures, known
-from roq.hcm.health import of_host
+from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import LeaderLink
 from roq.hcm.lives import Lives
+from roq.hcm.processor import Sample
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
 from roq.machine import Tick
@@ -79,7 +81,7 @@ from roq.protocol.control import (
     StopQueue,
 )  # fmt: skip
 from roq.protocol.facts import Check
-from roq.protocol.figures import Sample
+from roq.protocol.figures import Sample as Figure
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
@@ -99,6 +101,7 @@ class HostMachine:
         self._leader_epoch = 0
         self._trouble = ""
         self._refusal = ""
+        self._short = False
         self._reported_to = ""
         self._measured: tuple[Check, ...] = ()
         self._drain_by: float | None = None
@@ -138,7 +141,7 @@ class HostMachine:
         effects += self._drained(now) + self._finish(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
-        self._due_at = self._next_due()
+        self._due_at = self._next_due(now)
         return effects
 
     def health(self, request_id: int = 0) -> Health:
@@ -147,12 +150,12 @@ class HostMachine:
             self._settings.host,
             self._lives.children,
             self._leader,
-            self._measured,
+            (processor_check(self._lives.processor, self._short), *self._measured),
             stopping=self.stopping,
             request_id=request_id,
         )
 
-    def figures(self) -> Iterator[Sample]:
+    def figures(self) -> Iterator[Figure]:
         """How the figures of this host and its children stand now."""
         return figures(self._lives.children, self._leader, self._settings.exchange_max)
 
@@ -180,6 +183,8 @@ class HostMachine:
             case Measured(checks):
                 self._measured = checks
                 return []
+            case Pressed(sample):
+                return self._pressed(sample, now)
             case StopWanted(drain):
                 return self._drain(now) if drain and not self.draining else self._stop_all(now)
             case Tick():
@@ -243,7 +248,8 @@ class HostMachine:
         self._lives.check_start(message)
         self._check_leader(message.leader_epoch, message.cluster)
         self._lives.count_from(message.base)
-        wait = self._settings.start_seconds + KILL_SECONDS
+        processor = self._lives.processor
+        wait = processor.stretched(self._settings.start_seconds, now) + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
         child = self._lives.children.get(child_name(message.queue, number_of(message)))
         if child is None:
@@ -316,6 +322,7 @@ class HostMachine:
             control=self._settings.control,
             leader_epoch=self._obeyed,
             exchange_max=self._settings.exchange_max,
+            starved=self._short,
             children=[child.describe() for child in self._lives.children],
             leaving=self._drain_by is not None,
         )
@@ -349,8 +356,19 @@ class HostMachine:
 
     # --- time and the end -------------------------------------------------------------------------
 
-    def _next_due(self) -> float:
-        deadlines = list(self._lives.deadlines())
+    def _pressed(self, sample: Sample, now: float) -> list[Effect]:
+        processor = self._lives.processor
+        processor.take(sample, now)
+        short = processor.short(now)
+        if short == self._short:
+            return []
+        self._short = short
+        if short:
+            return [Note("starved", f"this host {shortage(processor)}", warning=True)]
+        return [Note("fed", "this host gets the processor that it needs again")]
+
+    def _next_due(self, now: float) -> float:
+        deadlines = list(self._lives.deadlines(now))
         report_at = self._leader.next_deadline()
         if report_at is not None:
             deadlines.append(report_at)

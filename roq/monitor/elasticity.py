@@ -358,7 +358,9 @@ class Elasticity:
             return effects
         why = self.emptying.overdue(leaving, now)
         if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
-            return effects + self.scaling.emptied(leaving.number)
+            return effects + self.scaling.emptied(
+                leaving.number, *self.emptying.final_end(leaving.number)
+            )
         return effects + self._call_off(leaving.number, why, now) if why else effects
 
     def _let_go(self, now: float) -> list[Effect]:

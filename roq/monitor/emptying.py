@@ -20,7 +20,7 @@ from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Sessions
-from roq.protocol.control import Done, Empty
+from roq.protocol.control import Emptied, Empty
 
 ANSWER_SECONDS: Final = 12.0
 """Whoever asks for an exchange to be emptied is told after so long what it waits for."""
@@ -123,10 +123,9 @@ class Emptying:
         if message.at_once:
             effects = self.look(leaving, now)
             why = self._holds(leaving, now)
-            answer = _not_empty(peer, message.id, leaving, why) if why else Send(
-                peer, Done(id=message.id)
-            )  # fmt: skip
-            return [*effects, answer]
+            if why:
+                return [*effects, _not_empty(peer, message.id, leaving, why)]
+            return [*effects, self._answer(_Waiter(peer, message.id, now), leaving.number)]
         if len(leaving.waiters) >= WAITERS_MAX:
             oldest = leaving.waiters.pop(0)
             waits = [_refusal(oldest, "others have asked for the same since")]
@@ -157,7 +156,19 @@ class Emptying:
         if self._holds(leaving, now):
             return []
         waiters, leaving.waiters = leaving.waiters, []
-        return [Send(each.peer, Done(id=each.request)) for each in waiters]
+        return [self._answer(each, leaving.number) for each in waiters]
+
+    def _answer(self, waiter: _Waiter, number: int) -> Send:
+        epoch, end = self.final_end(number)
+        return Send(waiter.peer, Emptied(id=waiter.request, number=number, epoch=epoch, end=end))
+
+    def final_end(self, number: int) -> tuple[int, int]:
+        """Epoch of this exchange, and where its log ends; (0, -1) if it does not serve.
+
+        That is final once it is ready: nobody publishes there, and nobody is sent there any more.
+        """
+        exchange = self._exchanges.numbered(number)
+        return (0, -1) if exchange is None else (exchange.key[1], exchange.load.end_offset)
 
     def stopped(self, number: int, now: float) -> None:
         """This exchange was stopped for good."""

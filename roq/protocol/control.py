@@ -137,6 +137,8 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """In use."""
     memory_free_bytes: int = 0
     """What else could be used."""
+    starved: bool = False
+    """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
     children: list[ChildInfo] = []
     leaving: bool = False
     """It was told to stop, and goes on until nothing is left there, or its time is over."""
@@ -183,6 +185,10 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
     queue_id: bytes
     number: int
     reason: str
+    epoch: int = 0
+    """Of the process that was emptied; 0: not known."""
+    end: int = -1
+    """Where its log ends for good; -1: not known."""
 
 
 class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
@@ -449,10 +455,10 @@ class Passed(Control, frozen=True, kw_only=True, tag=3219):
 
 
 class Empty(Control, frozen=True, kw_only=True, tag=3220):
-    """Have all publishers of this exchange go elsewhere; answered (Done) once it is empty and read.
+    """Have all publishers of this exchange go elsewhere; answered once it is empty and read.
 
-    A Failure says what it still waits for; the exchange goes on being emptied, and the request
-    may be repeated.
+    The answer is Emptied, or a Failure that says what it still waits for; the exchange goes on
+    being emptied then, and the request may be repeated.
     """
 
     queue_id: bytes
@@ -463,6 +469,17 @@ class Empty(Control, frozen=True, kw_only=True, tag=3220):
     """Whether a Failure comes at once if it is not empty yet."""
     read_seconds: float = 0.0
     """It counts as empty if it has had no publishers for so long, read or not; 0: never."""
+
+
+class Emptied(Control, frozen=True, kw_only=True, tag=3720):
+    """This exchange is empty, and everything in its log was read."""
+
+    RESULT: int = OK
+    number: int
+    epoch: int = 0
+    """Of its process; 0: not known."""
+    end: int = -1
+    """Where its log ends for good; -1: not known."""
 
 
 class Configure(Control, frozen=True, kw_only=True, tag=3221):
@@ -484,6 +501,6 @@ MonitorRequest = (
 Answer = (
     Failure | Done | ClusterInfo | Located | HostReportAck | Started | HostReport | ChildAck
     | ExchangeAck | Assigned | Topology | Version | ScaledOut | Elasticity | Relocate | Passed
-    | Health
+    | Emptied | Health
 )  # fmt: skip
 """Everything that a client of any of these servers may get."""

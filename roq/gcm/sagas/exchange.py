@@ -21,6 +21,7 @@ from roq.gcm.records import (
     MANUAL,
     SCALING,
     TRANSACTIONS_MAX,
+    DepartedRecord,
     ExchangeRecord,
     encode,
     transactions_path,
@@ -37,6 +38,7 @@ from roq.gcm.sagas.steps import (
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (
     Done,
+    Emptied,
     Empty,
     Failure,
     ScaledOut,
@@ -196,8 +198,9 @@ class ExchangeSagas:
         number = exchange.number
         try:
             yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            gone = self._departed(queue, exchange)
             queue.children.pop(number, None)
-            yield from self._steps.save(without_exchange(queue.record, number))
+            yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
         except RequestError as error:
             return f"the definition of {exchange_name(number)} is left behind: {error}"
         return ""
@@ -224,7 +227,7 @@ class ExchangeSagas:
         exchange = queue.record.exchange(request.number)
         if exchange is not None:
             _check_shrinking(queue, exchange, rules)
-            yield from self._remove(queue, exchange)
+            yield from self._remove(queue, exchange, request.epoch, request.end)
         return Done(id=request.id)
 
     def remove(self, request: RemoveExchange) -> Saga:
@@ -237,12 +240,14 @@ class ExchangeSagas:
                 "a queue keeps one; remove or stop the queue instead"
             )
         if queue.record.state is QueueState.STOPPED:
-            yield from self._steps.save(without_exchange(queue.record, exchange.number))
+            record = queue.record.departing(self._departed(queue, exchange))
+            yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
+        epoch, end = 0, -1
         if exchange.wanted and not self._lost(queue, exchange):
-            yield from self._empty(queue, exchange)
-        problems = yield from self._remove(queue, exchange)
+            epoch, end = yield from self._empty(queue, exchange)
+        problems = yield from self._remove(queue, exchange, epoch, end)
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
@@ -254,7 +259,8 @@ class ExchangeSagas:
         *,
         at_once: bool = False,
         within: float = 0.0,
-    ) -> Part[None]:
+    ) -> Part[tuple[int, int]]:
+        """Have it emptied; gives its epoch, and where its log ends (-1: nobody knows)."""
         number = exchange.number
         if not queue.monitor or self._steps.lost(queue, MONITOR):
             raise _not_empty(queue, exchange, "it does not run at the moment")
@@ -263,8 +269,10 @@ class ExchangeSagas:
         )
         answers = yield Calls((Call(queue.record.host, queue.monitor, message, seconds),))
         match answers[0]:
-            case Done():
-                return
+            case Emptied() as emptied:
+                return emptied.epoch, emptied.end
+            case Done():  # a monitor of an earlier version
+                return 0, -1
             case answer:
                 raise _not_empty(queue, exchange, answer)
 
@@ -282,9 +290,12 @@ class ExchangeSagas:
         Raises:
             RequestError: says what it waits for.
         """
+        epoch, end = 0, -1
         if not self._lost(queue, exchange):
-            yield from self._empty(queue, exchange, seconds, at_once=True, within=read_seconds)
-        yield from self._remove(queue, exchange)
+            epoch, end = yield from self._empty(
+                queue, exchange, seconds, at_once=True, within=read_seconds
+            )
+        yield from self._remove(queue, exchange, epoch, end)
 
     def keep(self, queue: Queue, exchanges: Iterable[ExchangeRecord]) -> list[Call]:
         """The calls that have exchanges take publishers again which were being emptied."""
@@ -299,11 +310,15 @@ class ExchangeSagas:
             if queue.running and queue.monitor
         ]
 
-    def _remove(self, queue: Queue, exchange: ExchangeRecord) -> Part[list[str]]:
+    def _remove(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int, end: int
+    ) -> Part[list[str]]:
         number = exchange.number
-        yield from self._steps.save(
-            queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
-        )
+        record = queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
+        if exchange.wanted:  # else an earlier attempt has written down how it ended
+            record = record.departing(self._departed(queue, exchange, epoch, end))
+        # Written down before it stops, so that a reader that misses its log finds where it ended.
+        yield from self._steps.save(record)
         # A host that does not answer holds nothing up: it is told when it reports again.
         problems = yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
         yield from self._steps.save(without_exchange(queue.record, number))
@@ -351,6 +366,16 @@ class ExchangeSagas:
             problem = yield from self._undo_add(queue, exchange)
             deed += f" ({problem})" * bool(problem)
         yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+
+    def _departed(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1
+    ) -> DepartedRecord:
+        latest = queue.epoch(exchange.number)
+        if not latest:
+            end = 0  # it never ran, so nothing was lost with it
+        elif epoch != latest or end < 0:
+            epoch, end = latest, -1  # another process than the one that was emptied
+        return DepartedRecord(number=exchange.number, epoch=epoch, end=end)
 
     def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         return self._steps.lost(queue, exchange.number)

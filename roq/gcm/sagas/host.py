@@ -17,7 +17,7 @@ import msgspec
 
 from roq.errors import Busy, HostNotFound, NoCapacity, RequestError
 from roq.gcm.events import Note, Put
-from roq.gcm.hosts import LOST, UNMANAGED, Hosts
+from roq.gcm.hosts import LOST, UNMANAGED, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
 from roq.gcm.saga import Call, Calls, Emit, Saga, Save
@@ -27,6 +27,7 @@ from roq.gcm.sagas.steps import NoRoom, Part, Steps
 from roq.model import QueueState, exchange_name
 from roq.protocol.public_answers import done
 
+DRAINING: Final = Schedule.DRAINING
 READ_SECONDS: Final = 600.0
 """Subscribers have so long to read what is left in an exchange that goes with its host."""
 VACATE_SECONDS: Final = 3.0
@@ -54,9 +55,11 @@ class HostSagas:
     # --- what is wanted ---------------------------------------------------------------------------
 
     def cordon(self, host: str) -> Saga:
-        """Place nothing new on a host from now on."""
+        """Place nothing new on a host from now on; what is there stays."""
         self._demand_known(host)
-        yield from self._mark(host, msgspec.structs.replace(self._marked(host), cordoned=True))
+        mark = msgspec.structs.replace(self._marked(host), cordoned=True, drained=False)
+        yield from self._mark(host, mark)
+        yield from self._keep(host)
         return done()
 
     def drain(self, host: str) -> Saga:
@@ -70,12 +73,16 @@ class HostSagas:
         """Place on a host as on any other; what has left it does not come back."""
         self._demand_known(host)
         yield from self._mark(host, Mark())
+        yield from self._keep(host)
+        return done()
+
+    def _keep(self, host: str) -> Part[None]:
+        """What was being emptied there takes publishers again."""
         calls: list[Call] = []
-        for queue in self._steps.queues:
+        for queue in self._steps.queues if self._hosts.schedule(host) is not DRAINING else ():
             stay = [each for each in queue.record.exchanges if each.wanted and each.host == host]
             calls += self._exchange.keep(queue, stay)
         yield Calls(tuple(calls[:CALLED_OFF_MAX]))
-        return done()
 
     def leave(self, host: str, epoch: int) -> Saga:
         """The manager of this epoch stops: have everything on its host go elsewhere until then."""
