@@ -41,7 +41,7 @@ NOT_GREETED: Final = "nothing of RoQ answers there"
 """Nor has anything then: the other end was no RoQ, or ended before it had said who it is."""
 NOT_BEGUN: Final = "no connection could be begun"
 """Likewise; the reason goes on where it is known why."""
-_NEVER_CONNECTED: Final = (REFUSED, NOT_GREETED, NOT_BEGUN)
+NEVER_CONNECTED: Final = frozenset({REFUSED, NOT_GREETED, NOT_BEGUN})
 _NONE_LEFT: Final = OSError(errno.EMFILE, "too many open files")
 _NUMBERS: Final = re.compile(r"tcp://(0|[1-9]\d*)(\.(0|[1-9]\d*)){3}:[1-9]\d*")
 _CLOSED: Final = "connection closed by the other side"
@@ -50,7 +50,7 @@ _REASONS: Final = {int(zmq.EVENT_CLOSED): REFUSED, int(zmq.EVENT_DISCONNECTED): 
 
 def never_connected(reason: str) -> bool:
     """Whether what was sent before an end for this reason has certainly not arrived."""
-    return reason.startswith(_NEVER_CONNECTED)
+    return reason.startswith(tuple(NEVER_CONNECTED))
 
 
 class Lifeline:
@@ -102,6 +102,11 @@ class Lifeline:
             self._rests = False
         self._socket.connect(endpoint)
         self._timer = self._reactor.call_later(BEGIN_SECONDS, self._late)
+
+    @property
+    def resting(self) -> bool:
+        """Whether it has given its descriptors back, and the owner looks."""
+        return self._resting
 
     def ended(self) -> None:
         """The socket was seen not to be writable."""

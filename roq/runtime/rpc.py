@@ -159,7 +159,9 @@ class RpcClient:
         try:
             socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
             if self._on_lost is not None:
-                self._lifeline = Lifeline(self._reactor, socket, self._on_lost, rests=True)
+                self._lifeline = Lifeline(
+                    self._reactor, socket, self._on_lost, on_stands=self._stands, rests=True
+                )
                 self._lifeline.connect(self.endpoint)
             else:
                 socket.connect(self.endpoint)
@@ -167,8 +169,19 @@ class RpcClient:
             self._shut()
             raise
         self._trouble = ""
-        self._source = socket if self._lifeline is None else cast("int", socket.getsockopt(zmq.FD))
-        self._reactor.add(self._source, self.read)
+        self._watch(socket)
+
+    def _watch(self, source: zmq.Socket[bytes] | int) -> None:
+        if self._source is not None:
+            self._reactor.remove(self._source)
+        self._source = source
+        self._reactor.add(source, self.read)
+
+    def _stands(self) -> None:
+        if self._socket is not None and self._lifeline is not None and self._lifeline.resting:
+            # Its end shows at the descriptor, and not as something to read.
+            self._watch(cast("int", self._socket.getsockopt(zmq.FD)))
+            self._reactor.call_soon(self.read)
 
     def _open_later(self, error: zmq.ZMQError) -> None:
         self._trouble = f"cannot connect to {self.endpoint}: {descriptors.reason(error)}"
@@ -244,7 +257,7 @@ class RpcClient:
 
     def _look(self) -> None:
         """After each use of a socket whose descriptor is watched: it tells of news only once."""
-        if self._socket is None or self._lifeline is None:
+        if self._socket is None or self._lifeline is None or not self._lifeline.resting:
             return
         events = cast("int", self._socket.getsockopt(zmq.EVENTS))
         if events & zmq.POLLIN:
