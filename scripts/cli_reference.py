@@ -97,7 +97,9 @@ def _section(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _argument(argument: click.Argument) -> str:
-    name = (argument.name or "").upper() + ("..." if argument.nargs == -1 else "")
+    name = (argument.metavar or argument.name or "").upper() + (
+        "..." if argument.nargs == -1 else ""
+    )
     return name if argument.required else f"[{name}]"
 
 

@@ -48,7 +48,7 @@ from roq.hcm.pulse import ProcessorWatch
 from roq.hcm.reporter import Reporter, with_load
 from roq.machine import Tick
 from roq.protocol import documents
-from roq.protocol.control import Failure, HcmRequest, Health, HostReport
+from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
 from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
@@ -60,6 +60,8 @@ from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
 
 RETRY_SECONDS: Final = 0.5
+SAID_MAX: Final = 4_000
+SAID_BYTES_MAX: Final = 2_048
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +125,8 @@ class HostManager:
         self._processor = ProcessorWatch(
             self._reactor, lambda sample: self._handle(Pressed(sample))
         )
+        self._said: dict[bytes, ChildReport] = {}
+        """Reports that come again and again, as they were read."""
         self._limited = RateLimited(log)
         self._events: deque[Event] = deque()
         self._busy = False
@@ -285,7 +289,8 @@ class HostManager:
         self._handle(StopWanted())
 
     def _request(self, peer: Peer, data: bytes) -> None:
-        request: HcmRequest | Failure = read_request(data, HcmRequest)  # type: ignore[arg-type]
+        # Most of what comes is what the same child has said a moment ago.
+        request = self._said.get(data) or self._read(data)
         if isinstance(request, Failure):
             self._limited.warning(
                 "malformed_request", self._reactor.now(), "refused a request: %s", request.COMMENT
@@ -293,6 +298,14 @@ class HostManager:
             self._server.send(peer, documents.encode(request))
             return
         self._handle(Requested(peer, request))
+
+    def _read(self, data: bytes) -> HcmRequest | Failure:
+        request: HcmRequest | Failure = read_request(data, HcmRequest)  # type: ignore[arg-type]
+        if isinstance(request, ChildReport) and not request.id and len(data) <= SAID_BYTES_MAX:
+            if len(self._said) >= SAID_MAX:
+                self._said.clear()
+            self._said[data] = request
+        return request
 
     def _handle(self, event: Event) -> None:
         # Performing an effect may bring the next event, which waits for its turn.

@@ -86,7 +86,7 @@ from roq.protocol.figures import Sample as Figure
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
 LEADERLESS_SECONDS: Final = 3.0
-"""Nobody has taken a report for so long: nothing here goes elsewhere any more."""
+"""No leader has said for so long that it drains this host: nothing here goes elsewhere."""
 WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 
@@ -106,7 +106,7 @@ class HostMachine:
         self._measured: tuple[Check, ...] = ()
         self._drain_by: float | None = None
         self._heard = 0.0
-        """When a leader has taken a report, since it is drained."""
+        """When a leader has said that it drains this host."""
         self._finish_by: float | None = None
         self._finished = False
         self._due_at = inf
@@ -151,7 +151,7 @@ class HostMachine:
             self._lives.children,
             self._leader,
             (processor_check(self._lives.processor, self._short), *self._measured),
-            stopping=self.stopping,
+            stopping=self.stopping or self.draining,
             request_id=request_id,
         )
 
@@ -332,9 +332,9 @@ class HostMachine:
         match said:
             case LeaderAnswered(answer):
                 self._leader.answered(answer, now)
-                if isinstance(answer, HostReportAck):
-                    self._heard = now
-                    if self.draining and answer.stuck:
+                if isinstance(answer, HostReportAck) and self.draining:
+                    self._heard = now if answer.drains else self._heard
+                    if answer.stuck:
                         return self._undrained(answer.stuck, now)
             case LeaderLost(endpoint, reason):
                 self._leader.lost(endpoint, reason, now)
@@ -400,7 +400,7 @@ class HostMachine:
         if now >= self._drain_by:
             return self._undrained(f"{self._settings.drain_seconds:g} s are over", now)
         if now >= self._heard + LEADERLESS_SECONDS:
-            why = "no configuration manager that leads answers"
+            why = "no configuration manager that leads has them go"
             return self._undrained(why, now)
         return []
 

@@ -105,6 +105,7 @@ class Host:
         self.spawn_fails = ""
         self.obedient = True
         self.answers_leader = True
+        self.drains = True
         self.stuck = ""
         """Why the leader cannot drain this host."""
         self._pids = 100
@@ -227,7 +228,11 @@ class Host:
             case ReportToLeader():
                 self.reports.append(effect)
                 if self.answers_leader:
-                    return [LeaderAnswered(HostReportAck(cluster="c1", stuck=self.stuck))]
+                    return [
+                        LeaderAnswered(
+                            HostReportAck(cluster="c1", drains=self.drains, stuck=self.stuck)
+                        )
+                    ]
             case Announce(cluster):
                 self.announced.append(cluster)
             case Finished():

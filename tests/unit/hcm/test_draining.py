@@ -28,6 +28,7 @@ def test_the_leader_is_told_at_once_and_nothing_is_stopped() -> None:
     host = draining()
     assert host.reports[-1].report.leaving
     assert host.reports[-1].report.epoch == HOST_EPOCH
+    assert host.machine.health().state == "stopping"
     host.advance(10)
     assert not host.finished
     assert not any(isinstance(each, Terminate) for each in host.effects)
@@ -72,6 +73,14 @@ def test_it_stops_soon_if_nobody_leads() -> None:
     host.advance(1.0)
     host.leader(Unavailable("no answer"))
     host.advance(LEADERLESS_SECONDS + 1)
+    assert Terminate(X1) in host.effects
+
+
+def test_it_stops_soon_if_the_leader_does_not_drain() -> None:
+    """One of an earlier version, or without its registry."""
+    host = draining()
+    host.drains = False
+    host.advance(LEADERLESS_SECONDS + 2)
     assert Terminate(X1) in host.effects
 
 

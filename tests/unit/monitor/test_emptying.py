@@ -11,7 +11,7 @@ from roq.monitor.emptying import (
 from roq.monitor.events import Push
 from roq.policy.snapshot import Shrink
 from roq.protocol import kpi
-from roq.protocol.control import Assigned, Emptied, Failure, ScaleIn, Topology
+from roq.protocol.control import Assigned, Done, Emptied, Failure, ScaleIn, Topology
 
 REQUEST = 9
 
@@ -361,7 +361,7 @@ def test_asked_at_once_it_says_what_it_waits_for_and_goes_on() -> None:
     assert refused.COMMENT == "x1 is not empty: 1 subscriber not at its end yet"
     queue.readers["slow"] = "reads"
     queue.periods(2)
-    assert queue.empty(1, at_once=True) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.empty(1, at_once=True), REQUEST)
 
 
 def test_what_is_not_wanted_empty_any_more_takes_publishers_again() -> None:
@@ -382,4 +382,4 @@ def test_a_subscriber_that_does_not_read_is_waited_for_within_a_bound() -> None:
     [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
     assert isinstance(refused, Failure)
     queue.periods(20)
-    assert queue.empty(1, at_once=True, read_seconds=20.0) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.empty(1, at_once=True, read_seconds=20.0), REQUEST)
