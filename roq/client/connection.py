@@ -8,11 +8,13 @@ to the I/O thread, which also watches the descriptor and the lifeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 import zmq
 
 from roq.client.engine import Engine
+from roq.errors import Closed
 from roq.runtime import sockets
 from roq.runtime.lifeline import Lifeline
 
@@ -22,6 +24,7 @@ _MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
+_POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class Connection:
@@ -71,7 +74,10 @@ class Connection:
         self._get = super(zmq.Socket, socket).get
         try:
             self._lifeline = Lifeline(
-                engine.reactor, socket, lambda reason: on_lost(self, f"{endpoint}: {reason}")
+                engine.reactor,
+                socket,
+                lambda reason: on_lost(self, f"{endpoint}: {reason}"),
+                rests=True,
             )
             self._lifeline.connect(endpoint)
         except zmq.ZMQError:
@@ -113,7 +119,10 @@ class Connection:
     @property
     def pending(self) -> bool:
         """Whether a message can be received; must be asked after each send."""
-        return bool(cast("int", self._get(_EVENTS)) & _POLLIN)
+        events = cast("int", self._get(_EVENTS))
+        if not events & _POLLOUT:  # what is not acknowledged has always room: it has ended
+            self._call_soon(self._ended)
+        return bool(events & _POLLIN)
 
     def receive(self) -> list[bytes]:
         """The next message; only if `pending`."""
@@ -126,6 +135,14 @@ class Connection:
         """Close; I/O thread only."""
         self.watch(wanted=False)
         self._shut(linger_ms)
+
+    def _ended(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.ended()
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        with suppress(Closed):  # an engine that has ended has told its users
+            self._engine.call_soon(function)
 
     def _shut(self, linger_ms: int = 0) -> None:
         if self._lifeline is not None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from struct import Struct
 from typing import Final, NoReturn, cast
 
 import zmq
@@ -43,7 +42,6 @@ _NO_BATCH: Final = frozenset(
         int(EntryKind.PRESENCE),
     }
 )
-_EVENTS: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 AGAIN_SECONDS: Final = 1.0
@@ -63,8 +61,7 @@ _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
-_EVENT: Final = Struct("=Hi")
-"""First frame of a socket's event: number and value; the second frame is the address."""
+_POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class Tap:
@@ -122,7 +119,10 @@ class Tap:
         self._expected = 1
         self._connected_at = 0.0
         self._data: zmq.Socket[bytes] | None = None
-        self._events: zmq.Socket[bytes] | None = None
+        self._data_fd = -1
+        self._data_line: Lifeline | None = None
+        self._data_backoff = Backoff(jitter)
+        self._data_up_at: float | None = None
         self._data_timer: Timer | None = None
         self._data_trouble = ""
         self._since = 0.0
@@ -143,6 +143,7 @@ class Tap:
         """Send a request; one that cannot be sent is asked again when its time is over."""
         if self._data is not None:
             sockets.send_to(self._data, frames)
+            self._look_at_data()
 
     def subscribe(self, topic: bytes) -> None:
         """Add a filter."""
@@ -205,9 +206,10 @@ class Tap:
         if self._data is None:
             return
         if on:
-            self._reactor.add(self._data, self._data_readable)
+            self._reactor.add(self._data_fd, self._data_readable)
+            self._reactor.call_soon(self._data_readable)
         else:
-            self._reactor.remove(self._data)
+            self._reactor.remove(self._data_fd)
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -369,17 +371,19 @@ class Tap:
             # them; see above, too.
             data.setsockopt(zmq.HEARTBEAT_IVL, 0)
             data.setsockopt(zmq.TCP_MAXRT, GONE_MS)
-            events = self._events = data.get_monitor_socket(_EVENTS)
-            data.connect(self._data_address)
+            self._data_line = Lifeline(
+                self._reactor, data, self._data_ended, on_stands=self._data_stands, rests=True
+            )
+            self._data_line.connect(self._data_address)
         except zmq.ZMQError as error:
             self._close_data()
             self._data_trouble = descriptors.reason(error)
             self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
             return
         self._data_trouble = ""
-        self._reactor.add(events, self._monitored)
+        self._data_fd = cast("int", data.getsockopt(zmq.FD))
         if self._reading:
-            self._reactor.add(data, self._data_readable)
+            self._reactor.add(self._data_fd, self._data_readable)
 
     def _reopen_data(self) -> None:
         with self._lock:
@@ -388,19 +392,49 @@ class Tap:
     def _close_data(self) -> None:
         if self._data_timer is not None:
             self._data_timer.cancel()
-        if self._events is not None:
-            self._reactor.remove(self._events)
-            self._events.close(0)
+        if self._data_line is not None:
+            self._data_line.close()
         if self._data is not None:
-            self._data.disable_monitor()
+            if self._data_fd >= 0:
+                self._reactor.remove(self._data_fd)
             self._data.close(0)
-        self._data = self._events = self._data_timer = None
+        self._data = self._data_line = self._data_timer = None
+        self._data_fd = -1
+
+    def _data_stands(self) -> None:
+        with self._lock:
+            if self._data is not None:
+                self._data_up_at = self._reactor.now()
+                self._step(DataUp())
+
+    def _data_ended(self, _reason: str) -> None:
+        with self._lock:
+            if self._data is None:
+                return
+            self._close_data()
+            up_at, self._data_up_at = self._data_up_at, None
+            if up_at is not None and self._reactor.now() - up_at > STEADY_SECONDS:
+                self._data_backoff.reset()
+            wait = self._data_backoff.wait()
+            self._data_timer = self._reactor.call_later(wait, self._reopen_data)
+            if up_at is not None:
+                self._step(DataDown())
+
+    def _look_at_data(self) -> None:
+        """After each use of the socket: its descriptor tells of news only once."""
+        if self._data is None or self._data_line is None:
+            return
+        events = cast("int", self._data.getsockopt(zmq.EVENTS))
+        if events & _POLLIN:
+            self._reactor.call_soon(self._data_readable)
+        elif not events & _POLLOUT:
+            self._reactor.call_soon(self._data_line.ended)
 
     def _data_readable(self) -> None:
         fetched = self.reader.fetched
         with self._lock:
             data, now = self._data, self._clock()
-            if data is None:
+            if data is None or not self._reading:
                 return
             for _ in range(BURST):
                 try:
@@ -409,22 +443,11 @@ class Tap:
                     break
                 if not fetched(frames, now):
                     self._step(Answered(frames))
-                    if not self._reading:
+                    if data is not self._data or not self._reading:
                         return
             self._burst()
-
-    def _monitored(self) -> None:
-        while (events := self._events) is not None:
-            try:
-                frames = events.recv_multipart(_NOBLOCK)
-            except zmq.Again:
-                return
-            event, _ = _EVENT.unpack(frames[0])
-            with self._lock:
-                if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                    self._step(DataUp())
-                elif event == zmq.Event.DISCONNECTED:
-                    self._step(DataDown())
+            if self._reading:
+                self._look_at_data()
 
 
 def _nothing(*_: object) -> NoReturn:

@@ -5,11 +5,17 @@ nothing. One with a lifeline connects once: its owner is told and makes another 
 
 Where no descriptor is left for the connection, libzmq does not begin it and says nothing for ever.
 So one of which nothing is heard at all is over after some seconds.
+
+To watch takes two descriptors, half of what a connection takes. A socket that has nobody to send to
+any more says so itself: it is not writable. So an owner who looks at that (and whose socket is
+never full) needs no watch as soon as the connection stands. That holds for addresses of four
+numbers: others libzmq 4.3.5 keeps under another name than the one that it looks for at the end.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +27,7 @@ from roq.runtime.reactor import Reactor, Timer
 
 BEGIN_SECONDS: Final = 3.0
 """A connection is begun within this, if ever; that it takes longer to succeed is another matter."""
-_BEGINNINGS: Final = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED
+_BEGINNINGS: Final = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_HANDSHAKE_SUCCEEDED
 _ENDINGS: Final = (
     zmq.EVENT_CLOSED
     | zmq.EVENT_DISCONNECTED
@@ -35,17 +41,16 @@ NOT_GREETED: Final = "nothing of RoQ answers there"
 """Nor has anything then: the other end was no RoQ, or ended before it had said who it is."""
 NOT_BEGUN: Final = "no connection could be begun"
 """Likewise; the reason goes on where it is known why."""
-_NEVER_CONNECTED: Final = (REFUSED, NOT_GREETED, NOT_BEGUN)
+NEVER_CONNECTED: Final = frozenset({REFUSED, NOT_GREETED, NOT_BEGUN})
 _NONE_LEFT: Final = OSError(errno.EMFILE, "too many open files")
-_REASONS: Final = {
-    int(zmq.EVENT_CLOSED): REFUSED,
-    int(zmq.EVENT_DISCONNECTED): "connection closed by the other side",
-}
+_NUMBERS: Final = re.compile(r"tcp://(0|[1-9]\d*)(\.(0|[1-9]\d*)){3}:[1-9]\d*")
+_CLOSED: Final = "connection closed by the other side"
+_REASONS: Final = {int(zmq.EVENT_CLOSED): REFUSED, int(zmq.EVENT_DISCONNECTED): _CLOSED}
 
 
 def never_connected(reason: str) -> bool:
     """Whether what was sent before an end for this reason has certainly not arrived."""
-    return reason.startswith(_NEVER_CONNECTED)
+    return reason.startswith(tuple(NEVER_CONNECTED))
 
 
 class Lifeline:
@@ -55,14 +60,28 @@ class Lifeline:
         reactor: in whose loop the socket is used.
         socket: one of `roq.runtime.sockets`; it will connect once.
         on_ended: called once, with the reason in a few words.
+        on_stands: called when the connection stands.
+        rests: it gives its descriptors back when the connection stands; the owner calls `ended`
+            when the socket, which is never full, is not writable. Not where that would not show.
     """
 
     def __init__(
-        self, reactor: Reactor, socket: zmq.Socket[bytes], on_ended: Callable[[str], None]
+        self,
+        reactor: Reactor,
+        socket: zmq.Socket[bytes],
+        on_ended: Callable[[str], None],
+        *,
+        on_stands: Callable[[], None] | None = None,
+        rests: bool = False,
     ) -> None:
         self._reactor = reactor
         self._socket = socket
         self._on_ended = on_ended
+        self._on_stands = on_stands
+        self._rests = rests
+        self._resting = False
+        self._unwritable = False
+        """Seen before it was heard that the connection stands."""
         self._told = False
         self._begun = False
         self._timer: Timer | None = None
@@ -77,11 +96,30 @@ class Lifeline:
         Raises:
             zmq.ZMQError: there can be no such address.
         """
+        if self._rests and _NUMBERS.fullmatch(endpoint):
+            self._socket.setsockopt(zmq.IPV6, 0)  # else it is kept as [::ffff:…]
+        else:
+            self._rests = False
         self._socket.connect(endpoint)
         self._timer = self._reactor.call_later(BEGIN_SECONDS, self._late)
 
+    @property
+    def resting(self) -> bool:
+        """Whether it has given its descriptors back, and the owner looks."""
+        return self._resting
+
+    def ended(self) -> None:
+        """The socket was seen not to be writable."""
+        self._unwritable = True
+        if self._resting:
+            self._tell(_CLOSED)
+
     def close(self) -> None:
         """Watch no more; before the socket is closed."""
+        self._resting = False
+        self._unwatch()
+
+    def _unwatch(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self._events.closed:
@@ -99,6 +137,14 @@ class Lifeline:
         event = int.from_bytes(frames[0][:2], sys.byteorder)
         if not event & _BEGINNINGS:
             self._tell(_REASONS.get(event, NOT_GREETED))
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            if self._rests:
+                self._resting = True
+                self._unwatch()
+            if self._on_stands is not None:
+                self._on_stands()
+            if self._resting and self._unwritable:
+                self._tell(_CLOSED)
 
     def _late(self) -> None:
         self._readable()  # the loop may only have been late

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, cast
 
 import msgspec
 import zmq
@@ -141,6 +141,8 @@ class RpcClient:
         self._context = context
         self._on_lost = on_lost
         self._socket: zmq.Socket[bytes] | None = None
+        self._source: zmq.Socket[bytes] | int | None = None
+        """What the reactor watches."""
         self._lifeline: Lifeline | None = None
         self._again: Timer | None = None
         self._trouble = ""
@@ -157,7 +159,9 @@ class RpcClient:
         try:
             socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
             if self._on_lost is not None:
-                self._lifeline = Lifeline(self._reactor, socket, self._on_lost)
+                self._lifeline = Lifeline(
+                    self._reactor, socket, self._on_lost, on_stands=self._stands, rests=True
+                )
                 self._lifeline.connect(self.endpoint)
             else:
                 socket.connect(self.endpoint)
@@ -165,7 +169,19 @@ class RpcClient:
             self._shut()
             raise
         self._trouble = ""
-        self._reactor.add(socket, self.read)
+        self._watch(socket)
+
+    def _watch(self, source: zmq.Socket[bytes] | int) -> None:
+        if self._source is not None:
+            self._reactor.remove(self._source)
+        self._source = source
+        self._reactor.add(source, self.read)
+
+    def _stands(self) -> None:
+        if self._socket is not None and self._lifeline is not None and self._lifeline.resting:
+            # Its end shows at the descriptor, and not as something to read.
+            self._watch(cast("int", self._socket.getsockopt(zmq.FD)))
+            self._reactor.call_soon(self.read)
 
     def _open_later(self, error: zmq.ZMQError) -> None:
         self._trouble = f"cannot connect to {self.endpoint}: {descriptors.reason(error)}"
@@ -205,7 +221,9 @@ class RpcClient:
         """Send without expecting an answer; False if the way is blocked."""
         if self._socket is None:
             return False
-        return sockets.send_to(self._socket, [documents.encode(message)])
+        sent = sockets.send_to(self._socket, [documents.encode(message)])
+        self._look()
+        return sent
 
     def close(self, linger_ms: int = 0) -> None:
         """Drop what is under way (nobody is called any more) and close the socket.
@@ -226,13 +244,26 @@ class RpcClient:
             return
         if self._lifeline is not None:
             self._lifeline.close()
-        self._reactor.remove(socket)
+        if self._source is not None:
+            self._reactor.remove(self._source)
+            self._source = None
         socket.close(linger_ms)
 
     def read(self) -> None:
         """Take what has come; before it is decided that nothing has."""
         if self._socket is not None:
             drain(self._socket, self._received)
+            self._look()
+
+    def _look(self) -> None:
+        """After each use of a socket whose descriptor is watched: it tells of news only once."""
+        if self._socket is None or self._lifeline is None or not self._lifeline.resting:
+            return
+        events = cast("int", self._socket.getsockopt(zmq.EVENTS))
+        if events & zmq.POLLIN:
+            self._reactor.call_soon(self.read)
+        elif not events & zmq.POLLOUT:
+            self._reactor.call_soon(self._lifeline.ended)
 
     def _received(self, frames: list[bytes]) -> None:
         try:

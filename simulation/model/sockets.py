@@ -146,6 +146,8 @@ class _Dealer(_Socket):
     def connect(self, address: str) -> None:
         """Connect, in the background."""
         self._address = address
+        if self._events is not None:
+            self._events.tell(zmq.EVENT_CONNECT_DELAYED)
         self._attempt()
 
     def get_monitor_socket(self, _events: int) -> _Socket:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
+import zmq
 
-from roq.runtime import sockets
+from roq.runtime import procfs, sockets
 from roq.runtime.lifeline import REFUSED, Lifeline, never_connected
 from roq.runtime.reactor import Reactor
 
@@ -124,3 +126,88 @@ def test_a_connection_that_stands_is_not_taken_for_one_that_was_not_begun(
     assert owner.connect(f"tcp://127.0.0.1:{port}") == []
     router.close(0)
     context.term()
+
+
+def test_a_lifeline_that_rests_takes_no_descriptors_and_its_owner_sees_the_end() -> None:
+    reactor, context = Reactor(), sockets.new_context()
+    told: list[str] = []
+    router = sockets.router(context)
+    port = sockets.bind(router, "127.0.0.1")
+    dealer = sockets.dealer(context)
+    before = procfs.open_files(os.getpid())
+    assert before is not None
+    lifeline = Lifeline(reactor, dealer, told.append, on_stands=reactor.stop, rests=True)
+    lifeline.connect(f"tcp://127.0.0.1:{port}")
+    late = reactor.call_later(DEADLINE, reactor.stop)
+    reactor.run()
+    late.cancel()
+    deadline = time.monotonic() + DEADLINE
+    # The two ends of the connection, which are both in this process; the rest is given back.
+    while procfs.open_files(os.getpid()) != before + 2 and time.monotonic() < deadline:
+        dealer.poll(10)
+    assert procfs.open_files(os.getpid()) == before + 2
+    router.close(0)
+    while dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT and time.monotonic() < deadline:
+        dealer.poll(10)
+    assert not dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT
+    lifeline.ended()
+    lifeline.ended()
+    assert told == ["connection closed by the other side"]
+    lifeline.close()
+    dealer.close(0)
+    context.term()
+    reactor.close()
+
+
+@pytest.mark.parametrize("seen_first", [True, False])
+def test_an_end_is_told_whether_it_is_seen_before_or_after_the_connection_stood(
+    seen_first: bool,
+) -> None:
+    reactor, context = Reactor(), sockets.new_context()
+    told: list[str] = []
+    router = sockets.router(context)
+    port = sockets.bind(router, "127.0.0.1")
+    dealer = sockets.dealer(context)
+    lifeline = Lifeline(reactor, dealer, told.append, on_stands=reactor.stop, rests=True)
+    lifeline.connect(f"tcp://127.0.0.1:{port}")
+    dealer.send(b"")
+    assert router.poll(int(DEADLINE * 1_000))
+    router.close(0)
+    deadline = time.monotonic() + DEADLINE
+    while dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT and time.monotonic() < deadline:
+        dealer.poll(10)
+    if seen_first:
+        lifeline.ended()
+    late = reactor.call_later(DEADLINE, reactor.stop)
+    reactor.run()
+    late.cancel()
+    if not seen_first:
+        lifeline.ended()
+    assert told == ["connection closed by the other side"]
+    lifeline.close()
+    dealer.close(0)
+    context.term()
+    reactor.close()
+
+
+def test_where_the_end_would_not_show_the_lifeline_does_not_rest() -> None:
+    reactor, context = Reactor(), sockets.new_context()
+    told: list[str] = []
+    router = sockets.router(context)
+    port = sockets.bind(router, "127.0.0.1")
+    dealer = sockets.dealer(context)
+
+    def tell(reason: str) -> None:
+        told.append(reason)
+        reactor.stop()
+
+    lifeline = Lifeline(reactor, dealer, tell, on_stands=lambda: router.close(0), rests=True)
+    lifeline.connect(f"tcp://localhost:{port}")
+    late = reactor.call_later(DEADLINE, reactor.stop)
+    reactor.run()
+    late.cancel()
+    assert told == ["connection closed by the other side"]
+    lifeline.close()
+    dealer.close(0)
+    context.term()
+    reactor.close()
