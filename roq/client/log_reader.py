@@ -39,6 +39,7 @@ from roq.protocol.channel import (
     read_number,
 )
 from roq.protocol.entry import read_entry
+from roq.ranges import in_range
 from roq.runtime import sockets
 
 FETCH_BYTES: Final = 2 * 1024 * 1024
@@ -150,7 +151,7 @@ class LogReader:
         """
         answer = self._ask(
             SEEK,
-            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=time_us),
+            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=in_range(time_us)),
             Seek,
         )
         self._check_epoch(answer.epoch)

@@ -30,6 +30,7 @@ from roq.protocol.batch import (
     read_payloads,
     unpack_payloads,
 )
+from roq.ranges import saturated
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 RECALL_AHEAD: Final = 16
@@ -284,7 +285,7 @@ class Merge:
         stream.begun = True
 
     def _lose(self, stream: Stream, first: int, messages: int, why: str) -> None:
-        self.counts.lost += messages
+        self.counts.lost = saturated(self.counts.lost + messages)
         self.gaps.append(missed(stream, first, messages, why))
 
     def _unreadable(self, topic: bytes, why: str) -> None:

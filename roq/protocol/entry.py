@@ -33,6 +33,7 @@ from struct import Struct
 from typing import Final
 
 from roq.errors import RemoteProtocolError
+from roq.ranges import NUMBER_MAX
 
 MAGIC: Final = b"RX"
 VERSION: Final = 1
@@ -89,4 +90,7 @@ def read_entry(frame: bytes) -> Entry:
     magic, version, kind, *fields = ENTRY.unpack(frame)
     if magic != MAGIC or version != VERSION or kind not in ENTRY_KINDS:
         raise RemoteProtocolError(f"no entry of format {VERSION}: {frame[:4]!r}")
-    return Entry(kind, *fields)
+    entry = Entry(kind, *fields)
+    if max(entry.epoch, entry.offset, entry.appended_us) > NUMBER_MAX:
+        raise RemoteProtocolError("an entry with epoch, offset or time out of range")
+    return entry
