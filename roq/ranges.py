@@ -21,6 +21,8 @@ NUMBER_MAX: Final = (1 << 63) - 1
 """Largest integer of a BSON document, and of anything that is counted."""
 CHILD_EPOCH_MAX: Final = (1 << 36) - 1
 """Largest epoch of a process: 20 bits of its host manager, 16 of the manager's own count."""
+OFFSET_MAX: Final = 1 << 62
+"""Largest offset of a log: one may ask for what comes after it."""
 SIZE_MAX: Final = (1 << 53) - 1
 """Largest integer that a JavaScript client can say."""
 TIME_US_MAX: Final = 253_402_300_799_999_999
@@ -32,6 +34,8 @@ Whole = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 """A count, an offset, a sequence, the epoch of a publisher, the number of a request."""
 WholeOrUnknown = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
 """As `Whole`; -1: nobody knows."""
+Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+"""A place in a log, as an exchange tells it."""
 ExchangeNumber = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 """Number of an exchange in its queue; 0: none."""
 ExchangeOrAll = Annotated[int, Meta(ge=-1, le=(1 << 32) - 1)]

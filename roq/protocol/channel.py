@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.ranges import ChildEpoch, ExchangeNumber, Whole
+from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 
 CHANNEL_VERSION: Final = 1
 CONTROL: Final = 0xFF
@@ -164,10 +164,10 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Whole
     epoch: ChildEpoch
-    end: Whole
-    floor: Whole
+    end: Offset
+    floor: Offset
     """Lowest offset that can still be fetched."""
-    heads: list[tuple[bytes, Whole]]
+    heads: list[tuple[bytes, Offset]]
     """Topic and offset of its newest batch."""
     more: bool = False
     """Ask again with `since` = the last offset of this page + 1."""
@@ -206,9 +206,9 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Whole
     epoch: ChildEpoch
-    offset: Whole
-    end: Whole
-    floor: Whole
+    offset: Offset
+    end: Offset
+    floor: Offset
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,10 +233,10 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Whole
     epoch: ChildEpoch
-    reached: Whole
+    reached: Offset
     """Everything wanted below this offset was sent or is gone: ask again from here."""
-    floor: Whole
+    floor: Offset
     done: bool
     """Nothing wanted is left at or above `reached`."""
-    evicted: Whole = 0
+    evicted: Offset = 0
     """Of a part of the log: offsets that had left it before they were looked at."""
