@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench docs clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,12 @@ test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses
 
 bench: setup ## Measure RoQ beside its peers; writes benchmarks/results
 	$(BIN)/roq bench --compare
+
+docs: setup ## Write what stands in docs/ out of the code: protocol, metrics, command line, Python API
+	$(BIN)/python scripts/protocol_reference.py
+	$(BIN)/python scripts/metrics_reference.py
+	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/api_reference.py
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

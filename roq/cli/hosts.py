@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
@@ -97,7 +98,7 @@ def list_(target: Target) -> None:
 
 
 @host.command(short_help="Place nothing new on HOST.")
-@click.argument("name", metavar="HOST")
+@click.argument("name", metavar="HOST", shell_complete=completion.hosts)
 @cluster_command
 def cordon(target: Target, name: str) -> None:
     """Place nothing new on HOST; what is there stays and works on.
@@ -112,7 +113,7 @@ def cordon(target: Target, name: str) -> None:
 
 
 @host.command(short_help="Place on HOST as on any other host.")
-@click.argument("name", metavar="HOST")
+@click.argument("name", metavar="HOST", shell_complete=completion.hosts)
 @cluster_command
 def uncordon(target: Target, name: str) -> None:
     """Place on HOST again as on any other; takes `cordon` and `drain` back.
@@ -129,7 +130,7 @@ def uncordon(target: Target, name: str) -> None:
 
 
 @host.command(short_help="Have everything on HOST go elsewhere.")
-@click.argument("name", metavar="HOST")
+@click.argument("name", metavar="HOST", shell_complete=completion.hosts)
 @click.option("--wait", is_flag=True, help="End when nothing is left there, and say what is.")
 @click.option(
     "--within",
@@ -166,7 +167,7 @@ def drain(target: Target, name: str, wait: bool, within: float) -> None:
 
 
 @host.command(short_help="Forget HOST, which is gone.")
-@click.argument("name", metavar="HOST")
+@click.argument("name", metavar="HOST", shell_complete=completion.hosts)
 @click.option("--force", is_flag=True, help="Its machine is gone for good, whatever seems to live.")
 @cluster_command
 def remove(target: Target, name: str, force: bool) -> None:

@@ -20,15 +20,19 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from roq.client.directory import Directory
+from roq.client.guard import Guard
 from roq.client.notices import Notices
 from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
+from roq.runtime import descriptors
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.sockets import new_context
 
 logger = logging.getLogger(__name__)
 
+DESCRIPTORS: Final = 24
+"""What a client takes by itself, and for its first connection."""
 LOG_SECONDS: Final = 30.0
 """The same trouble is logged once in so long."""
 
@@ -47,9 +51,13 @@ class Engine:
         limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
         forked: whether this is a child process, which has neither the thread nor the connections.
+
+    Raises:
+        Unavailable: too few descriptors are left.
     """
 
     def __init__(self, name: str = "roq-client") -> None:
+        descriptors.need(DESCRIPTORS, "a client")
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.directory = Directory(self.reactor, self.context)
@@ -62,7 +70,9 @@ class Engine:
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.forked = False
-        self._lock = threading.Lock()
+        # May be taken twice: what is done with it is done in one step each.
+        self._lock = threading.RLock()
+        self._guards: dict[int, weakref.ref[Guard]] = {}
         self._calls: set[Future[Any]] = set()
         self._at_end: dict[Callable[[], None], None] = {}
         self._ended = False
@@ -107,6 +117,26 @@ class Engine:
                 "open a new one with roq.connect() in the child (or use the spawn start method)"
             )
 
+    def guard(self, who: str) -> Guard:
+        """The lock for a part of this client; see `Guard`."""
+        guard = Guard(who)
+        key, guards = id(guard), self._guards
+        guards[key] = weakref.ref(guard, lambda _: guards.pop(key, None))
+        return guard
+
+    def check_outside(self) -> None:
+        """Make sure that this thread holds no lock that the I/O thread may be waiting for.
+
+        Raises:
+            Reentered: it does.
+        """
+        if self.forked:
+            return  # whatever was held is the parent's
+        for reference in list(self._guards.values()):
+            guard = reference()
+            if guard is not None:
+                guard.check()
+
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run `function` in the I/O thread; does not wait for it.
 
@@ -122,10 +152,12 @@ class Engine:
         Raises:
             Unavailable: it did not run within `timeout` seconds; it will not run later.
             Closed: see `check`.
+            Reentered: see `check_outside`.
         """
         self.check()
         if self.inside:
             return function()
+        self.check_outside()
         future: Future[T] = Future()
 
         def run() -> None:

@@ -91,7 +91,8 @@ class Draining:
         if self._standing.registry_away or self._operations.busy(HOSTS):
             return []
         host, saga = report.host, self._sagas.host
-        if report.leaving and leaving != report.epoch and self._hosts.refuge(host):
+        refuge = self._hosts.refuge(host) or self._hosts.arriving
+        if report.leaving and leaving != report.epoch and refuge:
             return self._own(HOSTS, partial(saga.leave, host, report.epoch), now)
         if leaving and not report.leaving and report.epoch > leaving:
             return self._own(HOSTS, partial(saga.arrive, host), now)
@@ -111,6 +112,8 @@ class Draining:
             for queue in self._queues
             if (waits := self._waits.get(queue.name)) and waits.stuck and _is_on(queue, host)
         ]
+        if self._hosts.arriving:
+            return ""  # the others may report in a moment
         if not reasons and not self._hosts.refuge(host) and self._is_used(host):
             return "no other host takes anything: all are away, cordoned or draining"
         return "; ".join(reasons[:3])

@@ -95,6 +95,11 @@ def _hosts(queues: Queues, hosts: Hosts) -> Check:
         for host in hosts
         if host.state is not LIVE
     ]
+    unwell += [
+        f"{host.name} gets too little processor"
+        for host in hosts
+        if host.state is LIVE and host.starved
+    ]
     live = sum(host.state is LIVE for host in hosts)
     if not unwell and not live:
         unwell = ["no host manager has reported: `roq host` starts one"]

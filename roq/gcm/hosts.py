@@ -33,6 +33,8 @@ PAUSE_SECONDS: Final = 2.0
 """Looks that are further apart mean that this manager itself stood still."""
 DOUBT_SECONDS: Final = 10.0
 """A host is not lost within this while those who could give signs of life for it cannot speak."""
+STARVED_SECONDS: Final = 15.0
+"""Nor is one within this that said last that it gets too little processor: it may just be late."""
 ARRIVAL_SECONDS: Final = 30.0
 """A host that this process has never seen may take so long: the whole cluster may just start."""
 NUMBER_END: Final = 1 << 53
@@ -117,6 +119,11 @@ class Host:
     def control(self) -> str:
         """Where its manager takes commands; empty if it has never reported."""
         return self.report.control if self.report is not None else ""
+
+    @property
+    def starved(self) -> bool:
+        """Whether it has said last that it gets too little processor."""
+        return self.report is not None and self.report.starved
 
     def child(self, queue_id: bytes, number: int) -> ChildInfo | None:
         """The process of this number (0: the monitor) that it has reported last."""
@@ -208,6 +215,10 @@ class Hosts:
     def elapsed(self, when: float) -> float:
         """Seconds since then in which this manager would have heard something."""
         return self.now - max(when, self._awake)
+
+    def may_be_late(self, host: Host) -> bool:
+        """Whether its silence may come of too little processor."""
+        return host.starved and self.elapsed(max(host.heard, host.sign)) < STARVED_SECONDS
 
     def is_present(self, name: str) -> bool:
         """Whether this host has a node in the registry."""
@@ -353,6 +364,7 @@ class Hosts:
         if arriving and self.elapsed(spoke) < ARRIVAL_SECONDS:
             return AWAITED
         doubt = host.name in signs.doubt and self.elapsed(spoke) < DOUBT_SECONDS
+        doubt = doubt or self.may_be_late(host)
         return UNMANAGED if doubt and host.state is not LOST else LOST
 
     def reason(self, host: Host) -> str:

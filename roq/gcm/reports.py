@@ -12,7 +12,7 @@ from typing import Final
 from roq.errors import InvalidRequest, NotLeader
 from roq.gcm.draining import Draining
 from roq.gcm.events import Effect, LeadAnew, Note, Reply
-from roq.gcm.hosts import Host, Hosts
+from roq.gcm.hosts import Host, Hosts, Schedule
 from roq.gcm.operations import Operations
 from roq.gcm.queues import MONITOR, Queues
 from roq.gcm.recovery import Recovery
@@ -82,6 +82,7 @@ class Reports:
             cluster=cluster,
             monitors=self._queues.monitors_for(report.host),
             leader_epoch=self._sagas.leader_epoch,
+            drains=self._hosts.schedule(host.name) is Schedule.DRAINING,
             stuck=self._draining.stuck(host.name, leaving=True) if report.leaving else "",
         )
         effects.append(Reply(peer, documents.encode(ack)))

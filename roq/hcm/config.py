@@ -6,6 +6,7 @@ Names of the first implementation are kept where the meaning is the same: its `m
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,9 @@ from roq.runtime.metrics import MetricsSettings
 PORT_TOO_HIGH = 65_536
 HUNG_SECONDS_MIN = 0.5
 """Children report four times a second."""
+STARTS_MIN = 4
+STARTS_PER_CORE = 2
+"""Processes that are started at the same time."""
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
 
 
@@ -197,6 +201,7 @@ def settings_of(config: HcmConfig, port: int) -> Settings:
         statistics_ports=_ports(config.statmonitor.base_port, config.statmonitor.ports),
         exchange_ports=_ports(config.exchange.base_port, config.exchange.ports),
         exchange_max=config.exchange.max_perhost,
+        starts_max=max(STARTS_MIN, STARTS_PER_CORE * (os.cpu_count() or 1)),
         start_seconds=children.start_seconds,
         stop_seconds=children.stop_seconds,
         drain_seconds=children.drain_seconds,

@@ -30,6 +30,7 @@ from roq.hcm.events import (
     Kill,
     Measured,
     Note,
+    Pressed,
     Probe,
     Registered,
     Remember,
@@ -43,10 +44,11 @@ from roq.hcm.events import (
 from roq.hcm.machine import HostMachine
 from roq.hcm.ports import port_of
 from roq.hcm.processes import Processes
+from roq.hcm.pulse import ProcessorWatch
 from roq.hcm.reporter import Reporter, with_load
 from roq.machine import Tick
 from roq.protocol import documents
-from roq.protocol.control import Failure, HcmRequest, Health, HostReport
+from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
 from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
@@ -58,6 +60,8 @@ from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
 
 RETRY_SECONDS: Final = 0.5
+SAID_MAX: Final = 4_000
+SAID_BYTES_MAX: Final = 2_048
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +122,11 @@ class HostManager:
             self._reactor, self._context, self._registry, self._host, self._settings.control
         )
         self._reporter = Reporter(self._reactor, self._context, self._handle)
+        self._processor = ProcessorWatch(
+            self._reactor, lambda sample: self._handle(Pressed(sample))
+        )
+        self._said: dict[bytes, ChildReport] = {}
+        """Reports that come again and again, as they were read."""
         self._limited = RateLimited(log)
         self._events: deque[Event] = deque()
         self._busy = False
@@ -146,6 +155,7 @@ class HostManager:
             self._handle(adopted)
         self._registry.start(self._session_changed)
         self._telemetry.start()
+        self._processor.start()
         self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
         self._reactor.run()
         log.info("stopped", extra={"event": "stopped"})
@@ -279,7 +289,8 @@ class HostManager:
         self._handle(StopWanted())
 
     def _request(self, peer: Peer, data: bytes) -> None:
-        request: HcmRequest | Failure = read_request(data, HcmRequest)  # type: ignore[arg-type]
+        # Most of what comes is what the same child has said a moment ago.
+        request = self._said.get(data) or self._read(data)
         if isinstance(request, Failure):
             self._limited.warning(
                 "malformed_request", self._reactor.now(), "refused a request: %s", request.COMMENT
@@ -287,6 +298,14 @@ class HostManager:
             self._server.send(peer, documents.encode(request))
             return
         self._handle(Requested(peer, request))
+
+    def _read(self, data: bytes) -> HcmRequest | Failure:
+        request: HcmRequest | Failure = read_request(data, HcmRequest)  # type: ignore[arg-type]
+        if isinstance(request, ChildReport) and not request.id and len(data) <= SAID_BYTES_MAX:
+            if len(self._said) >= SAID_MAX:
+                self._said.clear()
+            self._said[data] = request
+        return request
 
     def _handle(self, event: Event) -> None:
         # Performing an effect may bring the next event, which waits for its turn.
@@ -320,7 +339,10 @@ class HostManager:
                 if isinstance(message, HostReport):
                     message = with_load(message)
                 self._server.send(Peer(*peer), documents.encode(message))
-            case Spawn() | Remember() | Probe() | Terminate() | Kill() | Discard() | Forget():
+            case Probe():
+                self._events.extend(map(Pressed, self._processor.sample_if_old()))
+                self._events.extend(self._processes.perform(effect))
+            case Spawn() | Remember() | Terminate() | Kill() | Discard() | Forget():
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
                 self._reporter.report(endpoint, report)

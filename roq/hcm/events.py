@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.errors import Unavailable
+from roq.hcm.processor import Sample
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
 from roq.protocol.facts import Check
@@ -128,6 +129,13 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Pressed:
+    """The shell has looked what processor this host gets."""
+
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
 class StopWanted:
     """The host manager shall end, with all its children.
 
@@ -140,7 +148,7 @@ class StopWanted:
 
 Event = (
     Registered | Rested | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed
-    | LeaderAnswered | LeaderLost | Measured | StopWanted | Tick
+    | LeaderAnswered | LeaderLost | Measured | Pressed | StopWanted | Tick
 )  # fmt: skip
 
 # --- effects --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 
@@ -220,6 +221,9 @@ def run(spec: MonitorSpec) -> int:
         return exits.UNAVAILABLE
     try:
         monitor.watch_signals()
+        # What exists now stays, and need not be looked at again.
+        gc.collect()
+        gc.freeze()
         monitor.run()
     finally:
         monitor.close()

@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
-from roq.protocol.facts import Check, ChildInfo, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.ranges import (
     Amount,
     ChildEpoch,
@@ -148,6 +148,8 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """In use."""
     memory_free_bytes: Whole = 0
     """What else could be used."""
+    starved: bool = False
+    """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
     children: list[ChildInfo] = []
     leaving: bool = False
     """It was told to stop, and goes on until nothing is left there, or its time is over."""
@@ -162,6 +164,8 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
     leader_epoch: HostEpoch = 0
     """Of the leader that answers: the host manager obeys no lower one from now on."""
+    drains: bool = False
+    """Whether what runs on this host is on its way elsewhere."""
     stuck: str = ""
     """Why what runs on a host that is leaving cannot go elsewhere; empty as long as it may."""
 
@@ -350,6 +354,8 @@ class Attach(Control, frozen=True, kw_only=True, tag=3210):
     publisher: bytes
     failed: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of exchanges that the publisher could not reach or has lost."""
+    name: ClientName = ""
+    """By which people find the program; empty: not told."""
 
 
 class Assigned(Control, frozen=True, kw_only=True, tag=3710):
@@ -403,6 +409,8 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     """Mean from creation to receipt since the last one (subscribers)."""
     lost: Whole = 0
     """Messages that were counted as lost since the start (subscribers)."""
+    name: ClientName = ""
+    """By which people find the program (publishers); empty: not told."""
 
 
 class Version(Control, frozen=True, kw_only=True, tag=3215):

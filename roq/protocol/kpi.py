@@ -111,6 +111,8 @@ class PublisherRate(msgspec.Struct, frozen=True, kw_only=True):
     bytes: Whole
     messages_per_second: Amount
     bytes_per_second: Amount
+    name: str = ""
+    """As it calls itself; empty: it has not told."""
 
 
 class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):

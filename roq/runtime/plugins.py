@@ -6,15 +6,21 @@ which package offered it, so that a wrong plugin is a sentence in a log and not 
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from roq.errors import ConfigError
 from roq.policy.registry import ENTRY_POINTS, POLICIES, as_policy
 from roq.policy.snapshot import Policy
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 def offered(group: str) -> dict[str, list[EntryPoint]]:
     """What the installed packages offer in a group, by name."""
+    # Not before somebody asks: it is large, and most processes never do.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         found.setdefault(point.name, []).append(point)

@@ -11,7 +11,7 @@ from roq.errors import Unavailable
 from roq.gcm import events
 from roq.gcm.definitions import Definitions
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.records import Manager, QueueRecord
+from roq.gcm.records import HOSTS_PATH, Manager, QueueRecord
 from roq.machine import Tick
 from roq.protocol.control import Answer
 from roq.runtime.rpc import Peer, RpcClient
@@ -102,7 +102,9 @@ class ManagerShell:
                     effect.peer(effect.data)
             case events.Commit():
                 for change in effect.changes:
-                    if isinstance(change, events.Put) and change.path.count("/") == QUEUE_DEPTH:
+                    if not isinstance(change, events.Put) or change.path == HOSTS_PATH:
+                        continue
+                    if change.path.count("/") == QUEUE_DEPTH:
                         self._watch.defined(msgspec.json.decode(change.data, type=QueueRecord))
                 self.process.call_soon(partial(self._definitions.commit, effect))
             case events.ReadAgain():

@@ -18,7 +18,7 @@ from roq.protocol.public import (
     RemoveExchange,
     RemoveQueue,
 )
-from roq.protocol.public_hosts import Public
+from roq.protocol.public_hosts import CordonHost, DrainHost, Public, UncordonHost
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.cluster import QUEUE, Cluster
 from roq.simulation.model.ensemble import DELAY_SECONDS, MACHINE
@@ -29,9 +29,9 @@ KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
     "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
     "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
-    "lose", "mute", "insist",
+    "lose", "mute", "insist", "drain",
 )  # fmt: skip
-LATER: Final = frozenset({"lose", "mute", "insist"})
+LATER: Final = ("insist", "lose", "mute", "drain")
 """Kinds with chance of their own, so that the histories of seeds without them stay as they were."""
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
@@ -46,7 +46,7 @@ SECONDS: Final = {
     "drop": (0.2, 2.0), "lag": (0.2, 2.0), "stall": (0.05, 1.5), "slow-disk": (0.5, 5.0),
     "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
     "kill-host": (0.3, 8.0), "mute": (0.1, 0.8), "kill-publisher": (0.1, 1.0),
-    "kill-subscriber": (0.1, 1.0),
+    "kill-subscriber": (0.1, 1.0), "drain": (0.5, 8.0),
 }  # fmt: skip
 """What a trouble lasts, or what a process that was killed takes to be started again."""
 LATER_SHARE: Final = 0.2
@@ -91,7 +91,9 @@ def draw(
     many *= random.randint(1, 3) + len(kinds) * random.randint(1, 2)
     plan = [_one(random, random.choice(kinds), seconds) for _ in range(many)]
     later = Random(f"special troubles of {seed}")
-    for kind in sorted(LATER):
+    for kind in LATER:
+        if kind == "drain":
+            later = Random(f"drains of {seed}")
         if later.random() < LATER_SHARE:
             plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
     plan.sort(key=lambda trouble: trouble.at)
@@ -135,7 +137,7 @@ class Troubles:
             "slow-disk": self._slow_disk, "clock": self._clock, "expiry": self._expiry,
             "away": self._away, "empty": self._empty, "grow": self._grow,
             "shrink": self._shrink, "another-queue": self._another_queue,
-            "lose": self._lose, "mute": self._mute, "insist": self._insist,
+            "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -448,3 +450,13 @@ class Troubles:
         if random.random() < 0.7:
             return self._ask(CreateQueue(QName=name))
         return self._ask(RemoveQueue(QName=name))
+
+    def _drain(self, random: Random, seconds: float) -> str:
+        """A host is drained or cordoned, and that is taken back; whoever leads by then hears it."""
+        console = self._cluster.console
+        name = random.choice(self._cluster.hosts).machine
+        request = random.choice([DrainHost, DrainHost, CordonHost])(Host=name)
+        if not console.ask(request):
+            return ""
+        self._for(seconds, lambda: console.ask(UncordonHost(Host=name)))
+        return f"{request} for {seconds:.2f} s"

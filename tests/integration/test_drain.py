@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from commands import roq as command
@@ -18,6 +21,9 @@ from roq.testing import RunningCluster, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+ROLLING_RESTART = ROOT / "scripts" / "rolling_restart.py"
+END_PART = ROOT / "tests" / "support" / "end_part.py"
 PATIENCE_SECONDS = 90.0
 PUBLISH_SECONDS = 5.0
 """Far more than a move takes; what it takes on a quiet machine is printed."""
@@ -116,6 +122,37 @@ def test_sigterm_of_a_host_manager_loses_nothing_and_it_is_active_when_it_is_bac
         figures = traffic.end()
     told("SIGTERM", seconds, figures)
     assert all(each.host != host for each in roq.exchanges("left"))
+
+
+def test_a_rolling_restart_under_load_loses_nothing(running: RunningCluster, roq: Cluster) -> None:
+    """Every manager and host manager is restarted by the script of operations.md."""
+    for number, host in enumerate(running.hosts):
+        roq.create_queue(f"rolled-{number}", host=host)
+    roq.cordon_host(running.hosts[2])
+    end = f"{sys.executable} {END_PART} {running.folder}"
+    manager = f"$(grep -l 'base = {{port}}' {running.folder}/gcm-*.toml)"
+    before = {each.host: each.epoch for each in roq.hosts()}
+    managers = {running.pid(f"gcm {number}") for number in (1, 2)}
+    with Traffic(running.address, "rolled-0") as traffic:
+        until(lambda: traffic.received[1] > 500)
+        begun = time.monotonic()
+        rolled = subprocess.run(
+            [
+                str(ROLLING_RESTART), "--cluster", ",".join(running.managers),
+                "--restart-host", f"{end} roq.hcm host-{{host}}.toml",
+                "--restart-manager", f"{end} roq.gcm {manager}", "--within", "60",
+            ],
+            capture_output=True, text=True, timeout=240, check=False,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        seconds = time.monotonic() - begun
+        assert rolled.returncode == 0, rolled.stdout + rolled.stderr
+        figures = traffic.end()
+    told("rolling restart", seconds, figures)
+    after = {each.host: each for each in roq.hosts()}
+    assert all(after[host].epoch > epoch for host, epoch in before.items())
+    assert managers.isdisjoint({running.pid(f"gcm {number}") for number in (1, 2)})
+    assert [after[host].schedule for host in running.hosts] == ["active", "active", "cordoned"]
 
 
 def test_a_cordon_outlives_a_restart(running: RunningCluster, roq: Cluster) -> None:

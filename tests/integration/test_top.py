@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import select
 import signal
+import struct
+import subprocess
+import termios
+import time
 from collections.abc import Iterator
 
 import pytest
-from commands import environment, read_line, roq, started, until
+from commands import DEADLINE_SECONDS, ROQ, environment, read_line, roq, started, until
 
 from roq.client.statistics import StreamState
 from roq.protocol.kpi import ExchangeKpi, QueueKpi
@@ -119,3 +127,44 @@ def test_the_stream_says_whether_its_queue_is_there(
         with cluster.statistics("nothing") as statistics:
             assert until(lambda: statistics.state is StreamState.MISSING)
             assert "nothing" in statistics.reason
+
+
+def test_keys_show_another_queue_and_the_help_and_q_quits(
+    roq_cluster: RunningCluster, queue: str
+) -> None:
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen = b""
+
+    def shows(text: bytes) -> bool:
+        nonlocal seen
+        if select.select([controller], [], [], 0.1)[0]:
+            seen += os.read(controller, 65_536)
+        return text in seen
+
+    def press(key: bytes, text: bytes) -> None:
+        nonlocal seen
+        seen = b""
+        pressed = time.monotonic()
+        os.write(controller, key)
+        while not shows(text):
+            assert time.monotonic() - pressed < DEADLINE_SECONDS, seen
+
+    env = environment(ROQ_CLUSTER=roq_cluster.address, TERM="xterm")
+    command = [*ROQ, "top", "--interval", "0.2"]
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=env
+    ) as process:
+        try:
+            assert until(lambda: shows(queue.encode()))
+            press(b"?", b"KEYS")
+            press(b"x", b"QUEUE")
+            press(b"n", b"/min each")
+            os.write(controller, b"q")
+            assert until(lambda: shows(b"\0never\0") or process.poll() is not None)
+            assert process.returncode == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+    os.close(controller)
+    os.close(terminal)

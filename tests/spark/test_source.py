@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 import roq
+from roq.spark.logs import Logs
+from roq.spark.options import read_options
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
@@ -155,6 +157,80 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
     cluster.create_queue(queue, limits={"exchanges_max": 1})
     with pytest.raises(PySparkException, match="belongs to another queue"):
         catch_up()
+
+
+def fullest(cluster: RunningCluster, queue: str) -> int:
+    """The number of the exchange whose log is the longest."""
+    with Logs(read_options({"cluster": cluster.address, "queue": queue}, streaming=False)) as logs:
+        spans = logs.spans()
+        return max(spans, key=lambda key: spans[key].end).number
+
+
+def test_what_went_with_an_exchange_while_no_query_ran_is_an_error_and_never_silent(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    sink = str(tmp_path / "sink")
+
+    def catch_up(loss: str = "true") -> int:
+        query = (
+            spark.readStream.format("roq")
+            .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
+            .option("failOnDataLoss", loss)
+            .load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(sink)
+        )
+        assert query.awaitTermination(120)
+        return spark.read.parquet(sink).count()
+
+    cluster.add_exchange(queue)
+    publish(cluster, queue, "t", numbered(300))
+    assert catch_up() == 300
+    publish(cluster, queue, "t", numbered(300, 300))
+    publish(cluster, queue, "t", numbered(300, 600))
+    cluster.remove_exchange(queue, fullest(roq_cluster, queue), timeout=60.0)
+    with pytest.raises(PySparkException, match="were not read"):
+        catch_up()
+    assert 300 <= catch_up("false") < 900
+
+
+def test_an_exchange_is_not_stopped_before_a_query_has_read_it(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    sink = str(tmp_path / "sink")
+    cluster.add_exchange(queue)
+    publish(cluster, queue, "t", numbered(100))
+    query = (
+        spark.readStream.format("roq")
+        .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="6 seconds")
+        .start(sink)
+    )
+    try:
+        until(lambda: bool(query.recentProgress), "the first micro-batch is done")
+        for index in range(4):
+            publish(cluster, queue, "t", numbered(100, 100 + 100 * index))
+        cluster.remove_exchange(queue, fullest(roq_cluster, queue), timeout=60.0)
+        publish(cluster, queue, "t", numbered(100, 500))
+        until(lambda: spark.read.parquet(sink).count() >= 600, "all messages arrive")
+        assert query.isActive
+    finally:
+        query.stop()
+    found = Counter(bytes(row.payload) for row in spark.read.parquet(sink).collect())
+    assert found == Counter(numbered(600))
 
 
 def test_an_empty_queue_is_an_empty_table_with_nothing_beyond_its_end(

@@ -38,7 +38,7 @@ class Traffic:
         slow_seconds: the slow subscriber rests so long after each hundred messages.
     """
 
-    def __init__(self, address: str, queue: str, slow_seconds: float = 0.03) -> None:
+    def __init__(self, address: str, queue: str, slow_seconds: float = 0.1) -> None:
         self._clusters = [roq.connect(address) for _ in range(4)]
         self._queue = queue
         self._slow_seconds = slow_seconds

@@ -367,9 +367,10 @@ class Queue(Driver):
         """The configuration manager answers a question."""
         return self.handle(LeaderAnswered(ask.serial, answer))
 
-    def empty(self, number: int, request: int = 9) -> list[object]:
+    def empty(self, number: int, request: int = 9, **more: object) -> list[object]:
         """Ask for an exchange to be emptied; gives what was answered at once."""
-        return list(self.receive("gcm", Empty(id=request, queue_id=QUEUE_ID, number=number)))
+        message = Empty(id=request, queue_id=QUEUE_ID, number=number, **more)  # type: ignore[arg-type]
+        return list(self.receive("gcm", message))
 
     # --- what was told ----------------------------------------------------------------------------
 

@@ -63,4 +63,6 @@ def test_children_outlive_their_manager_and_are_stopped_by_it() -> None:
     service = read(UNITS[1])["Service"]
     assert service["KillMode"] == "process"
     assert service["OOMPolicy"] == "continue"
-    assert float(service["TimeoutStopSec"]) > 2 * (Children().stop_seconds + KILL_SECONDS)
+    children = Children()
+    stop_seconds = children.drain_seconds + 2 * (children.stop_seconds + KILL_SECONDS)
+    assert float(service["TimeoutStopSec"]) > stop_seconds

@@ -98,7 +98,6 @@ def test_everything_leaves_a_host_that_is_drained(script: Script) -> None:
     assert epoch_of_monitor(script) > before
     host = row(script, "h1")
     assert (host["Schedule"], host["Left"], host["Stuck"]) == ("draining", [], "")
-    assert not [each for each in row(script, "h2")["Left"]]
 
 
 def test_the_new_exchange_runs_before_the_old_one_is_emptied(script: Script) -> None:
@@ -272,6 +271,24 @@ def test_the_last_manager_is_told_at_once_that_nothing_can_go() -> None:
     assert "no other host" in ack.stuck
     script.settle()
     assert "h1" not in script.snapshot().marks
+
+
+def test_a_leader_that_has_just_begun_waits_for_the_other_hosts(script: Script) -> None:
+    script.feed(events.Following(OTHER))
+    script.elect()
+    ack = script.report(script.hosts["h1"], leaving=True)
+    assert isinstance(ack, HostReportAck)
+    assert ack.stuck == ""
+    script.settle()
+    ack = script.report(script.hosts["h1"], leaving=True)
+    assert isinstance(ack, HostReportAck)
+    assert ack.drains
+    for _ in range(12):
+        for host in script.hosts.values():
+            script.report(host, leaving=host.name == "h1")
+        script.pass_time(0.5)
+        script.settle()
+    assert script.hosts["h1"].children == {}
 
 
 # --- hosts that are gone --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from roq.monitor.emptying import (
 from roq.monitor.events import Push
 from roq.policy.snapshot import Shrink
 from roq.protocol import kpi
-from roq.protocol.control import Assigned, Emptied, Failure, ScaleIn, Topology
+from roq.protocol.control import Assigned, Done, Emptied, Failure, ScaleIn, Topology
 
 REQUEST = 9
 
@@ -344,3 +344,42 @@ def test_an_exchange_that_dies_before_it_was_empty_and_read_was_not(mood) -> Non
     queue.kill(1)
     queue.periods(5)
     assert queue.machine._topology().emptied == []
+
+
+# --- asked again and again, because a host is to hold nothing -------------------------------------
+
+
+def test_asked_at_once_it_says_what_it_waits_for_and_goes_on() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    [refused] = queue.empty(1, at_once=True)
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == "x1 is not empty: 1 publisher still there"
+    queue.periods(4)
+    [refused] = queue.empty(1, at_once=True)
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == "x1 is not empty: 1 subscriber not at its end yet"
+    queue.readers["slow"] = "reads"
+    queue.periods(2)
+    assert queue.emptied(queue.empty(1, at_once=True), REQUEST)
+
+
+def test_what_is_not_wanted_empty_any_more_takes_publishers_again() -> None:
+    queue, _ = queue_of()
+    queue.empty(1, at_once=True)
+    assert queue.add_publisher("x", 0).numbers == [2]
+    assert queue.empty(1, wanted=False) == [Done(id=REQUEST)]
+    queue.periods(1)
+    assert 1 in {queue.add_publisher(name, 0).numbers[0] for name in "yz"}
+    assert queue.empty(1, wanted=False) == [Done(id=REQUEST)]
+
+
+def test_a_subscriber_that_does_not_read_is_waited_for_within_a_bound() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    queue.empty(1, at_once=True, read_seconds=20.0)
+    queue.periods(4)
+    [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert isinstance(refused, Failure)
+    queue.periods(20)
+    assert queue.emptied(queue.empty(1, at_once=True, read_seconds=20.0), REQUEST)

@@ -16,8 +16,7 @@ def offer(monkeypatch: pytest.MonkeyPatch):
 
     def install(*points: tuple[str, str]) -> None:
         monkeypatch.setattr(
-            plugins,
-            "entry_points",
+            "importlib.metadata.entry_points",
             lambda group: [EntryPoint(name, value, group) for name, value in points],
         )
 

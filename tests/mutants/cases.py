@@ -1,0 +1,166 @@
+"""The mistakes: one line of a module each, and the quick tests that are to notice it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
+RING: Final = ("tests/unit/log", "tests/property/test_log_ring.py")
+CHAIN: Final = (
+    "tests/unit/client/test_chain.py",
+    "tests/unit/client/test_reader.py",
+    "tests/property/test_reception.py",
+)
+MERGE: Final = (
+    "tests/unit/client/test_merge.py",
+    "tests/unit/client/test_losses.py",
+    "tests/unit/client/test_stream.py",
+    "tests/property/test_loss_rules.py",
+    "tests/property/test_reception.py",
+)
+OUTBOX: Final = (
+    "tests/unit/client/test_outbox.py",
+    "tests/unit/client/test_kept.py",
+    "tests/unit/client/test_link.py",
+    "tests/property/test_link.py",
+)
+PROTOCOL: Final = ("tests/unit/protocol",)
+PACING: Final = ("tests/unit/client/test_pacing.py", "tests/unit/client/test_reception.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mistake.
+
+    Attributes:
+        file: of the module.
+        old: text that stands there once.
+        new: what takes its place.
+        tests: that are to notice it.
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.file}: {self.old.strip().splitlines()[0]}"
+
+
+def _of(file: str, tests: tuple[str, ...], *changes: tuple[str, str]) -> tuple[Mutant, ...]:
+    return tuple(Mutant(file, old, new, tests) for old, new in changes)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *_of(
+        "roq/exchange/intake.py",
+        EXCHANGE,
+        ("            number != link.expected\n", "            number < link.expected\n"),
+        ("            or owner != link.owner\n", ""),
+        ("            or not 0 < count <= self._count_max\n", "            or count <= 0\n"),
+        ("            or size > self._bytes_max\n", ""),
+        ("            stream.next = after\n", "            stream.next = after - count\n"),
+        ("        link.messages += count\n", "        link.messages += 1\n"),
+        (
+            "            self._counters.duplicates += 1\n            self._owe_ack(link)\n",
+            "            self._counters.duplicates += 1\n",
+        ),
+        ("        told = link.reset_for == link.expected\n", "        told = False\n"),
+        ("        if link.route is None or link.told:\n", "        if link.route is None:\n"),
+        ("            self._gap(link, header.link_number)\n", "            pass\n"),
+    ),
+    *_of(
+        "roq/log/ring.py",
+        RING,
+        (
+            "        if self.bytes > self._capacity:\n",
+            "        if self.bytes > 2 * self._capacity:\n",
+        ),
+        ("            self._topics.move_to_end(topic)\n", ""),
+        ("            self._forgotten_below = oldest.last + 1\n",
+         "            self._forgotten_below = oldest.last\n"),
+        ("            if oldest.last >= self.floor:\n", "            if oldest.last > self.end:\n"),
+        ("            log.start += 1\n", ""),
+        ("            if log.last < since:\n", "            if log.last <= since:\n"),
+        ("bisect_left(log.offsets, at_least, lo=log.start)",
+         "bisect_left(log.offsets, at_least + 1, lo=log.start)"),
+        ("        self._time_us = max(self._time_us, time_us)\n",
+         "        self._time_us = time_us\n"),
+    ),
+    *_of(
+        "roq/client/chain.py",
+        CHAIN,
+        ("elif previous != NONE and previous >= low:", "elif previous != NONE and previous > low:"),
+        ("        if offset < low:\n", "        if offset < low - 1:\n"),
+        ("            self._repair(topic, low, previous + 1)\n",
+         "            self._repair(topic, low, previous)\n"),
+        ("        elif repair.start < repair.to <= floor:\n", "        elif repair.to < 0:\n"),
+        ("            if repair.tries > TRIES_MAX:\n", "            if repair.tries < 0:\n"),
+        ("        self.held_bytes += size\n", ""),
+        (
+            "            repair.start = offset + 1\n            repair.tries = repair.idle = 0\n",
+            "            repair.start = offset\n            repair.tries = repair.idle = 0\n",
+        ),
+        ("        return head < self._low(topic)\n", "        return head <= self._low(topic)\n"),
+    ),
+    *_of(
+        "roq/client/merge.py",
+        MERGE,
+        ("        first = header.first_sequence + skip\n",
+         "        skip = 0\n        first = header.first_sequence\n"),
+        ("        stream.expected = max(stream.expected, header.next_sequence)\n",
+         "        stream.expected = max(stream.expected, header.first_sequence + 1)\n"),
+        ("        while held and held[0].first <= stream.expected:\n",
+         "        while held and held[0].first < stream.expected:\n"),
+        ("                self._lose(stream, first, header.count - skip, str(error))\n", ""),
+        ("            self.held_bytes -= head.size\n", ""),
+    ),
+    *_of(
+        "roq/client/losses.py",
+        MERGE,
+        ("        if now >= max(at, self._read_since) + LOSS_SECONDS:\n",
+         "        if now >= at + LOSS_SECONDS:\n"),
+        ("            if held.arrived <= as_of and held.bound > stream.expected:\n",
+         "            if held.bound > stream.expected:\n"),
+        ("        self._replayed_at = max(self._replayed_at, now + REPLAY_SECONDS)\n",
+         "        self._replayed_at = max(self._replayed_at, now)\n"),
+        ("            as_of = min(as_of, self._known_at)\n", "            pass\n"),
+        ("        return any(held.arrived <= now - patience for held in stream.held)\n",
+         "        return True\n"),
+    ),
+    *_of(
+        "roq/client/outbox.py",
+        OUTBOX,
+        (("        return self.owed_batches < self.window_batches and self.owed_bytes < "
+         "self.window_bytes\n"),
+         "        return self.owed_batches < self.window_batches\n"),
+        (("                self._sent >= self.window_batches or self._sent_bytes >= "
+         "self.window_bytes\n"),
+         "                self._sent < 0\n"),
+        ("        again = min(number - self.low, self._sent)\n", "        again = self._sent\n"),
+        ("            pile.add(sealed)\n", ""),
+        ("        sealed.strayed |= sealed.sent\n", ""),
+        ("        stream.next_sequence += count\n", "        stream.next_sequence += 1\n"),
+        ("            self.rewind(number)\n            return True\n", "            return True\n"),
+    ),
+    *_of(
+        "roq/protocol/batch.py",
+        PROTOCOL,
+        ("    if _checksum(body) & 0xFFFFFFFF != checksum:\n", "    if checksum < 0:\n"),
+        ("    if len(payloads) != count:\n", "    if count < 0:\n"),
+        ("    if count > COUNT_MAX or first_sequence + count > SEQUENCE_MAX:\n",
+         "    if count > COUNT_MAX:\n"),
+    ),
+    *_of(
+        "roq/client/pacing.py",
+        PACING,
+        ("        elif now >= self._look_at:\n", "        elif now < 0:\n"),
+        ("        if now >= self._moved_at + STALL_SECONDS:\n", "        if now < 0:\n"),
+        ("source for source, size in brought.items() if size > awaited[source]",
+         "source for source, size in brought.items() if size < awaited[source]"),
+    ),
+)  # fmt: skip
