@@ -12,6 +12,7 @@ from typing import NewType
 import msgspec
 
 from roq.errors import InvalidName, LocalProtocolError
+from roq.ranges import ChildEpoch, ExchangeNumber, Size
 
 PublisherId = NewType("PublisherId", bytes)
 """128 random bits that name one publisher for its whole life."""
@@ -94,26 +95,26 @@ class QueueState(StrEnum):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a queue allows; every number may be set when the queue is created."""
 
-    message_bytes: int = 64 * 1024 * 1024
+    message_bytes: Size = 64 * 1024 * 1024
     """Largest payload in bytes."""
-    batch_bytes: int = 64 * 1024
+    batch_bytes: Size = 64 * 1024
     """A batch is sent at the latest when its payloads reach this size."""
-    batch_messages: int = 500
+    batch_messages: Size = 500
     """A batch is sent at the latest when it holds this many messages."""
-    window_bytes: int = 16 * 1024 * 1024
+    window_bytes: Size = 16 * 1024 * 1024
     """Unacknowledged bytes that one publisher may have under way."""
-    window_batches: int = 256
+    window_batches: Size = 256
     """Unacknowledged batches that one publisher may have under way."""
-    ring_bytes: int = 128 * 1024 * 1024
+    ring_bytes: Size = 128 * 1024 * 1024
     """Memory that one exchange of a volatile queue keeps for late and slow readers."""
-    topics: int = 65_536
+    topics: Size = 65_536
     """Different topics that one exchange remembers."""
-    publishers: int = 10_000
+    publishers: Size = 10_000
     """Publishers that one exchange remembers."""
-    throughput_bytes: int = 3_000_000_000
+    throughput_bytes: Size = 3_000_000_000
     """The limit L of one exchange, payload bytes per minute, by which publishers are assigned and
     moved."""
-    exchanges_max: int = 4
+    exchanges_max: Size = 4
     """The queue grows by itself to so many exchanges, unless its rules say otherwise; 1: not at
     all."""
 
@@ -123,32 +124,32 @@ class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str = "balanced"
     """Name of the policy: one of RoQ's own, or of an entry point in `roq.policies`."""
-    exchange_bytes: int = 0
+    exchange_bytes: Size = 0
     """The limit L of one exchange, payload bytes per minute; 0: `Limits.throughput_bytes`."""
-    host_cpu_percent: int = 0
+    host_cpu_percent: Size = 0
     """A host is overloaded above this use of all of its cores."""
-    host_memory_mb: int = 0
+    host_memory_mb: Size = 0
     """A host is overloaded above so much memory in use."""
-    queue_bytes_per_exchange: int = 0
+    queue_bytes_per_exchange: Size = 0
     """The queue grows above so many payload bytes per minute and exchange."""
-    queue_publishers_per_exchange: int = 0
+    queue_publishers_per_exchange: Size = 0
     """The queue grows above so many publishers per exchange."""
-    latency_ms: int = 0
+    latency_ms: Size = 0
     """The queue grows when its subscribers report a higher mean latency."""
-    exchanges_min: int = 1
+    exchanges_min: Size = 1
     """It never shrinks below this by itself."""
-    exchanges_max: int = 4
+    exchanges_max: Size = 4
     """It never grows above this by itself; 1: never at all."""
-    cooldown_seconds: int = 10
+    cooldown_seconds: Size = 10
     """After the number of exchanges was changed it is left alone for so long."""
 
 
 class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange of a queue as publishers and subscribers see it."""
 
-    number: int
+    number: ExchangeNumber
     """Unique in its queue and never used again; `name` is derived from it."""
-    epoch: int
+    epoch: ChildEpoch
     """Rises each time the exchange is started; offsets start anew with it."""
     host: str
     data: str

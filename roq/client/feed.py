@@ -39,6 +39,9 @@ from roq.runtime.reactor import Timer
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
+LATENCY_SECONDS_MAX: Final = 60.0
+"""A message that is older counts as so old, one from the future as new: by the clock of one
+publisher that is wrong a queue must not grow."""
 LOCK_SECONDS: Final = 1.0
 """Who only wants to look waits no longer for the lock."""
 LOOK_SECONDS: Final = 0.01
@@ -434,7 +437,8 @@ class Feed:
 
     def _put(self) -> None:
         out = self._reception.out
-        self._latency_sum += time.time() - out[-1].created_us / MICROSECONDS
+        age = time.time() - out[-1].created_us / MICROSECONDS
+        self._latency_sum += max(0.0, min(age, LATENCY_SECONDS_MAX))
         self._latency_count += 1
         self._handoff.put(out)
         self._reception.take()

@@ -6,7 +6,8 @@
             print(batch.offset, batch.topic, batch.payloads())
 
 Nothing is subscribed to and no thread is started: a question, an answer. A connection that breaks
-is made anew, and what has not arrived is asked for again, until nothing has come for `timeout`.
+is made anew, and what has not arrived is asked for again, for as long as the exchange answers at
+all (within `timeout`) and a batch may take.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ from roq.protocol.channel import (
     read_number,
 )
 from roq.protocol.entry import read_entry
+from roq.ranges import in_range
 from roq.runtime import sockets
 
 FETCH_BYTES: Final = 2 * 1024 * 1024
 """Asked for at once."""
 ASK_AGAIN_SECONDS: Final = 2.0
+BATCH_SECONDS_MAX: Final = 256.0
+"""For one batch; the largest one takes so long over the slowest network."""
 NOTHING_SO_NEW: Final = (1 << 63) - 1
 TIMEOUT_SECONDS: Final = 10.0
 RETRY_CODES: Final = frozenset({"full"})
@@ -150,7 +154,7 @@ class LogReader:
         """
         answer = self._ask(
             SEEK,
-            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=time_us),
+            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=in_range(time_us)),
             Seek,
         )
         self._check_epoch(answer.epoch)
@@ -183,16 +187,17 @@ class LogReader:
                 first=position, until=until, max_bytes=FETCH_BYTES,
             )  # fmt: skip
 
-        heard = time.monotonic()
+        wait = ASK_AGAIN_SECONDS
         while position < until:
             asked = position
             number = self._send(FETCH, request)
+            deadline = time.monotonic() + wait
             answer: Fetched | None = None
             while answer is None:
-                patience = heard + self._timeout
-                frames = self._receive(min(patience, time.monotonic() + ASK_AGAIN_SECONDS))
+                frames = self._receive(deadline)
                 if frames is None:
-                    self._check_patience(patience)
+                    # Only whole batches are seen here: it may be on its way over a slow network.
+                    wait = self._longer(wait)
                     break  # asked again from where we are
                 if frames[0] != FETCHED_ENTRY:
                     answer = self._answer(frames, FETCH, number, Fetched)
@@ -200,7 +205,7 @@ class LogReader:
                     self._check_place(batch.offset, position, until)
                     position = batch.offset + 1
                     yield batch
-                    heard = time.monotonic()
+                    deadline = time.monotonic() + wait
             if answer is None:
                 continue
             self.evicted += answer.evicted
@@ -212,7 +217,6 @@ class LogReader:
                     f"{self._where} has read up to offset {position} and says that there is more, "
                     "but brings nothing of it"
                 )
-            heard = time.monotonic()
 
     def close(self) -> None:
         """Give the socket back; idempotent."""
@@ -307,6 +311,16 @@ class LogReader:
                 f"exchange {self._where} has epoch {epoch} now, not {self._epoch}: it was started "
                 "anew, and the log of before is gone"
             )
+
+    def _longer(self, waited: float) -> float:
+        """For how long to wait the next time, if the exchange is there at all."""
+        if waited >= BATCH_SECONDS_MAX:
+            raise Unavailable(
+                f"exchange {self._where} answers, but has not brought one batch in {waited:g} s: "
+                "is the network slower than 4 MiB/s?"
+            )
+        self.ends()
+        return waited * 2
 
     def _check_patience(self, deadline: float) -> None:
         if time.monotonic() >= deadline:

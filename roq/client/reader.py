@@ -42,12 +42,14 @@ from roq.protocol.entry import (
     ENTRY,
     ENTRY_BYTES,
     ENTRY_KINDS,
+    FIRST_KINDS,
     MAGIC,
     NONE,
     VERSION,
     EntryKind,
     read_entry,
 )
+from roq.ranges import OFFSET_MAX
 
 PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
@@ -163,6 +165,7 @@ class Reader:
             or number != self._number
             or magic != MAGIC
             or version != VERSION
+            or offset > OFFSET_MAX
         ):
             self._unreadable(frames)
             return
@@ -180,7 +183,9 @@ class Reader:
             self._live_position = offset
             return
         self.dirty = True
-        if kind == EntryKind.END:
+        if previous > OFFSET_MAX and not (previous == NONE and kind in FIRST_KINDS):
+            self.malformed += 1
+        elif kind == EntryKind.END:
             self._ended(topic, offset, previous)
         elif kind == EntryKind.PRESENCE:
             self._present(topic, offset, previous)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from roq.model import ElasticRules, Limits
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
+from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 
 _DEFAULTS: Final = ElasticRules()
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 class FromMemory(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """Why an answer may be behind: its manager has no ZooKeeper, and another one may lead."""
 
-    seconds: int
+    seconds: Whole
     """For how long it has had none."""
     reason: str
     """Why, in a clause."""
@@ -53,7 +54,7 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     state: str
     """See `roq.model.QueueState`; or `unreadable`, if its definition in the registry is."""
     running: bool
-    exchanges: int
+    exchanges: Whole
     durability: str
     reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
@@ -66,12 +67,12 @@ class ProcessSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
     """`<queue>.monitor` or `<queue>.x<number>`."""
     role: str
     queue: str
-    number: int
+    number: ExchangeNumber
     state: str
     reason: str
-    restarts: int
-    epoch: int
-    pid: int
+    restarts: Whole
+    epoch: Whole
+    pid: Int32
 
 
 class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -80,13 +81,13 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     host: str
     control: str
     """Address of its host manager."""
-    exchanges: int
-    monitors: int
-    exchange_max: int
+    exchanges: Whole
+    monitors: Whole
+    exchange_max: Whole
     """Exchanges that may run there; 0: no limit."""
-    cpu: float
+    cpu: Amount
     """Percent of the machine."""
-    memory_bytes: int
+    memory_bytes: Whole
     state: str
     """`live`, `silent`, `unmanaged` (its manager is gone, but processes on it live), `lost`, or
     `awaited` (not heard of by this leader yet)."""
@@ -95,7 +96,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     children: list[ProcessSummary]
     provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
-    epoch: int = 0
+    epoch: Whole = 0
     """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
     schedule: str = "active"
     """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
@@ -109,7 +110,7 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     """One exchange of a queue."""
 
     name: str
-    number: int
+    number: ExchangeNumber
     host: str
     data: str
     """Where publishers send; empty until it runs."""
@@ -119,8 +120,8 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     """Of its process; or `lost`, `missing`, `host silent`, …"""
     reason: str = ""
     """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
-    epoch: int
-    pid: int
+    epoch: Whole
+    pid: Int32
     origin: str = "manual"
     """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
     because of the load, and goes by itself, too."""
@@ -129,10 +130,10 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
 class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """An exchange that went, or is going, for good."""
 
-    number: int
-    epoch: int
+    number: ExchangeNumber
+    epoch: Whole
     """Of its last process; 0: it never had one, or nobody knows."""
-    end: int
+    end: WholeOrUnknown
     """The offset where the log of that process ends; -1: nobody knows."""
 
 
@@ -148,7 +149,7 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     """Where clients ask; empty unless it runs."""
     statistics: str
     """Address of the KPI stream; empty unless it runs."""
-    created: float
+    created: Amount
     """Seconds since 1970."""
     queue_id: str
     """Hexadecimal."""
@@ -178,25 +179,25 @@ class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """Of this set of rules; for people."""
-    host_cpu_percent: int = 0
+    host_cpu_percent: Whole = 0
     """A host is full above this use of all of its cores."""
-    host_memory_mb: int = 0
+    host_memory_mb: Whole = 0
     """A host is full above so much memory in use."""
-    exchange_bytes_per_minute: int = 0
+    exchange_bytes_per_minute: Whole = 0
     """The limit L of one exchange; 0: the queue's limit `throughput_bytes`."""
-    queue_bytes_per_minute_per_exchange: int = 0
+    queue_bytes_per_minute_per_exchange: Whole = 0
     """The queue grows above so much throughput per exchange."""
-    queue_publishers_per_exchange: int = 0
+    queue_publishers_per_exchange: Whole = 0
     """The queue grows above so many publishers per exchange."""
-    latency_ms: int = 0
+    latency_ms: Whole = 0
     """The queue grows when its subscribers report a higher mean latency."""
     policy: str = _DEFAULTS.policy
     """Name of the policy that decides."""
-    exchanges_min: int = _DEFAULTS.exchanges_min
+    exchanges_min: Whole = _DEFAULTS.exchanges_min
     """It does not shrink below this by itself."""
-    exchanges_max: int = _DEFAULTS.exchanges_max
+    exchanges_max: Whole = _DEFAULTS.exchanges_max
     """It does not grow above this by itself; 1: never."""
-    cooldown_seconds: int = _DEFAULTS.cooldown_seconds
+    cooldown_seconds: Whole = _DEFAULTS.cooldown_seconds
     """After a change the number of exchanges is left alone for so long."""
 
 

@@ -9,6 +9,7 @@ import msgspec
 from roq.errors import ConfigError
 from roq.model import QUEUE_ID_BYTES, Limits
 from roq.protocol.spec import ExchangeSpec
+from roq.ranges import UNREADABLE
 
 _EPOCHS = 1 << 63
 
@@ -23,7 +24,7 @@ def load_spec(path: Path) -> ExchangeSpec:
         spec = msgspec.json.decode(path.read_bytes(), type=ExchangeSpec)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigError(f"{path}: {error}") from None
     problems = [*_spec_problems(spec), *_limit_problems(spec.limits)]
     if problems:

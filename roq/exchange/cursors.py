@@ -68,7 +68,7 @@ class WantsCursor(Generic[B]):
     @property
     def reached(self) -> int:
         """Everything wanted below was found or is gone."""
-        return self._heap[0][0] if self._heap else min(self._until, self._ring.end)
+        return self._heap[0][0] if self._heap else max(0, min(self._until, self._ring.end))
 
     @property
     def done(self) -> bool:

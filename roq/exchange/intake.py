@@ -32,6 +32,7 @@ from roq.protocol.batch import (
     read_header,
 )
 from roq.protocol.channel import RESET, Reset
+from roq.ranges import TIME_US_MAX
 
 B = TypeVar("B")
 
@@ -44,13 +45,16 @@ PROBE_PARTS: Final = 2
 """Calls of `probe` in which all links have their turn."""
 RESET_REPEAT_SECONDS: Final = 1.0
 STRANGERS_MAX: Final = 1_024
+SEQUENCE_JUMP_MAX: Final = 1 << 48
+"""A publisher may have sent so many messages of a topic to other exchanges in between: nine years
+at a million a second."""
 BATCH_SLACK_BYTES: Final = 64 * 1024
 """What msgpack and extensions may add to the payloads of a batch."""
 
 # The fields of a batch that the hot path needs; publisher and epoch are compared in one go.
-_HOT: Final = Struct("<6sHI4x24sQQ8x")
+_HOT: Final = Struct("<6sHI4x24sQQQ")
 _PLAIN: Final = MAGIC + bytes((VERSION, Kind.DATA, 0, 0))
-_unpack = cast("Callable[[object], tuple[bytes, int, int, bytes, int, int]]", _HOT.unpack_from)
+_unpack = cast("Callable[[object], tuple[bytes, int, int, bytes, int, int, int]]", _HOT.unpack_from)
 
 assert _HOT.size == HEADER.size  # noqa: S101 - one layout, read in two ways
 
@@ -107,7 +111,7 @@ class Intake(Generic[B]):
         link = self._routes.get(route)
         if link is None or size < HEADER_BYTES:
             return self._closer_look(route, link, topic, batch, size)
-        prefix, ext_bytes, count, owner, number, first = _unpack(batch)
+        prefix, ext_bytes, count, owner, number, first, created_us = _unpack(batch)
         if (
             number != link.expected
             or owner != link.owner
@@ -116,6 +120,7 @@ class Intake(Generic[B]):
             or size > self._bytes_max
             or HEADER_BYTES + ext_bytes > size
             or first > SEQUENCE_MAX - count
+            or created_us > TIME_US_MAX
         ):
             return self._closer_look(route, link, topic, batch, size)
         return self._take(link, topic, batch, size, first + count, count)
@@ -170,6 +175,9 @@ class Intake(Generic[B]):
                 self._counters.malformed += 1
                 self._refuse(link, "malformed", str(error))
                 return None
+        if stream is not None and after - stream.next > SEQUENCE_JUMP_MAX:
+            self._too_far(link, batch, stream.next, after)
+            return None
         # With the table's own copy of the name, so that the log keeps each name once.
         frame = None if stream is None else self._ring_append(stream.topic, batch, size)
         if stream is None or frame is None:
@@ -219,6 +227,10 @@ class Intake(Generic[B]):
         elif header.kind == Kind.DATA and header.count > self._count_max:
             text = f"a batch has at most {self._count_max} messages, not {header.count}"
             self._refuse(link, "too_large", text)
+        elif header.created_us > TIME_US_MAX and header.kind == Kind.DATA:
+            self._counters.malformed += 1
+            text = f"a batch cannot have been made {header.created_us} µs after 1970"
+            self._refuse(link, "malformed", text)
         elif header.kind not in {Kind.DATA, Kind.VOID}:
             self._counters.malformed += 1
             self._refuse(link, "malformed", "markers and fences are the exchange's to write")
@@ -233,7 +245,7 @@ class Intake(Generic[B]):
         number = 0
         code = "malformed"
         if size >= HEADER_BYTES:
-            prefix, _, _, owner, claimed, _ = _unpack(batch)
+            prefix, _, _, owner, claimed, _, _ = _unpack(batch)
             if prefix[:2] == MAGIC and prefix[2] != VERSION:
                 code = "version"
             elif link is not None and owner == link.owner and claimed == link.expected:
@@ -284,6 +296,17 @@ class Intake(Generic[B]):
         if read_header(cast("bytes", batch)).kind == Kind.DATA:
             text = f"this exchange remembers {self._limits.topics} topics at most"
             self._refuse(link, "topics", text)
+        else:
+            self._counters.voids_dropped += 1
+            link.expected += 1
+            self._owe_ack(link)
+
+    def _too_far(self, link: Link, batch: B, last: int, after: int) -> None:
+        """No publisher has sent so much elsewhere: readers would count all of it as lost."""
+        self._counters.malformed += 1
+        if read_header(cast("bytes", batch)).kind == Kind.DATA:
+            text = f"sequence {after - 1} is too far above {last}, the next one of this topic"
+            self._refuse(link, "malformed", text)
         else:
             self._counters.voids_dropped += 1
             link.expected += 1

@@ -28,6 +28,15 @@ from roq.protocol.public import (
     check_address,
     check_host,
 )
+from roq.ranges import (
+    CHILD_EPOCH_MAX,
+    UNREADABLE,
+    Amount,
+    ChildEpoch,
+    ExchangeNumber,
+    HostEpoch,
+    WholeOrUnknown,
+)
 
 QUEUES: Final = "/queues"
 HOSTS: Final = ":hosts"
@@ -45,7 +54,7 @@ DEPARTED_MAX: Final = 128
 """Exchanges that have gone and are remembered."""
 NUMBER_END: Final = 1 << 31
 OFFSET_END: Final = 1 << 63
-EPOCH_END: Final = 1 << 53
+EPOCH_END: Final = CHILD_EPOCH_MAX + 1
 QUEUE_ID_BYTES_MAX: Final = 64
 WORDS_MAX: Final = 200
 """Characters of what is said about an unreadable document."""
@@ -67,7 +76,7 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
 class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange of a queue."""
 
-    number: int
+    number: ExchangeNumber
     host: str
     state: str = "creating"
     """`creating` until it has run for the first time, then `created`; `removing` at the end."""
@@ -78,9 +87,9 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     because of the load, and goes by itself, too."""
     data: str = ""
     live: str = ""
-    epoch: int = 0
+    epoch: ChildEpoch = 0
     """Of the latest process that is known; one of a lower epoch is superseded."""
-    replaces: int = 0
+    replaces: ExchangeNumber = 0
     """Number of the exchange that is to go from its host, and for which this one was made."""
 
     @property
@@ -96,7 +105,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operator wants nothing new to be placed there."""
     drained: bool = False
     """An operator wants it to hold nothing."""
-    leaving: int = 0
+    leaving: HostEpoch = 0
     """Epoch of its manager that was told to stop, and wants it to hold nothing; 0: none was."""
 
 
@@ -107,10 +116,10 @@ Marks = dict[str, Mark]
 class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An exchange that went, or is going, for good."""
 
-    number: int
-    epoch: int = 0
+    number: ExchangeNumber
+    epoch: ChildEpoch = 0
     """Of its last process; 0: it never had one, or nobody knows."""
-    end: int = -1
+    end: WholeOrUnknown = -1
     """Where the log of that process ends; -1: nobody knows."""
 
 
@@ -122,7 +131,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: QueueState
     host: str
     """Where the monitor runs."""
-    created: float
+    created: Amount
     """Seconds since 1970."""
     durability: str = "none"
     limits: Limits = Limits()
@@ -130,9 +139,9 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """TransactionID of the request that has created it."""
     monitor: str = ""
     statistics: str = ""
-    epoch: int = 0
+    epoch: ChildEpoch = 0
     """Of the latest monitor that is known; one of a lower epoch is superseded."""
-    next_number: int = 1
+    next_number: ExchangeNumber = 1
     exchanges: tuple[ExchangeRecord, ...] = ()
     departed: tuple[DepartedRecord, ...] = ()
     """Those that went last, the latest at the end."""
@@ -166,7 +175,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
         return [self.epoch, *(record.epoch for record in self.exchanges)]
 
 
-Transactions = tuple[tuple[str, int], ...]
+Transactions = tuple[tuple[str, ExchangeNumber], ...]
 """(TransactionID, number of the exchange), the oldest first."""
 
 
@@ -308,7 +317,7 @@ def _decode(data: bytes, kind: type[T]) -> T:
         raise _Unreadable("it is empty, or ZooKeeper does not permit to read it")
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+    except UNREADABLE as error:
         raise _Unreadable(str(error)[:WORDS_MAX]) from None
 
 
@@ -316,7 +325,7 @@ def _marks(given: Marks) -> Marks:
     if len(given) > MARKS_MAX:
         raise _Unreadable(f"it names {len(given)} hosts")
     for host, mark in given.items():
-        if not is_host(host) or not 0 <= mark.leaving < EPOCH_END:
+        if not is_host(host) or mark.leaving < 0:
             raise _Unreadable(f"it says something impossible of host {host[:40]!r}")
     return given
 

@@ -20,6 +20,7 @@ from roq.errors import InvalidName, InvalidRequest
 from roq.hcm.children import child_name
 from roq.model import HOST_EPOCH_MAX, check_name, host_epoch
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec, encode_spec
+from roq.ranges import ChildEpoch, Int32, Port, Whole
 from roq.runtime import procfs
 from roq.runtime.files import DRAFT, write_whole
 
@@ -35,13 +36,13 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Which process a child is."""
 
     child: str
-    epoch: int
-    pid: int
-    start: int
+    epoch: ChildEpoch
+    pid: Int32
+    start: Whole
     """As in `procfs.Sample`."""
     boot: str
     """As `procfs.boot_id` was."""
-    ports: list[int] = []
+    ports: list[Port] = []
     """At which it listens, as far as it has told."""
 
 

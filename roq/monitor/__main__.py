@@ -10,6 +10,7 @@ import msgspec
 
 from roq.monitor.daemon import run
 from roq.protocol.spec import MonitorSpec
+from roq.ranges import UNREADABLE
 from roq.runtime import descriptors, exits, logs
 from roq.runtime.exits import logged
 
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
         return exits.USAGE
     try:
         spec = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=MonitorSpec)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         logging.getLogger(__name__).error("%s: %s", arguments[0], error)  # noqa: TRY400
         return exits.CONFIG
     logs.configure(spec.log_level, spec.log_format, process=f"monitor {spec.queue}")

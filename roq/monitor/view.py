@@ -32,6 +32,7 @@ class Viewer:
             hosts=rules.hosts,
             latency_ms=self._sessions.latency_ms(),
             scaling=scaling,
+            missing=len(rules.wanted - self._exchanges.numbers()),
         )
 
     def publishers_at(self, exchange: Exchange, now: float) -> list[PublisherView]:

@@ -53,7 +53,7 @@ def may_scale(marks: Marks, view: QueueView) -> bool:
 
 def may_grow(marks: Marks, view: QueueView) -> bool:
     """Whether there may be one exchange more now."""
-    return len(view.exchanges) < view.rules.exchanges_max and may_scale(marks, view)
+    return view.size < view.rules.exchanges_max and may_scale(marks, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def reason_to_grow(marks: Marks, view: QueueView, overloaded: dict[int, float]) 
             reasons.append(signal.reason)
     marks.keep(_RULE, seen | {f"{_RULE}overload"})
     least = view.rules.exchanges_min
-    if len(view.exchanges) < least:
+    if view.size < least:
         reasons.append(f"the rules want at least {least} exchanges")
     return reasons[0] if reasons else ""
 
@@ -155,8 +155,8 @@ def reason_to_grow(marks: Marks, view: QueueView, overloaded: dict[int, float]) 
 def needed(view: QueueView) -> int:
     """How many exchanges more the load needs, at least one; as many as the rules allow at once."""
     load = sum(each.throughput for each in view.exchanges)
-    wanted = ceil(load / (COMFORTABLE * view.limit)) - len(view.exchanges)
-    allowed = view.rules.exchanges_max - len(view.exchanges)
+    wanted = ceil(load / (COMFORTABLE * view.limit)) - view.size
+    allowed = view.rules.exchanges_max - view.size
     return max(1, min(wanted, allowed, AT_ONCE_MAX))
 
 

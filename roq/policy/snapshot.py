@@ -79,6 +79,9 @@ class QueueView(msgspec.Struct, frozen=True):
         hosts: what is known of their hosts.
         latency_ms: mean that the subscribers report; 0: unknown.
         scaling: an exchange is being added or removed at the moment.
+        missing: exchanges that the queue has and that do not serve: they failed, or are started.
+            They count for how many there may be, or a queue would grow into one failed exchange
+            after the other.
     """
 
     now: float
@@ -88,6 +91,12 @@ class QueueView(msgspec.Struct, frozen=True):
     hosts: tuple[HostView, ...] = ()
     latency_ms: float = 0.0
     scaling: bool = False
+    missing: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many exchanges the queue has, serving or not."""
+        return len(self.exchanges) + self.missing
 
 
 class Move(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ import xxhash
 
 from roq.errors import LocalProtocolError, RemoteProtocolError
 from roq.model import PublisherId
+from roq.ranges import UNREADABLE
 
 MAGIC: Final = b"RQ"
 VERSION: Final = 1
@@ -202,8 +203,10 @@ def unpack_payloads(
         raise RemoteProtocolError("checksum of a batch does not match its body")
     try:
         payloads, _ = _decode_body(body[ext_bytes:])
-    except msgspec.MsgspecError as error:
-        raise RemoteProtocolError(f"body of a batch: {error}") from None
+    except UNREADABLE as error:
+        raise RemoteProtocolError(
+            f"body of a batch: {str(error) or type(error).__name__}"
+        ) from None
     if len(payloads) != count:
         raise RemoteProtocolError(f"batch of {count} messages holds {len(payloads)}")
     return payloads

@@ -17,6 +17,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
+from roq.ranges import Int32, Whole
 
 BROADCAST: Final = 1500
 
@@ -33,7 +34,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What one broadcast says."""
 
-    version: int
+    version: Whole
     queues: tuple[QueueStatus, ...] = ()
     hosts: tuple[str, ...] = ()
 
@@ -47,8 +48,8 @@ class _Hosts(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    CMD: int
-    Version: int = 0
+    CMD: Int32
+    Version: Whole = 0
 
 
 def encode(configuration: Configuration) -> list[bytes]:

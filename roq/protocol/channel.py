@@ -34,6 +34,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 
 CHANNEL_VERSION: Final = 1
 CONTROL: Final = 0xFF
@@ -87,21 +88,21 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
     """Where one topic of a publisher stands, in Hello."""
 
     topic: bytes
-    first: int
+    first: Whole
     """Sequence of the first message that this link may carry."""
-    idle_us: int
+    idle_us: Whole
     """How long ago the newest message before `first` was acknowledged; 0 if there is none."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The first message of each connection of a publisher."""
 
-    version: int
+    version: Whole
     queue: bytes
     """Queue id, 16 bytes: an exchange of another queue refuses."""
     publisher: bytes
-    epoch: int
-    attempt: int
+    epoch: Whole
+    attempt: Whole
     """Rises with each connection of this publisher; the newest connection owns the link."""
     streams: list[StreamState] = []
 
@@ -109,21 +110,21 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """Hello accepted: send from `expected` on."""
 
-    exchange: int
-    exchange_epoch: int
-    expected: int
+    exchange: ExchangeNumber
+    exchange_epoch: ChildEpoch
+    expected: Whole
     """Link number that the exchange wants next; 1 if it knows nothing of this link."""
-    message_bytes: int
-    batch_bytes: int
-    batch_messages: int
-    window_bytes: int
-    window_batches: int
+    message_bytes: Whole
+    batch_bytes: Whole
+    batch_messages: Whole
+    window_bytes: Whole
+    window_batches: Whole
 
 
 class Reset(msgspec.Struct, frozen=True, kw_only=True):
     """A link number was skipped: replay from `expected`. 0 means: say Hello on a new connection."""
 
-    expected: int
+    expected: Whole
     text: str = ""
 
 
@@ -137,7 +138,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     text: str
-    link_number: int = 0
+    link_number: Whole = 0
     addresses: list[str] = []
     """With `moved`: the data addresses where the publisher publishes now, as far as known."""
 
@@ -146,27 +147,27 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True):
     """The publisher leaves this exchange; `epoch` is its epoch at the next one (0: it closes)."""
 
     publisher: bytes
-    epoch: int = 0
+    epoch: Whole = 0
 
 
 class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which topics under `prefixes` have a batch at or above offset `since`?"""
 
-    id: int
+    id: Whole
     queue: bytes
     prefixes: list[bytes]
-    since: int
+    since: Whole
 
 
 class Heads(msgspec.Struct, frozen=True, kw_only=True):
     """The answer, in order of offset; `end` was taken when the request was handled."""
 
-    id: int
-    epoch: int
-    end: int
-    floor: int
+    id: Whole
+    epoch: ChildEpoch
+    end: Offset
+    floor: Offset
     """Lowest offset that can still be fetched."""
-    heads: list[tuple[bytes, int]]
+    heads: list[tuple[bytes, Offset]]
     """Topic and offset of its newest batch."""
     more: bool = False
     """Ask again with `since` = the last offset of this page + 1."""
@@ -175,39 +176,39 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
 class StreamsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which (publisher, topic) streams are known under `prefixes`? Pages begin after `after`."""
 
-    id: int
+    id: Whole
     queue: bytes
     prefixes: list[bytes]
-    after: int = 0
+    after: Whole = 0
     """Position of the page: `next` of the page before."""
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
     """One page of streams: (publisher id, topic, next sequence)."""
 
-    id: int
-    epoch: int
-    streams: list[tuple[bytes, bytes, int]]
-    next: int = 0
+    id: Whole
+    epoch: ChildEpoch
+    streams: list[tuple[bytes, bytes, Whole]]
+    next: Whole = 0
     """0: this was the last page."""
 
 
 class SeekRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which offset has the first batch appended at or after this time (µs UTC)?"""
 
-    id: int
+    id: Whole
     queue: bytes
-    time_us: int
+    time_us: Whole
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True):
     """The offset; the end of the log if nothing is that new."""
 
-    id: int
-    epoch: int
-    offset: int
-    end: int
-    floor: int
+    id: Whole
+    epoch: ChildEpoch
+    offset: Offset
+    end: Offset
+    floor: Offset
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,25 +218,25 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     `first` and below `until` whose topic begins with one of them (an empty one: with anything).
     """
 
-    id: int
+    id: Whole
     queue: bytes
-    epoch: int
-    wants: list[tuple[bytes, int, int]] = []
-    max_bytes: int = 1024 * 1024
+    epoch: ChildEpoch
+    wants: list[tuple[bytes, Whole, Whole]] = []
+    max_bytes: Whole = 1024 * 1024
     prefixes: list[bytes] = []
-    first: int = 0
-    until: int = 0
+    first: Whole = 0
+    until: Whole = 0
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """All that this request brings was sent before; entries come in order of offset."""
 
-    id: int
-    epoch: int
-    reached: int
+    id: Whole
+    epoch: ChildEpoch
+    reached: Offset
     """Everything wanted below this offset was sent or is gone: ask again from here."""
-    floor: int
+    floor: Offset
     done: bool
     """Nothing wanted is left at or above `reached`."""
-    evicted: int = 0
+    evicted: Offset = 0
     """Of a part of the log: offsets that had left it before they were looked at."""

@@ -31,6 +31,17 @@ import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
+from roq.ranges import (
+    Amount,
+    ChildEpoch,
+    ExchangeNumber,
+    ExchangeOrAll,
+    HostEpoch,
+    Int32,
+    Real,
+    Whole,
+    WholeOrUnknown,
+)
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -40,14 +51,14 @@ FAILED: Final = 1101
 class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD"):
     """Base of every control message."""
 
-    id: int = 0
+    id: Whole = 0
     """Repeated in the answer; 0 for pushed messages."""
 
 
 class Failure(Control, frozen=True, kw_only=True, tag=3999):
     """A request was refused."""
 
-    RESULT: int
+    RESULT: Int32
     COMMENT: str
     """A sentence for people."""
     CODE: str = "failed"
@@ -59,7 +70,7 @@ class Failure(Control, frozen=True, kw_only=True, tag=3999):
 class Done(Control, frozen=True, kw_only=True, tag=3998):
     """A request that has nothing to tell but that it worked."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
 
 
 # --- GCM, client port -----------------------------------------------------------------------------
@@ -72,7 +83,7 @@ class ClusterInfoRequest(Control, frozen=True, kw_only=True, tag=3000):
 class ClusterInfo(Control, frozen=True, kw_only=True, tag=3500):
     """Addresses as seen by this configuration manager."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     cluster: str
     leader: bool
     client: str
@@ -91,7 +102,7 @@ class LocateRequest(Control, frozen=True, kw_only=True, tag=3001):
 class Located(Control, frozen=True, kw_only=True, tag=3501):
     """A queue that runs. A stopped one is a Failure with code `queue_stopped`."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     QName: str
     queue_id: bytes
     monitor: str
@@ -106,7 +117,7 @@ class HealthRequest(Control, frozen=True, kw_only=True, tag=3004):
 class Health(Control, frozen=True, kw_only=True, tag=3504):
     """How a daemon is."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     role: str
     """`gcm`, `host` or `monitor`."""
     name: str
@@ -125,17 +136,17 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """Empty until the first answer has named it."""
     host: str
     """Host id: the advertised address."""
-    epoch: int
+    epoch: HostEpoch
     control: str
     """Address where the host manager takes commands."""
-    leader_epoch: int = 0
+    leader_epoch: HostEpoch = 0
     """Of the latest leader that it has obeyed: it obeys no lower one."""
-    exchange_max: int = 0
+    exchange_max: Whole = 0
     """Exchanges that may run here; 0: no limit."""
-    cpu_percent: float = 0.0
-    memory_bytes: int = 0
+    cpu_percent: Amount = 0.0
+    memory_bytes: Whole = 0
     """In use."""
-    memory_free_bytes: int = 0
+    memory_free_bytes: Whole = 0
     """What else could be used."""
     starved: bool = False
     """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
@@ -147,11 +158,11 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
 class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """The answer of the leading configuration manager."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     cluster: str
     monitors: dict[str, str] = {}
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
-    leader_epoch: int = 0
+    leader_epoch: HostEpoch = 0
     """Of the leader that answers: the host manager obeys no lower one from now on."""
     drains: bool = False
     """Whether what runs on this host is on its way elsewhere."""
@@ -175,8 +186,8 @@ class ScaleOut(Control, frozen=True, kw_only=True, tag=3020):
 class ScaledOut(Control, frozen=True, kw_only=True, tag=3520):
     """The new exchange."""
 
-    RESULT: int = OK
-    number: int
+    RESULT: Int32 = OK
+    number: ExchangeNumber
     host: str
 
 
@@ -185,11 +196,11 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
 
     queue: str
     queue_id: bytes
-    number: int
+    number: ExchangeNumber
     reason: str
-    epoch: int = 0
+    epoch: ChildEpoch = 0
     """Of the process that was emptied; 0: not known."""
-    end: int = -1
+    end: WholeOrUnknown = -1
     """Where its log ends for good; -1: not known."""
 
 
@@ -201,25 +212,25 @@ class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
 
     queue: str
     queue_id: bytes
-    epoch: int = 0
+    epoch: ChildEpoch = 0
     """Of the monitor; 0: not told."""
     control: str = ""
     """Where the monitor answers."""
-    exchanges: list[tuple[int, int]] = []
+    exchanges: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of the exchanges that have reported to it within the last two seconds."""
 
 
 class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     """The rules in force, and what else decisions need."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     queue_id: bytes
     rules: ElasticRules
-    exchanges: list[int] = []
+    exchanges: list[ExchangeNumber] = []
     """Numbers of all exchanges that the queue has, whether they serve at the moment or not."""
-    unwanted: list[int] = []
+    unwanted: list[ExchangeNumber] = []
     """Numbers of exchanges that the request has named and that the queue does not have."""
-    scaled: list[int] = []
+    scaled: list[ExchangeNumber] = []
     """Numbers of the exchanges that scaling has made: only these may be removed by it."""
     hosts: list[HostUse] = []
     """The hosts on which this queue has an exchange."""
@@ -233,11 +244,11 @@ class StartMonitor(Control, frozen=True, kw_only=True, tag=3100):
 
     queue: str
     queue_id: bytes
-    leader_epoch: int
+    leader_epoch: HostEpoch
     limits: Limits
     restarted: bool = False
     """Exchanges of the queue may run already, and must not be taken for gone."""
-    base: int = 0
+    base: HostEpoch = 0
     """A number drawn from the counter of host epochs, under which this child counts from now on
     if it is higher than the host's own: so a child that takes the place of one on a lost host has
     the higher epoch. 0: the host's own epoch is enough."""
@@ -250,11 +261,11 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
 
     queue: str
     queue_id: bytes
-    number: int
-    leader_epoch: int
+    number: ExchangeNumber
+    leader_epoch: HostEpoch
     monitor: str
     limits: Limits
-    base: int = 0
+    base: HostEpoch = 0
     """As in `StartMonitor`."""
     cluster: str = ""
     """As in `StartMonitor`."""
@@ -263,7 +274,7 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
 class Started(Control, frozen=True, kw_only=True, tag=3600):
     """The child runs; its addresses stand in `child`."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     child: ChildInfo
 
 
@@ -275,8 +286,8 @@ class StopQueue(Control, frozen=True, kw_only=True, tag=3102):
 
     queue: str
     queue_id: bytes = b""
-    number: int = -1
-    leader_epoch: int
+    number: ExchangeOrAll = -1
+    leader_epoch: HostEpoch
     reason: str = "stopped"
     """`stopped` or `removed`; monitors pass it on to their clients."""
     cluster: str = ""
@@ -291,7 +302,7 @@ class ChildReport(Control, frozen=True, kw_only=True, tag=3110):
     """A child tells that it runs (the first one: that it is ready) and where."""
 
     child: ChildInfo
-    metrics: dict[str, float] = {}
+    metrics: dict[str, Real] = {}
     """Counters and gauges of this process for whoever watches the host, by name."""
 
 
@@ -301,7 +312,7 @@ class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
     `action`: `keep`, or `stop` when the host manager does not want this child (any more).
     """
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     action: str = "keep"
     monitor: str = ""
     """For an exchange: where its monitor is now; empty: unchanged."""
@@ -322,7 +333,7 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     top: list[PublisherLoad] = []
     """The busiest publishers, exactly; the others add up to the difference to `load`."""
     stopping: bool = False
-    monitor: int = 0
+    monitor: ChildEpoch = 0
     """Epoch of the monitor that it reports to from now on, told once to the one that it leaves."""
 
 
@@ -330,9 +341,9 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     """The monitor knows; `code` is `stale_epoch` if a newer process has taken this exchange
     over, `removed` if the queue does not have it any more."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     code: str = ""
-    epoch: int = 0
+    epoch: ChildEpoch = 0
     """Of the monitor; 0: not told."""
 
 
@@ -341,7 +352,7 @@ class Attach(Control, frozen=True, kw_only=True, tag=3210):
 
     queue_id: bytes
     publisher: bytes
-    failed: list[tuple[int, int]] = []
+    failed: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of exchanges that the publisher could not reach or has lost."""
     name: ClientName = ""
     """By which people find the program; empty: not told."""
@@ -350,9 +361,9 @@ class Attach(Control, frozen=True, kw_only=True, tag=3210):
 class Assigned(Control, frozen=True, kw_only=True, tag=3710):
     """Publish at this exchange, under this epoch."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     exchange: ExchangeInfo
-    epoch: int
+    epoch: Whole
     limits: Limits
 
 
@@ -366,15 +377,15 @@ class Join(Control, frozen=True, kw_only=True, tag=3212):
 class Topology(Control, frozen=True, kw_only=True, tag=3213):
     """All exchanges of the queue; one that is missing is gone for good."""
 
-    RESULT: int = OK
+    RESULT: Int32 = OK
     queue_id: bytes
-    epoch: int
+    epoch: ChildEpoch
     """The monitor's own epoch; versions count within it."""
-    version: int
+    version: Whole
     exchanges: list[ExchangeInfo]
     state: str = "running"
     """`running`, or why the queue goes away: `stopped`, `removed`."""
-    emptied: list[tuple[int, int]] = []
+    emptied: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of exchanges that went lately after everything in them had been read."""
 
 
@@ -385,18 +396,18 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     client: bytes
     role: str
     """`publisher` or `subscriber`."""
-    version: int = 0
-    at: list[tuple[int, int]] = []
+    version: Whole = 0
+    at: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of the exchanges that it publishes at (publishers)."""
-    epoch: int = 0
+    epoch: Whole = 0
     """Under which epoch it publishes (publishers); a new monitor learns by both who is where."""
-    read: list[tuple[int, int, int]] = []
+    read: list[tuple[ExchangeNumber, ChildEpoch, Whole]] = []
     """(number, epoch, offset): everything below is received or known to be gone (subscribers)."""
-    received: int = 0
+    received: Whole = 0
     """Messages since the start (subscribers)."""
-    latency_ms: float = 0.0
+    latency_ms: Real = 0.0
     """Mean from creation to receipt since the last one (subscribers)."""
-    lost: int = 0
+    lost: Whole = 0
     """Messages that were counted as lost since the start (subscribers)."""
     name: ClientName = ""
     """By which people find the program (publishers); empty: not told."""
@@ -406,8 +417,8 @@ class Version(Control, frozen=True, kw_only=True, tag=3215):
     """Pushed to every client each second."""
 
     queue_id: bytes
-    epoch: int
-    version: int
+    epoch: ChildEpoch
+    version: Whole
 
 
 class Leave(Control, frozen=True, kw_only=True, tag=3216):
@@ -425,7 +436,7 @@ class Relocate(Control, frozen=True, kw_only=True, tag=3217):
 
     queue_id: bytes
     publisher: bytes
-    epoch: int
+    epoch: Whole
     """Higher than any that the publisher was given; a lower one is not obeyed."""
     exchanges: list[ExchangeInfo]
 
@@ -435,15 +446,15 @@ class Relocated(Control, frozen=True, kw_only=True, tag=3218):
 
     queue_id: bytes
     publisher: bytes
-    epoch: int
+    epoch: Whole
     """Of the Relocate."""
     outcome: str
     """`accepted`: it publishes there from now on, and nothing is on its way to exchanges that it
     has left. `failed`: it stays where it is."""
-    failed: list[tuple[int, int]] = []
+    failed: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of the targets that could not be used."""
     reason: str = ""
-    pause_us: int = 0
+    pause_us: Whole = 0
     """How long nothing was sent while the old exchange had still to acknowledge."""
 
 
@@ -455,7 +466,7 @@ class Passed(Control, frozen=True, kw_only=True, tag=3219):
 
     queue_id: bytes
     publisher: bytes
-    epoch: int
+    epoch: Whole
     addresses: list[str] = []
     """Data addresses of where it publishes now."""
 
@@ -468,23 +479,23 @@ class Empty(Control, frozen=True, kw_only=True, tag=3220):
     """
 
     queue_id: bytes
-    number: int
+    number: ExchangeNumber
     wanted: bool = True
     """False: it is to take publishers again; answered (Done) at once."""
     at_once: bool = False
     """Whether a Failure comes at once if it is not empty yet."""
-    read_seconds: float = 0.0
+    read_seconds: Amount = 0.0
     """It counts as empty if it has had no publishers for so long, read or not; 0: never."""
 
 
 class Emptied(Control, frozen=True, kw_only=True, tag=3720):
     """This exchange is empty, and everything in its log was read."""
 
-    RESULT: int = OK
-    number: int
-    epoch: int = 0
+    RESULT: Int32 = OK
+    number: ExchangeNumber
+    epoch: ChildEpoch = 0
     """Of its process; 0: not known."""
-    end: int = -1
+    end: WholeOrUnknown = -1
     """Where its log ends for good; -1: not known."""
 
 

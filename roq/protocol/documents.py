@@ -14,6 +14,7 @@ import msgspec
 from bson.errors import BSONError
 
 from roq.errors import RemoteProtocolError
+from roq.ranges import UNREADABLE
 
 DOCUMENT_BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 32
@@ -43,7 +44,7 @@ def decode_raw(data: bytes) -> RawDocument:
         raise RemoteProtocolError(f"document of {len(data)} bytes is above {DOCUMENT_BYTES_MAX}")
     try:
         document = bson.decode(data)
-    except (BSONError, ValueError, OverflowError, RecursionError) as error:
+    except (BSONError, *UNREADABLE) as error:
         raise RemoteProtocolError(f"not a BSON document: {error}") from None
     return {key: _plain(value, DEPTH_MAX) for key, value in document.items()}
 
@@ -56,8 +57,8 @@ def convert(document: RawDocument, kind: type[T]) -> T:
     """
     try:
         return msgspec.convert(document, kind)
-    except msgspec.ValidationError as error:
-        raise RemoteProtocolError(str(error)) from None
+    except UNREADABLE as error:
+        raise RemoteProtocolError(str(error) or type(error).__name__) from None
 
 
 def decode(data: bytes, kind: type[T]) -> T:

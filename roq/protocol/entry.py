@@ -33,6 +33,7 @@ from struct import Struct
 from typing import Final
 
 from roq.errors import RemoteProtocolError
+from roq.ranges import NUMBER_MAX, OFFSET_MAX
 
 MAGIC: Final = b"RX"
 VERSION: Final = 1
@@ -55,6 +56,8 @@ class EntryKind(IntEnum):
     FORGOTTEN_ANNOUNCE = 5
 
 
+FIRST_KINDS: Final = frozenset({int(EntryKind.ENTRY), int(EntryKind.ANNOUNCE)})
+"""Kinds whose `previous` may be `NONE`."""
 ENTRY_KINDS: Final = frozenset(int(kind) for kind in EntryKind)
 
 
@@ -89,4 +92,8 @@ def read_entry(frame: bytes) -> Entry:
     magic, version, kind, *fields = ENTRY.unpack(frame)
     if magic != MAGIC or version != VERSION or kind not in ENTRY_KINDS:
         raise RemoteProtocolError(f"no entry of format {VERSION}: {frame[:4]!r}")
-    return Entry(kind, *fields)
+    entry = Entry(kind, *fields)
+    previous = 0 if entry.previous == NONE and kind in FIRST_KINDS else entry.previous
+    if max(entry.offset, previous) > OFFSET_MAX or max(entry.epoch, entry.appended_us) > NUMBER_MAX:
+        raise RemoteProtocolError("an entry with epoch, offset or time out of range")
+    return entry

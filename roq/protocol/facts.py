@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from roq.model import CLIENT_NAME_MAX
+from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Int32, Whole
 
 ClientName = Annotated[
     str,
@@ -29,19 +30,19 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """`monitor` or `exchange`."""
     queue: str
     queue_id: bytes
-    number: int = 0
+    number: ExchangeNumber = 0
     """The exchange's number; 0 for a monitor."""
-    epoch: int
+    epoch: ChildEpoch
     state: str
     """`starting`, `running`, `restarting`, `failed`, `stopping`; a child that ends because a newer
     process has its place says `superseded`, and is not started again."""
-    pid: int = 0
+    pid: Int32 = 0
     control: str = ""
     """A monitor's address for clients and exchanges; empty until it runs."""
     statistics: str = ""
     data: str = ""
     live: str = ""
-    restarts: int = 0
+    restarts: Whole = 0
     reason: str = ""
     """Why it is not running, in a sentence."""
 
@@ -61,9 +62,9 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True):
     """How busy a host is, by its manager's last report."""
 
     host: str
-    cpu_percent: float = 0.0
+    cpu_percent: Amount = 0.0
     """Of all cores together."""
-    memory_used_bytes: int = 0
+    memory_used_bytes: Whole = 0
     live: bool = True
 
 
@@ -71,32 +72,32 @@ class PublisherLoad(msgspec.Struct, frozen=True, array_like=True):
     """What one publisher brought to an exchange since it joined."""
 
     publisher: builtins.bytes  # the plain name means the field below
-    messages: int
-    bytes: int
+    messages: Whole
+    bytes: Whole
     """Payload bytes, headers included in `batch_bytes` only."""
 
 
 class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of one exchange since its start, and its present state."""
 
-    messages_in: int = 0
-    bytes_in: int = 0
-    batches_in: int = 0
-    messages_out: int = 0
-    bytes_out: int = 0
-    publishers: int = 0
-    subscribers: int = 0
-    ring_bytes: int = 0
-    end_offset: int = 0
-    floor_offset: int = 0
-    cpu_percent: float = 0.0
-    memory_bytes: int = 0
-    malformed: int = 0
+    messages_in: Whole = 0
+    bytes_in: Whole = 0
+    batches_in: Whole = 0
+    messages_out: Whole = 0
+    bytes_out: Whole = 0
+    publishers: Whole = 0
+    subscribers: Whole = 0
+    ring_bytes: Whole = 0
+    end_offset: Whole = 0
+    floor_offset: Whole = 0
+    cpu_percent: Amount = 0.0
+    memory_bytes: Whole = 0
+    malformed: Whole = 0
     """Messages that were refused because they could not be read."""
-    duplicates: int = 0
-    resets: int = 0
-    fetches: int = 0
-    acks_pending: int = 0
+    duplicates: Whole = 0
+    resets: Whole = 0
+    fetches: Whole = 0
+    acks_pending: Whole = 0
     """Publishers that are owed an acknowledgement at the moment."""
-    lag_ms: float = 0.0
+    lag_ms: Amount = 0.0
     """The longest turn of the event loop since the last report."""

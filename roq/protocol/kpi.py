@@ -22,6 +22,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
+from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Real, Whole
 
 FRAMES_MAX: Final = 4
 """Frames of one message; anything longer is not ours."""
@@ -105,11 +106,11 @@ class PublisherRate(msgspec.Struct, frozen=True, kw_only=True):
 
     publisher: str
     """Publisher id in hexadecimal digits."""
-    messages: int
+    messages: Whole
     """Since it joined the exchange."""
-    bytes: int
-    messages_per_second: float
-    bytes_per_second: float
+    bytes: Whole
+    messages_per_second: Amount
+    bytes_per_second: Amount
     name: str = ""
     """As it calls itself; empty: it has not told."""
 
@@ -120,40 +121,40 @@ class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
     queue: str
     queue_id: bytes
     exchange: str
-    number: int
-    epoch: int
+    number: ExchangeNumber
+    epoch: ChildEpoch
     host: str
-    uptime_seconds: float
+    uptime_seconds: Amount
     """Since this monitor knows the exchange."""
-    messages_in_per_second: float
-    bytes_in_per_second: float
-    messages_out_per_second: float
-    bytes_out_per_second: float
-    messages_in: int
-    bytes_in: int
-    messages_out: int
-    bytes_out: int
-    publishers: int
-    subscribers: int
-    cpu_percent: float
-    memory_bytes: int
-    ring_bytes: int
-    end_offset: int
-    floor_offset: int
-    malformed: int
-    duplicates: int
-    resets: int
-    fetches: int
-    acks_pending: int = 0
-    lag_ms: float = 0.0
+    messages_in_per_second: Amount
+    bytes_in_per_second: Amount
+    messages_out_per_second: Amount
+    bytes_out_per_second: Amount
+    messages_in: Whole
+    bytes_in: Whole
+    messages_out: Whole
+    bytes_out: Whole
+    publishers: Whole
+    subscribers: Whole
+    cpu_percent: Amount
+    memory_bytes: Whole
+    ring_bytes: Whole
+    end_offset: Whole
+    floor_offset: Whole
+    malformed: Whole
+    duplicates: Whole
+    resets: Whole
+    fetches: Whole
+    acks_pending: Whole = 0
+    lag_ms: Amount = 0.0
     """The longest turn of the exchange's loop in the last period."""
     leaving: bool = False
     """It is being emptied, and will be stopped."""
     top: list[PublisherRate] = []
-    others: int = 0
+    others: Whole = 0
     """Publishers that are not in `top`, and what these bring together."""
-    others_messages_per_second: float = 0.0
-    others_bytes_per_second: float = 0.0
+    others_messages_per_second: Amount = 0.0
+    others_bytes_per_second: Amount = 0.0
 
 
 class QueueKpi(Kpi, frozen=True, kw_only=True, tag=42):
@@ -161,26 +162,26 @@ class QueueKpi(Kpi, frozen=True, kw_only=True, tag=42):
 
     queue: str
     queue_id: bytes
-    monitor_epoch: int
-    version: int
+    monitor_epoch: ChildEpoch
+    version: Whole
     """Of the topology."""
-    exchanges: int
-    publishers: int
-    subscribers: int
-    waiting: int
+    exchanges: Whole
+    publishers: Whole
+    subscribers: Whole
+    waiting: Whole
     """Publishers that wait for an exchange."""
-    limit_bytes_per_second: float
+    limit_bytes_per_second: Amount
     """The limit of one exchange."""
-    moving: int = 0
+    moving: Whole = 0
     """Publishers that are being moved."""
     policy: str = ""
     """Name of the policy that the rules want."""
-    policy_errors: int = 0
+    policy_errors: Whole = 0
     """Rounds of decisions in which it has raised or decided the impossible."""
-    messages_in_per_second: float
-    bytes_in_per_second: float
-    messages_out_per_second: float
-    bytes_out_per_second: float
+    messages_in_per_second: Amount
+    bytes_in_per_second: Amount
+    messages_out_per_second: Amount
+    bytes_out_per_second: Amount
 
 
 class SubscriberKpi(Kpi, frozen=True, kw_only=True, tag=43):
@@ -190,10 +191,10 @@ class SubscriberKpi(Kpi, frozen=True, kw_only=True, tag=43):
     queue_id: bytes
     subscriber: str
     """Subscriber id in hexadecimal digits."""
-    received: int
-    received_per_second: float
-    latency_ms: float
-    lost: int
+    received: Whole
+    received_per_second: Amount
+    latency_ms: Real
+    lost: Whole
 
 
 class MoveKpi(Kpi, frozen=True, kw_only=True, tag=44):
@@ -203,17 +204,17 @@ class MoveKpi(Kpi, frozen=True, kw_only=True, tag=44):
     queue_id: bytes
     publisher: str
     """Publisher id in hexadecimal digits."""
-    sources: list[int]
+    sources: list[ExchangeNumber]
     """Numbers of the exchanges that it leaves."""
-    targets: list[int]
+    targets: list[ExchangeNumber]
     """Numbers of those that it goes to; several: it is striped."""
-    epoch: int
+    epoch: Whole
     state: str
     """`started`, `accepted`, `failed`, or `given_up` when the publisher never said anything."""
     reason: str
-    pause_ms: float = 0.0
+    pause_ms: Amount = 0.0
     """With `accepted`: how long nothing was sent."""
-    bytes_per_second: float = 0.0
+    bytes_per_second: Amount = 0.0
 
 
 class ScaleKpi(Kpi, frozen=True, kw_only=True, tag=45):
@@ -226,10 +227,10 @@ class ScaleKpi(Kpi, frozen=True, kw_only=True, tag=45):
     state: str
     """`started`, `done` or `failed`."""
     reason: str
-    number: int = 0
+    number: ExchangeNumber = 0
     """Of the exchange, as soon as it is known."""
     host: str = ""
-    seconds: float = 0.0
+    seconds: Amount = 0.0
     """With `done`: since the decision."""
 
 

@@ -15,6 +15,7 @@ from roq.model import Limits as QueueLimits
 from roq.protocol import documents
 from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure
 from roq.protocol.documents import RawDocument
+from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 
 SUCCESS: Final = "SUCCESS"
 YES: Final = "YES"
@@ -25,7 +26,7 @@ ALREADY_EXISTS: Final = "The queue already exists"
 class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
     """In answers to 2101-2104 of a manager without ZooKeeper: what they tell may be behind."""
 
-    Seconds: int
+    Seconds: Whole
     """For how long it has had no ZooKeeper."""
     Reason: str
     """Why, in a clause."""
@@ -40,7 +41,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     State: str
     """`roq.model.QueueState`, or `unreadable`."""
     Running: bool
-    Exchanges: int
+    Exchanges: Whole
     Durability: str
     Reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
@@ -52,12 +53,12 @@ class ChildRow(msgspec.Struct, frozen=True, kw_only=True):
     Child: str
     Role: str
     Queue: str
-    Number: int
+    Number: ExchangeNumber
     State: str
     Reason: str
-    Restarts: int
-    Epoch: int
-    Pid: int
+    Restarts: Whole
+    Epoch: Whole
+    Pid: Int32
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +67,13 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     Host: str
     Control: str
     """Address of its host manager."""
-    Exchanges: int
-    Monitors: int
-    ExchangeMax: int
+    Exchanges: Whole
+    Monitors: Whole
+    ExchangeMax: Whole
     """0: no limit."""
-    Cpu: float
+    Cpu: Amount
     """Percent of the machine."""
-    MemoryBytes: int
+    MemoryBytes: Whole
     State: str
     """`live`; `silent`: no report for some seconds; `unmanaged`: its manager is gone, but processes
     on it live; `lost`; `awaited`: it has not reported to this leader yet."""
@@ -81,7 +82,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     Children: list[ChildRow]
     Provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
-    Epoch: int = 0
+    Epoch: Whole = 0
     """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
     Schedule: str = "active"
     """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
@@ -95,7 +96,7 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     """An exchange in the answers to 2103 and 2104."""
 
     Name: str
-    Number: int
+    Number: ExchangeNumber
     Host: str
     Data: str
     """Where publishers send; empty until it runs."""
@@ -105,8 +106,8 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of its process; or `lost`, `missing`, `host silent`, …"""
     Reason: str = ""
     """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
-    Epoch: int
-    Pid: int
+    Epoch: Whole
+    Pid: Int32
     Origin: str = "manual"
     """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
     because of the load, and goes by itself, too."""
@@ -115,10 +116,10 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
 class DepartedRow(msgspec.Struct, frozen=True, kw_only=True):
     """An exchange in the answer to 2104 that went, or is going, for good."""
 
-    Number: int
-    Epoch: int
+    Number: ExchangeNumber
+    Epoch: Whole
     """Of its last process; 0: it never had one, or nobody knows."""
-    End: int
+    End: WholeOrUnknown
     """The offset where the log of that process ends; -1: nobody knows."""
 
 
@@ -134,7 +135,7 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Where clients ask; empty unless it runs."""
     Statistics: str
     """Address of the KPI stream; empty unless it runs."""
-    Created: float
+    Created: Amount
     """Seconds since 1970."""
     QueueId: str
     """Hexadecimal."""

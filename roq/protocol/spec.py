@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from roq.model import Limits
+from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Port
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,22 +18,22 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`<queue>.monitor` or `<queue>.x<number>`."""
     queue: str
     queue_id: bytes
-    epoch: int
+    epoch: ChildEpoch
     bind: str
     """Address to bind to."""
     advertise: str
     """Address under which others reach it."""
-    ports: tuple[int, int]
+    ports: tuple[Port, Port]
     """Range of ports to choose from: first, and first that is too high. (0, 0): any free port."""
-    avoid_ports: list[int] = []
+    avoid_ports: list[Port] = []
     """Ports that were in use within the last ten minutes."""
     manager: str
     """Control address of the host manager."""
     managers: list[str] = []
     """Client addresses of configuration managers, for as long as the host manager is away."""
-    orphan_seconds: float = 60.0
+    orphan_seconds: Amount = 60.0
     """Without an answer from the host manager for so long, the child drains and ends."""
-    kpi_seconds: float = 1.0
+    kpi_seconds: Amount = 1.0
     log_level: str = "info"
     log_format: str = "text"
     limits: Limits
@@ -43,7 +44,7 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
 class MonitorSpec(ChildSpec, frozen=True, kw_only=True, tag="monitor"):
     """What a monitor is told."""
 
-    statistics_ports: tuple[int, int] = (0, 0)
+    statistics_ports: tuple[Port, Port] = (0, 0)
     restarted: bool = False
     """A monitor of this queue was there before: exchanges that it does not know yet may serve."""
 
@@ -51,7 +52,7 @@ class MonitorSpec(ChildSpec, frozen=True, kw_only=True, tag="monitor"):
 class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
     """What an exchange is told."""
 
-    number: int
+    number: ExchangeNumber
     host: str
     monitor: str
     """Control address of the queue's monitor."""

@@ -19,6 +19,7 @@ import msgspec
 from roq.errors import InvalidName
 from roq.model import check_name
 from roq.provider.process import Identity
+from roq.ranges import UNREADABLE, Amount
 
 RECORD_BYTES_MAX: Final = 65_536
 _RECORD: Final = "host.json"
@@ -30,7 +31,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One host, as it was written down when it was made."""
 
     address: str
-    created: float
+    created: Amount
     """Seconds since 1970."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     process: Identity | None = None
@@ -76,7 +77,7 @@ class HostFolder:
         try:
             with (self.path / _RECORD).open("rb") as file:
                 return msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=HostRecord)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE):
             return None
 
     def last_words(self) -> str:

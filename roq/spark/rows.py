@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from roq.client.log_reader import LogBatch
+from roq.errors import RemoteProtocolError
 from roq.protocol.batch import Kind
+from roq.ranges import TIME_US_MAX, in_range
 
 ROWS_MAX: Final = 65_536
 BYTES_MAX: Final = 16 * 1024 * 1024
@@ -75,6 +77,9 @@ class _Rows:
         def each(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             return np.repeat(np.array(values, dtype=np.int64), counts)
 
+        def times(values: list[int]) -> pa.Array:
+            return pa.array(each([in_range(time, high=TIME_US_MAX) for time in values])).cast(_TIME)
+
         def words(values: list[bytes], kind: pa.DataType) -> pa.Array:
             return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), counts)))
 
@@ -86,8 +91,8 @@ class _Rows:
             pa.nulls(rows, pa.string()),
             words([bytes(header.publisher) for header in headers], pa.binary()),
             pa.array(each([header.first_sequence for header in headers]) + within),
-            pa.array(each([header.created_us for header in headers])).cast(_TIME),
-            pa.array(each([batch.appended_us for batch in self._batches])).cast(_TIME),
+            times([header.created_us for header in headers]),
+            times([batch.appended_us for batch in self._batches]),
             pa.array(np.full(rows, self._number, dtype=np.int32)),
             pa.array(np.full(rows, self._epoch, dtype=np.int64)),
             pa.array(each([batch.offset for batch in self._batches])),
@@ -97,7 +102,10 @@ class _Rows:
 
 
 def record_batches(
-    batches: Iterable[LogBatch], number: int, epoch: int
+    batches: Iterable[LogBatch],
+    number: int,
+    epoch: int,
+    damaged: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of one log, in order; what stands in for messages that were given up is no row.
 
@@ -105,14 +113,25 @@ def record_batches(
         batches: as `LogReader.read` gives them.
         number: of the exchange.
         epoch: of its process.
+        damaged: is told of a batch that cannot be read, which is passed over; it may raise. None:
+            an error.
 
     Raises:
-        RemoteProtocolError: a batch was damaged.
+        RemoteProtocolError: a batch cannot be read; names its offset.
     """
     rows = _Rows(number, epoch)
     for batch in batches:
         if batch.header.kind == Kind.DATA:
-            rows.add(batch)
+            try:
+                rows.add(batch)
+            except RemoteProtocolError as error:
+                text = (
+                    f"the batch at offset {batch.offset} of exchange x{number} (epoch {epoch}), "
+                    f"{batch.header.count} messages, cannot be read: {error}"
+                )
+                if damaged is None:
+                    raise RemoteProtocolError(text) from None
+                damaged(text)
             if rows.full:
                 yield rows.take()
     if rows:

@@ -377,8 +377,9 @@ def _read(
     ) as reader:  # fmt: skip
         try:
             yield from record_batches(
-                reader.read(part.first, part.until, prefixes), part.log.number, part.log.epoch
-            )
+                reader.read(part.first, part.until, prefixes), part.log.number, part.log.epoch,
+                damaged=lambda text: _lose(options, text),
+            )  # fmt: skip
         except StaleEpoch:
             _lose(options, _unread(part))
         except Unavailable:

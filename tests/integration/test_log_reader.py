@@ -11,11 +11,13 @@ import pytest
 from fake_control import FakeControl, ThreadExchange
 from tcp_relay import TcpRelay
 
+from roq.client import log_reader
 from roq.client.engine import Engine
 from roq.client.log_reader import LogReader
 from roq.client.publisher import Publisher
 from roq.errors import Closed, StaleEpoch, Unavailable
 from roq.model import Limits
+from roq.testing.faults import parse_endpoint
 
 pytestmark = pytest.mark.integration
 
@@ -160,3 +162,23 @@ def test_a_closed_reader_says_so(control: FakeControl, exchange: ThreadExchange)
     log.close()
     with pytest.raises(Closed):
         log.ends()
+
+
+def test_a_batch_that_takes_longer_than_a_question_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The relay needs about one second for the batch, the reader asks again after 0.3 s first."""
+    monkeypatch.setattr(log_reader, "ASK_AGAIN_SECONDS", 0.3)
+    control = FakeControl(limits=Limits())
+    exchange = ThreadExchange(control)
+    control.exchanges = [exchange.info]
+    relay = TcpRelay(parse_endpoint(exchange.info.data), bytes_per_second=4_000_000)
+    try:
+        publish(control, [bytes(4_000_000)], "t")
+        with reader(control, exchange, address=f"tcp://{relay.address}") as log:
+            (batch,) = log.read(0, 1)
+        assert len(batch.data) > 4_000_000
+    finally:
+        relay.close()
+        exchange.kill()
+        control.close()

@@ -15,7 +15,7 @@ def exchange(when: float, number: int, total: int = 0, **fields: object) -> Samp
     zeros = {
         field.name: 0
         for field in msgspec.structs.fields(ExchangeKpi)
-        if field.type in {int, float} and field.required
+        if getattr(field.type, "__origin__", field.type) in {int, float} and field.required
     }
     given: dict[str, object] = {
         "queue": "load",

@@ -23,7 +23,7 @@ def exchange(number: int, size: float, *top: PublisherRate, queue_id: bytes = QU
     zeros = {
         field.name: 0
         for field in msgspec.structs.fields(ExchangeKpi)
-        if field.type in {int, float} and field.required
+        if getattr(field.type, "__origin__", field.type) in {int, float} and field.required
     }
     given = {
         "queue": "orders",

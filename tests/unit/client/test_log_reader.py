@@ -14,7 +14,16 @@ from roq.errors import RemoteProtocolError, Unavailable
 from roq.model import PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import documents
-from roq.protocol.channel import FETCH, FETCHED_ENTRY, NUMBER, Fetched, FetchRequest
+from roq.protocol.channel import (
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    NUMBER,
+    Fetched,
+    FetchRequest,
+    Heads,
+    HeadsRequest,
+)
 from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.runtime import sockets
 
@@ -37,8 +46,11 @@ def fetched(request: FetchRequest, reached: int, *, done: bool) -> list[bytes]:
 
 
 @contextmanager
-def exchange(answer: Answer) -> Iterator[tuple[str, list[FetchRequest]]]:
-    """Answers every question so; gives its address, and what it was asked."""
+def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list[FetchRequest]]]:
+    """Answers every fetch so, and questions for its end if it is `there`.
+
+    Gives its address, and what it was asked.
+    """
     context = sockets.new_context()
     socket = sockets.router(context)
     address = f"tcp://127.0.0.1:{sockets.bind(socket, '127.0.0.1')}"
@@ -48,7 +60,13 @@ def exchange(answer: Answer) -> Iterator[tuple[str, list[FetchRequest]]]:
     def serve() -> None:
         while not stop.is_set():
             if socket.poll(20):
-                route, _, document = socket.recv_multipart()
+                route, letter, document = socket.recv_multipart()
+                if letter == HEADS:
+                    question = documents.decode(document, HeadsRequest)
+                    ends = Heads(id=question.id, epoch=EPOCH, end=10, floor=0, heads=[])
+                    if there:
+                        socket.send_multipart([route, HEADS, documents.encode(ends)])
+                    continue
                 asked.append(documents.decode(document, FetchRequest))
                 for frames in answer(asked[-1]):
                     socket.send_multipart([route, *frames])
@@ -109,7 +127,18 @@ def test_patience_does_not_begin_anew_with_each_question(monkeypatch: pytest.Mon
     with exchange(lambda request: []) as (address, asked):
         with pytest.raises(Unavailable, match=r"not answered for 0\.5 s"):
             offsets(address, 4, 10, timeout=0.5)
-        assert len(asked) > 1
+        assert len(asked) == 1
+
+
+def test_an_exchange_that_answers_is_waited_for_longer_and_longer_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reader, "ASK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(log_reader, "BATCH_SECONDS_MAX", 0.15)
+    with exchange(lambda request: [], there=True) as (address, asked):
+        with pytest.raises(Unavailable, match="answers, but has not brought one batch"):
+            offsets(address, 4, 10, timeout=20.0)
+        assert len(asked) == 4
 
 
 def test_answers_to_other_questions_do_not_keep_it_waiting() -> None:

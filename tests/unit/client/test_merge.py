@@ -1,3 +1,5 @@
+import xxhash
+
 from roq.client.losses import REPLAY_SECONDS
 from roq.client.merge import Merge
 from roq.client.message import Batch
@@ -457,3 +459,25 @@ def test_a_batch_that_was_delivered_before_an_interruption_is_not_delivered_agai
     driver.merge.check()
     driver.add(data(1))
     assert driver.got() == [0, 1, 2]
+
+
+def test_what_is_lost_in_far_jumps_is_counted_up_to_the_largest_number() -> None:
+    driver = Driver()
+    for publisher in (b"a", b"b"):
+        driver.add(data((1 << 63) - 3, publisher=PublisherId(publisher * 16)))
+    driver.settle(1_000.0, 999.0)
+    assert driver.merge.counts.lost == (1 << 63) - 1
+    assert len(driver.merge.gaps) == 2
+
+
+def test_a_body_that_cannot_be_read_is_told_as_lost_and_the_next_is_delivered() -> None:
+    driver = Driver()
+    good = data(0)
+    body = b"\x92\x91\xc4\x01x" + b"\x91" * 100_000 + b"\xc0"
+    checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
+    driver.add(good[:12] + checksum.to_bytes(4, "little") + good[16:HEADER_BYTES] + body)
+    driver.add(data(1))
+    assert driver.got() == [1]
+    assert (driver.merge.counts.lost, driver.merge.counts.corrupt) == (1, 1)
+    (gap,) = driver.merge.gaps
+    assert "body of a batch" in gap.text

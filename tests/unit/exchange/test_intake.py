@@ -220,3 +220,29 @@ def test_messages_and_bytes_are_counted_per_publisher_and_per_copy() -> None:
     assert core.totals()[0] == 10
     assert core.totals()[2] == 1
     assert core.counters.messages_out == 20
+
+
+def test_a_sequence_far_above_the_last_is_refused_and_its_void_leaves_no_trace() -> None:
+    publisher = connected()
+    publisher.send()
+    publisher.acked()
+    publisher.sequences[b"t"] = (1 << 63) - 3
+    assert not publisher.send()
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("malformed", 2)
+    assert "too far above 1" in refused.text
+    void = publisher.void(b"t", 1, 2)
+    assert not publisher.exchange.append(publisher.route, b"t", void)
+    assert publisher.acked() == 2
+    core = publisher.exchange.core
+    assert core.streams.of(publisher.id)[b"t"].next == 1
+    assert core.counters.malformed == 2
+
+
+def test_a_time_that_no_calendar_has_is_refused() -> None:
+    publisher = connected()
+    data = publisher.batch(b"t")
+    late = data[:56] + (2**64 - 1).to_bytes(8, "little") + data[64:]
+    assert not publisher.exchange.append(publisher.route, b"t", late)
+    refused = publisher.refused()
+    assert (refused.code, refused.link_number) == ("malformed", 1)

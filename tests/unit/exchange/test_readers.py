@@ -146,3 +146,22 @@ def test_an_unknown_message_is_refused(frames: tuple[bytes, ...]) -> None:
     ((answer, body),) = there.answers(b"reader")
     assert answer == channel.REFUSED
     assert documents.decode(body, Refused).code == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "out_of_range",
+    [{"id": -1}, {"first": -(1 << 63)}, {"until": -1}, {"max_bytes": -1}, {"epoch": 1 << 40}],
+    ids=str,
+)
+def test_a_fetch_with_a_number_out_of_its_range_is_refused(out_of_range: dict[str, int]) -> None:
+    there = exchange()
+    request: documents.RawDocument = {
+        "id": 1, "queue": QUEUE, "epoch": EPOCH, "prefixes": [b""], "first": 0, "until": 9,
+        **out_of_range,
+    }  # fmt: skip
+    there.tell(Received(b"reader", (channel.FETCH, documents.encode_raw(request))))
+    there.serve()
+    ((letter, document),) = there.answers(b"reader")
+    assert letter == channel.REFUSED
+    assert next(iter(out_of_range)) in documents.decode(document, channel.Refused).text
+    assert len(there.core.fetches) == 0

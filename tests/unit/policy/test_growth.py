@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from queue_model import LIMIT
 from queue_views import at, queue
@@ -62,6 +63,14 @@ def test_an_unrelieved_exchange_is_a_reason_at_once_if_it_is_clear() -> None:
 
 def test_fewer_than_the_rules_want_is_a_reason() -> None:
     assert "at least 2" in reasons(1, queue(at(1), rules=ElasticRules(exchanges_min=2)))[0]
+
+
+def test_exchanges_that_failed_count_for_how_many_there_may_be() -> None:
+    view = msgspec.structs.replace(
+        queue(at(1), rules=ElasticRules(exchanges_min=3, exchanges_max=3)), missing=2
+    )
+    assert reasons(1, view) == [""]
+    assert not may_grow(Marks(Memory(), 100.0), view)
 
 
 def test_marks_of_hosts_that_are_gone_are_forgotten() -> None:

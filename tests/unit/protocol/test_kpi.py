@@ -15,7 +15,7 @@ SUBSCRIBER = kpi.OldSubscriber(
     QName="orders", Minute="2", TotalReceived="7", Received="1", SubsriberID="ab", MeanLat="0.4"
 )
 NUMERIC = kpi.QueueKpi(
-    queue="orders", queue_id=b"q" * 16, monitor_epoch=1 << 36, version=3, exchanges=2, publishers=3,
+    queue="orders", queue_id=b"q" * 16, monitor_epoch=1 << 35, version=3, exchanges=2, publishers=3,
     subscribers=4, waiting=0, limit_bytes_per_second=1.25e6, messages_in_per_second=4.0,
     bytes_in_per_second=0.5, messages_out_per_second=0.0, bytes_out_per_second=0.0,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import xxhash
 
 pa = pytest.importorskip("pyarrow")
 
@@ -69,3 +70,27 @@ def test_a_damaged_batch_is_an_error_and_not_a_row() -> None:
 def test_columns_are_those_that_spark_is_told() -> None:
     told = [part.split()[0] for part in rows.SPARK_SCHEMA.split(", ")]
     assert told == rows.SCHEMA.names
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_the_last_one() -> None:
+    data = wire.pack(
+        [b"x"], publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=0,
+        created_us=(1 << 64) - 1,
+    )  # fmt: skip
+    (table,) = rows.record_batches([LogBatch(0, 1, b"t", wire.read_header(data), data)], 1, 1)
+    assert table.column("timestamp").to_pylist()[0].year == 9999
+
+
+def test_a_batch_that_cannot_be_read_is_an_error_that_names_its_offset_or_passed_over() -> None:
+    body = b"\x92\x91\xc4\x01x" + b"\x91" * 100_000 + b"\xc0"
+    good = log_batch(0, [b"a"])
+    checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
+    data = good.data[:12] + checksum.to_bytes(4, "little") + good.data[16:64] + body
+    poisoned = LogBatch(1, 7, b"t", wire.read_header(data), data)
+    batches = [good, poisoned, log_batch(2, [b"c"])]
+    with pytest.raises(RemoteProtocolError, match="offset 1 of exchange x3"):
+        list(rows.record_batches(batches, 3, 1))
+    told: list[str] = []
+    (table,) = rows.record_batches(batches, 3, 1, told.append)
+    assert table.column("offset").to_pylist() == [0, 2]
+    assert len(told) == 1

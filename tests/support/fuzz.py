@@ -1,0 +1,457 @@
+"""Feeds whatever decodes with well-formed documents that hold numbers from the edges.
+
+    python tests/support/fuzz.py exchange --seconds 600 --seed 11
+
+A round is a short history. What a target raises beside the declared errors is a find; so is what a
+machine wants to send and cannot be encoded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+import xxhash  # noqa: E402
+from exchange_driver import EPOCH, QUEUE, Publisher, exchange  # noqa: E402
+from fuzz_documents import NUMBERS, TEXTS, Maker, as_json, for_bson  # noqa: E402
+from gcm_script import PaperHost, Script  # noqa: E402
+from hcm_host import Host  # noqa: E402
+from monitor_driver import QUEUE_ID, Driver, peer_of  # noqa: E402
+
+from roq.client import session_events, views  # noqa: E402
+from roq.client.link import Assignment, LinkMachine  # noqa: E402
+from roq.client.link import Received as LinkReceived  # noqa: E402
+from roq.client.merge import Merge  # noqa: E402
+from roq.client.reader import Reader  # noqa: E402
+from roq.client.reading import Answered, Ask, DataUp, Start  # noqa: E402
+from roq.client.session_machine import SessionMachine  # noqa: E402
+from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
+from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
+from roq.gcm import events as gcm_events  # noqa: E402
+from roq.gcm import records  # noqa: E402
+from roq.gcm.config import GcmConfig  # noqa: E402
+from roq.gcm.rules import elastic_of  # noqa: E402
+from roq.hcm.config import HcmConfig  # noqa: E402
+from roq.machine import Tick  # noqa: E402
+from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
+from roq.monitor import events as monitor_events  # noqa: E402
+from roq.protocol import broadcast, channel, control, documents, kpi, public  # noqa: E402
+from roq.protocol import spec as specs  # noqa: E402
+from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
+from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
+from roq.protocol.request import read_request  # noqa: E402
+from roq.runtime import config  # noqa: E402
+from roq.spark.offsets import read_offsets  # noqa: E402
+from roq.spark.options import read_options  # noqa: E402
+
+DECLARED = (RemoteProtocolError, RequestError, ConfigError)
+STEPS = 40
+TOPICS = (b"t", b"a", b"", b"\xff", b"\xfe", b"x" * 255, b"x" * 256, "é".encode())
+BODIES = (
+    b"\x92\x91\xc4\x01x\xc0", b"\x92\x90\xc0", b"", b"\x92\x91\xc4\x01x" + b"\x91" * 5_000,
+    b"\x92\xdd\xff\xff\xff\xff", b"\x92\x91\xc4\x01x\x91\xa2\xff\xff", b"\x01\x08short",
+)  # fmt: skip
+U64 = (0, 1, 2, 3, 5, 1 << 40, 1 << 53, (1 << 62), (1 << 63) - 2, (1 << 63) - 1, (1 << 64) - 1)
+
+
+def _raw(maker: Maker, kind: object) -> bytes:
+    made = for_bson(maker.document(kind))
+    assert isinstance(made, dict)
+    return documents.encode_raw(made)
+
+
+def _batch(maker: Maker, publisher: bytes | None = None) -> bytes:
+    pick = maker.random.choice
+    body = pick(BODIES)
+    checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
+    return HEADER.pack(
+        MAGIC, 1, pick([0, 0, 0, 1, 2, 3, 9]), pick([0, 0, 0, 1]), 0, pick([0, 0, 5, 65_535]),
+        pick([0, 1, 1, 1, 2, 500, 1 << 20, (1 << 32) - 1]), checksum,
+        publisher or pick([b"e" * 16, b"p" * 16]), pick([1, *U64]), pick([1, 2, 3, *U64]),
+        pick(U64), pick(U64),
+    ) + body  # fmt: skip
+
+
+def fuzz_exchange(maker: Maker) -> None:
+    """The channel of an exchange: Hellos, batches, questions of readers."""
+    pick = maker.random.choice
+    maker.known = {"queue": [QUEUE], "epoch": [EPOCH, 1, 2], "version": [1]}
+    there = exchange(
+        topics=pick([2, 5, 100]), publishers=pick([1, 3]), ring_bytes=pick([2_000, 1 << 20])
+    )
+    Publisher(there).hello()
+    requests = {
+        channel.HELLO: channel.Hello, channel.BYE: channel.Bye, channel.FETCH: channel.FetchRequest,
+        channel.HEADS: channel.HeadsRequest, channel.STREAMS: channel.StreamsRequest,
+        channel.SEEK: channel.SeekRequest,
+    }  # fmt: skip
+    routes = [b"evil", b"other", b"p/1"]
+    for _ in range(STEPS):
+        what = maker.random.random()
+        if what < 0.5:
+            letter = pick(list(requests))
+            frames = (letter, _raw(maker, requests[letter]))
+            there.tell(Received(pick(routes), frames))
+            there.serve()
+            for _ in range(50):
+                if not there.core.fetches.runnable(there.now):
+                    break
+                there.core.fetches.sent(there.core.fetches.next_piece())
+        elif what < 0.8:
+            there.append(pick(routes), pick(TOPICS), _batch(maker))
+        elif what < 0.9:
+            there.tell(pick([Garbled(b"evil"), Subscribed(pick(TOPICS)), Unreachable(b"evil")]))
+            there.tell(Passed(PublisherId(pick([b"p" * 16, b"e" * 16])), pick(NUMBERS), ()))
+        else:
+            there.now += pick([0.0, 0.6, 1_000.0])
+            there.core.begin(there.now, int(there.now * 1e6))
+            there.tell(Tick())
+        there.settle()
+
+
+def fuzz_publisher(maker: Maker) -> None:
+    """What exchanges tell a publisher."""
+    pick = maker.random.choice
+    info = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
+    maker.known = {"exchange": [1], "exchange_epoch": [7], "expected": [0, 1, 2]}
+    link = LinkMachine(PublisherId(b"p" * 16), QUEUE, Limits(), delivery_seconds=30.0)
+    now = 100.0
+    link.handle(Assignment(info, 1, Limits()), now)
+    kinds = {
+        channel.READY: channel.Ready, channel.RESET: channel.Reset, channel.REFUSED: channel.Refused
+    }  # fmt: skip
+    for _ in range(STEPS):
+        letter = pick([*kinds, channel.ACK])
+        body = (
+            channel.NUMBER.pack(pick(U64)) if letter == channel.ACK else _raw(maker, kinds[letter])
+        )
+        number = link.lanes[-1].number if link.lanes else 1
+        with suppress(RemoteProtocolError):
+            link.handle(LinkReceived(number, [letter, body]), now)
+        if maker.chance(0.2):
+            now += pick([0.1, 1.0, 10.0])
+            link.handle(Tick(), now)
+        if maker.chance(0.1):
+            link.handle(Assignment(info, pick([1, 2, 3, (1 << 63) - 1]), Limits()), now)
+        link.check()
+
+
+def fuzz_subscriber(maker: Maker) -> None:
+    """What logs bring to a subscriber, and what it makes of it."""
+    pick = maker.random.choice
+    info = ExchangeInfo(number=3, epoch=9, host="h", data="d", live="l")
+    maker.known = {"epoch": [9], "id": [1, 2, 3, 4]}
+    reader = Reader(info, QUEUE, [b"t"], Start(), nonce=b"n" * 16, streams=True, now=1.0)
+    merge = Merge(0.0, held_bytes_max=pick([500, 1 << 20]), streams_max=pick([2, 1_000]))
+    merge.tables_complete(0.0)
+    source, now = (3, 9), 1.0
+    reader.handle(DataUp(), now)
+    answers = {
+        channel.HEADS: channel.Heads, channel.STREAMS: channel.Streams, channel.SEEK: channel.Seek,
+        channel.FETCH: channel.Fetched, channel.REFUSED: channel.Refused,
+    }  # fmt: skip
+    for step in range(STEPS):
+        frame = pack_entry(pick(list(EntryKind)), 3, QUEUE, 9, pick(U64), pick(U64), pick(U64))
+        batch = _batch(maker)
+        what = maker.random.random()
+        if what < 0.3:
+            topic = pick([b"t", channel.END_TOPIC, reader.presence_topic])
+            reader.live([topic, frame, batch] if maker.chance(0.7) else [topic, frame], now)
+        elif what < 0.6:
+            letter = pick(list(answers))
+            with suppress(RemoteProtocolError):
+                reader.handle(Answered([letter, _raw(maker, answers[letter])]), now)
+        elif what < 0.7:
+            number = channel.NUMBER.pack(pick(U64))
+            frames = [channel.FETCHED_ENTRY, number, b"t", frame, batch]
+            with suppress(RemoteProtocolError):
+                reader.handle(Answered(frames), now)
+        merge.add(source, pick([b"t", b"u"]), step, batch, now)
+        merge.settle(now, {source: now - pick([0, 1])})
+        now += pick([0.0, 0.1, 3.0])
+        for effect in reader.handle(Tick(), now):
+            if isinstance(effect, Ask):
+                documents.decode_raw(effect.frames[1])
+        reader.check()
+        merge.check()
+    documents.encode(
+        control.Alive(
+            queue_id=QUEUE, client=b"c", role="subscriber",
+            received=merge.counts.delivered, lost=merge.counts.lost,
+        )
+    )  # fmt: skip
+    with suppress(RemoteProtocolError):
+        read_entry(frame)
+
+
+def _encodable(effects: list[object]) -> None:
+    for effect in effects:
+        message = getattr(effect, "message", None)
+        if isinstance(message, control.Control):
+            documents.encode(message)
+
+
+def fuzz_session(maker: Maker) -> None:
+    """What managers and monitors tell a client."""
+    pick = maker.random.choice
+    maker.known = {"queue_id": [QUEUE], "publisher": [b"c" * 16], "monitor": ["tcp://m:1"]}
+    session = SessionMachine(
+        queue="orders", client=b"c" * 16, role=pick(["publisher", "subscriber"]),
+        managers=("tcp://a:1",), jitter=lambda: 0.5,
+    )  # fmt: skip
+    now, serial = 1.0, 0
+    effects: list[object] = [*session.handle(session_events.Start(), now)]
+    for _ in range(STEPS):
+        serial = max([serial, *(getattr(effect, "serial", 0) for effect in effects)])
+        try:
+            answer: control.Answer = documents.decode(_raw(maker, control.Answer), control.Answer)  # type: ignore[arg-type]
+        except RemoteProtocolError:
+            continue
+        event = pick(
+            [
+                session_events.ManagerAnswered(answer),
+                session_events.MonitorAnswered(serial, answer),
+                session_events.Pushed(answer),
+                Tick(),
+            ]
+        )
+        now += pick([0.0, 0.5, 5.0])
+        effects = [*session.handle(event, now)]
+        _encodable(effects)
+        session.check()
+
+
+def fuzz_monitor(maker: Maker) -> None:
+    """What exchanges, clients and managers tell a monitor."""
+    pick = maker.random.choice
+    maker.known = {"queue_id": [QUEUE_ID], "number": [1, 2], "epoch": [1, 2]}
+    monitor = Driver(restarted=maker.chance(0.3))
+    for _ in range(STEPS):
+        if maker.chance(0.8):
+            request = read_request(_raw(maker, control.MonitorRequest), control.MonitorRequest)  # type: ignore[arg-type, var-annotated]
+            if isinstance(request, control.Failure):
+                documents.encode(request)
+                continue
+            _encodable([*monitor.handle(monitor_events.Received(peer_of("any"), request))])
+        elif maker.chance(0.5):
+            monitor.now += pick([0.1, 1.0, 11.0])
+            _encodable([*monitor.handle(Tick())])
+        elif monitor.questions():
+            try:
+                answer = documents.decode(_raw(maker, control.Elasticity), control.Elasticity)
+            except RemoteProtocolError:
+                continue
+            _encodable([*monitor.leader(answer)])
+
+
+def fuzz_manager(maker: Maker) -> None:
+    """Both request ports of a configuration manager."""
+    maker.known = {"QName": ["orders", "q2"], "queue": ["orders"], "Host": ["h1"], "host": ["h1"]}
+    script = Script(PaperHost("h1"), PaperHost("h2"))
+    for peer in range(STEPS):
+        if maker.chance(0.5):
+            frame = _raw(maker, public.ManagementRequest)
+            script.feed(gcm_events.ManagementFrame(("m", peer), frame, QUEUE, 1.0))
+        else:
+            frame = _raw(maker, public.GcmRequest)
+            script.feed(gcm_events.ClientFrame(("c", peer), frame))
+        script.now += maker.random.choice([0.0, 0.2, 3.0])
+        script.feed(Tick())
+
+
+def fuzz_host(maker: Maker) -> None:
+    """What managers and children tell a host manager."""
+    maker.known = {
+        "queue": ["orders"], "queue_id": [QUEUE], "number": [1, 2, 0], "leader_epoch": [1, 2],
+        "child": ["orders.x1", "orders.monitor"], "cluster": [""],
+    }  # fmt: skip
+    host = Host()
+    for _ in range(STEPS):
+        request = read_request(_raw(maker, control.HcmRequest), control.HcmRequest)  # type: ignore[arg-type, var-annotated]
+        if isinstance(request, control.Failure):
+            continue
+        for answer in host.ask("any", request):
+            documents.encode(answer)  # type: ignore[arg-type]
+        if maker.chance(0.2):
+            host.advance(maker.random.choice([0.1, 1.0, 12.0]))
+
+
+def fuzz_broadcast(maker: Maker) -> None:
+    """The configuration broadcast."""
+    made = [
+        {"CMD": 1500, "Version": maker.integer()},
+        {"Queues": [{"Name": maker.pick(TEXTS), "Host": maker.pick(TEXTS), "State": True}]},
+        {"Hosts": [maker.pick(TEXTS)]},
+    ]
+    frames = [documents.encode_raw(for_bson(each)) for each in made]  # type: ignore[arg-type]
+    broadcast.encode(broadcast.decode(frames[: maker.random.choice([1, 3, 3, 3])]))
+
+
+def fuzz_registry(maker: Maker) -> None:
+    """What stands in the registry, and a leader that reads it."""
+    maker.known = {"name": ["orders"], "state": ["running", "creating"], "durability": ["none"]}
+    script = Script(PaperHost("h1"), leads=False)
+    for path, kind in (
+        (records.queue_path("orders"), records.QueueRecord),
+        (records.rules_path("orders"), public.SetRules),
+        (records.HOSTS_PATH, None),
+    ):
+        made = (
+            {"h1": maker.document(records.Mark, json=True)}
+            if kind is None
+            else maker.document(kind, json=True)
+        )
+        script.registry[path] = as_json(made)
+    script.registry[records.transactions_path("orders")] = as_json(
+        [["t", maker.integer()], ["u", maker.integer()]]
+    )
+    snapshot = script.snapshot()
+    for record in snapshot.queues:
+        records.encode(record)
+    script.elect()
+    script.pass_time(3.0)
+    manager = records.decode_manager(as_json(maker.document(records.Manager, json=True)))
+    assert manager is None or manager.client
+
+
+def fuzz_rules(maker: Maker) -> None:
+    """Scaling rules, as they are set and as they are in force."""
+    maker.known = {"QName": ["orders"], "AUTOSCALING_NAME": ["r"]}
+    for _ in range(STEPS):
+        found = public.parse_management(_raw(maker, public.SetRules))
+        if isinstance(found, public.SetRules):
+            elastic_of(found, Limits())
+        elif isinstance(found, public.Bad):
+            documents.decode_raw(found.answer())
+
+
+def fuzz_spark(maker: Maker) -> None:
+    """Checkpoints and options of Spark queries."""
+    keys = ["1:65537", ":", "x", "-1:1", "٣:1", "9" * 40 + ":1"]
+    logs = {maker.random.choice(keys): maker.integer() for _ in range(3)}
+    options = {
+        "cluster": "h", "queue": "orders", "startingOffsets": json.dumps(logs),
+        "maxBatchesPerTrigger": str(maker.integer()),
+        "timeoutSeconds": maker.random.choice(["nan", "inf", "-1", "1e999", "5", ""]),
+    }  # fmt: skip
+    for name in ("maxBatchesPerTrigger", "timeoutSeconds"):
+        if maker.chance(0.5):
+            del options[name]
+    _declared(lambda: read_options(options, streaming=True))
+    time_given = maker.random.choice(["0001-01-01", "9999-12-31T23:59:59+00:00", "x", "1e9"])
+    del options["startingOffsets"]
+    _declared(lambda: read_options({**options, "startingTime": time_given}, streaming=True))
+    document = {"format": maker.random.choice([1, 2, None]), "queue": "id", "logs": logs}
+    _declared(lambda: read_offsets(document, "id"))
+
+
+def fuzz_files(maker: Maker) -> None:
+    """Configuration files, and the specs of children."""
+    for kind in (GcmConfig, HcmConfig):
+        table = maker.document(kind)
+        with suppress(ConfigError):
+            config.convert(kind, table, source="f", section="s")
+    made = maker.document(specs.Spec, json=True)
+    try:
+        spec = documents.convert(made, specs.Spec)  # type: ignore[arg-type, var-annotated]
+    except RemoteProtocolError:
+        return
+    specs.encode_spec(spec)
+
+
+def fuzz_answers(maker: Maker) -> None:
+    """What a configuration manager answers a client."""
+    for kind in (views.QueueDescription, views.HostSummary, views.QueueSummary):
+        made = maker.document(kind)
+        with suppress(RemoteProtocolError):
+            documents.convert(made, kind)
+    _declared(lambda: documents.decode(_raw(maker, control.Answer), control.Answer))  # type: ignore[arg-type]
+
+
+def fuzz_statistics(maker: Maker) -> None:
+    """The statistics stream of a queue."""
+    kind = maker.random.choice([kpi.NumericDocument, kpi.OldDocument])
+    frame = _raw(maker, kind)
+    _declared(lambda: kpi.decode([frame] * maker.random.choice([1, 3, 5])))
+    document = kpi.decode_numeric([kpi.NUMERIC_TOPIC, frame])
+    kpi.numeric_frames(document)
+
+
+def _declared(action: Callable[[], object]) -> None:
+    with suppress(*DECLARED):
+        action()
+
+
+TARGETS: dict[str, Callable[[Maker], None]] = {
+    name.removeprefix("fuzz_"): target
+    for name, target in list(globals().items())
+    if name.startswith("fuzz_") and callable(target)
+}
+
+
+DECODERS: dict[str, tuple[str, ...]] = {
+    "exchange": (
+        "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
+        "protocol/documents",
+    ),
+    "publisher": ("client/lane", "protocol/channel"),
+    "subscriber": ("client/merge", "client/reader", "client/log_reader", "protocol/entry"),
+    "session": ("runtime/rpc",),
+    "monitor": ("protocol/request",),
+    "manager": ("protocol/public",),
+    "host": (),
+    "broadcast": ("protocol/broadcast", "cli/wrong_port"),
+    "registry": ("gcm/records",),
+    "rules": ("gcm/rules", "cli/rules"),
+    "spark": (),
+    "files": (
+        "exchange/config", "monitor/__main__", "hcm/records", "provider/record", "runtime/config",
+        "testing/provider_kit",
+    ),
+    "answers": ("client/management", "client/views", "gcm/provider_calls", "provider/engine"),
+    "statistics": ("protocol/kpi",),
+}  # fmt: skip
+"""Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
+
+
+def one_round(name: str, seed: int) -> None:
+    """One history; raises what is not declared."""
+    _declared(lambda: TARGETS[name](Maker(seed)))
+
+
+def main() -> int:
+    """Run one target for a while, and say what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("decoder", choices=sorted(TARGETS))
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=11)
+    given = parser.parse_args()
+    found: Counter[str] = Counter()
+    rounds, end = 0, time.monotonic() + given.seconds
+    while time.monotonic() < end:
+        try:
+            one_round(given.decoder, given.seed * 1_000_003 + rounds)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a find
+            frames = traceback.extract_tb(error.__traceback__)
+            places = [f"{Path(f.filename).name}:{f.lineno}" for f in frames[-3:]]
+            found[f"{type(error).__name__}: {str(error)[:80]} at {' < '.join(places)}"] += 1
+        rounds += 1
+    lines = [f"{given.decoder}: {rounds} rounds, {sum(found.values())} finds"]
+    lines += [f"  {count} × {text}" for text, count in found.most_common(20)]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
