@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from roq.client.cluster import Cluster, connect
     from roq.client.message import Batch, Gap, Message
-    from roq.client.publisher import Publisher, PublisherStats
+    from roq.client.publisher import Publisher
+    from roq.client.publisher_stats import PublisherStats
     from roq.client.receipt import Outcome, Receipt, SendStatus
     from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscriber import Subscriber
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         QueueExists,
         QueueNotFound,
         QueueStopped,
+        Reentered,
         RegistryAway,
         RequestError,
         RoQError,
@@ -61,7 +63,8 @@ __version__ = "0.1.0"
 
 _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
-    "roq.client.publisher": ("Publisher", "PublisherStats"),
+    "roq.client.publisher": ("Publisher",),
+    "roq.client.publisher_stats": ("PublisherStats",),
     "roq.client.subscriber": ("Subscriber",),
     "roq.client.message": ("Batch", "Gap", "Message"),
     "roq.client.receipt": ("Outcome", "Receipt", "SendStatus"),
@@ -90,6 +93,7 @@ _HOMES: Final = {
         "QueueExists",
         "QueueNotFound",
         "QueueStopped",
+        "Reentered",
         "RegistryAway",
         "RequestError",
         "RoQError",
@@ -144,6 +148,7 @@ __all__ = [
     "Interrupted",
     "Unavailable",
     "Closed",
+    "Reentered",
     "WouldBlock",
     "MessageTooLarge",
     "DeliveryError",

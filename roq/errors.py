@@ -15,6 +15,7 @@
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               nobody answered in time; trying again may help
     ├── Closed                    the object was closed by its owner
+    ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
     ├── MessageTooLarge           above the queue's limit; nothing was sent
     └── DeliveryError             messages that were accepted but could not be delivered
@@ -164,6 +165,13 @@ class Unavailable(RoQError):
 
 class Closed(RoQError):
     """The publisher, subscriber or cluster was closed."""
+
+
+class Reentered(RoQError):
+    """The client was called in the middle of its own work, in the same thread; nothing was done.
+
+    By a signal handler, a `__del__` method or a logging handler.
+    """
 
 
 class WouldBlock(RoQError):

@@ -17,6 +17,7 @@ PublisherId = NewType("PublisherId", bytes)
 """128 random bits that name one publisher for its whole life."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+CLIENT_NAME_MAX = 64
 TOPIC_BYTES_MAX = 255
 PUBLISHER_ID_BYTES = 16
 QUEUE_ID_BYTES = 16
@@ -37,6 +38,24 @@ def check_name(name: str, what: str = "queue") -> str:
         raise InvalidName(
             f"{shown!r} is no valid {what} name: use 1 to 128 of the characters A-Z a-z 0-9 . _ -"
             f"{besides}"
+        )
+    return name
+
+
+def check_client_name(name: str) -> str:
+    """Give `name` back if a client may call itself so.
+
+    Raises:
+        InvalidName: not 1 to 64 characters, or one that cannot be shown.
+        TypeError: no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a client's name is text, not {type(name).__name__}")
+    if not 1 <= len(name) <= CLIENT_NAME_MAX or not name.isprintable():
+        shown = name if len(name) <= 40 else name[:40] + "…"
+        raise InvalidName(
+            f"{shown!r} is no name for a client: use 1 to {CLIENT_NAME_MAX} characters that can be "
+            "shown on one line"
         )
     return name
 

@@ -158,7 +158,9 @@ class Cluster:
         self,
         queue: str,
         *,
+        name: str | None = None,
         timeout: float = 30.0,
+        connect_timeout: float | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         on_state: OnState | None = None,
@@ -171,7 +173,9 @@ class Cluster:
         make = partial(
             self._sync.publisher,
             queue,
+            name=name,
             timeout=timeout,
+            connect_timeout=connect_timeout,
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=False,
@@ -187,6 +191,7 @@ class Cluster:
         topic: str | Sequence[str] = "",
         start: StartOption = "latest",
         *,
+        timeout: float | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
     ) -> Subscriber:
@@ -195,7 +200,13 @@ class Cluster:
         `on_gap` and `on_state` are called in the event loop.
         """
         make = partial(
-            self._sync.subscriber, queue, topic, start, on_gap=on_gap, on_state=_in_loop(on_state)
+            self._sync.subscriber,
+            queue,
+            topic,
+            start,
+            timeout=timeout,
+            on_gap=on_gap,
+            on_state=_in_loop(on_state),
         )
         return Subscriber(await made(make, sync_subscriber.Subscriber.close))
 
@@ -214,6 +225,9 @@ class Cluster:
             timeout: seconds for all flushes together; None: each publisher's own, from now on.
         """
         await asyncio.to_thread(self._sync.close, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from roq.client import publisher as sync_publisher
 from roq.client import receipt as sync_receipt
 from roq.client.bell import Bell, deadline_in
-from roq.client.publisher import PublisherStats
+from roq.client.publisher_stats import PublisherStats
 from roq.client.receipt import SendStatus
 from roq.client.state import ClientState
 from roq.client.writer import Payload
@@ -29,7 +29,7 @@ class Receipt(sync_receipt.Receipt):
         if self.status is None:
             bell = Bell()
             bell.arm()
-            self.on_settled(bell.ring)
+            self._ring_when_settled(bell.ring)
             await bell.wait()
         return self.status or sync_receipt.PENDING
 
@@ -46,6 +46,11 @@ class Publisher:
     def id(self) -> bytes:
         """16 bytes; subscribers see it as `message.publisher`."""
         return self._sync.id
+
+    @property
+    def name(self) -> str:
+        """By which people find it in `roq top`."""
+        return self._sync.name
 
     @property
     def queue(self) -> str:
@@ -142,6 +147,9 @@ class Publisher:
             if self._sync.failed or monotonic() >= deadline:
                 return False
             await bell.wait(deadline)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
 
     async def __aenter__(self) -> Self:
         return self

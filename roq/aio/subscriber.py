@@ -114,6 +114,9 @@ class Subscriber:
                 return
             await bell.wait(deadline)
 
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
     async def __aenter__(self) -> Self:
         return self
 

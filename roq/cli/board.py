@@ -65,6 +65,8 @@ class PublisherRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: float
     bytes: float
     moving: bool
+    name: str = ""
+    """As it calls itself; empty: it has not told."""
 
 
 class SubscriberRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,8 @@ class MoveEvent(msgspec.Struct, frozen=True, kw_only=True, tag="move"):
     bytes: float
     """What it publishes, per second."""
     pause_ms: float
+    name: str = ""
+    """As the publisher calls itself; empty: it has not told."""
 
 
 class ScaleEvent(msgspec.Struct, frozen=True, kw_only=True, tag="scale"):
@@ -264,8 +268,16 @@ class Board:
                 reason=document.reason or ("" if began is None else began.reason),
                 bytes=document.bytes_per_second,
                 pause_ms=document.pause_ms,
+                name=self._name_of(document.publisher),
             )
         )
+
+    def _name_of(self, publisher: str) -> str:
+        for _, exchange in self._exchanges.values():
+            for rate in exchange.top:
+                if rate.publisher == publisher and rate.name:
+                    return rate.name
+        return ""
 
     def _scaled(self, document: ScaleKpi, when: float) -> None:
         def same(event: Event) -> bool:
@@ -343,6 +355,7 @@ def _publisher_row(name: str, at: list[tuple[str, PublisherRate]], moving: bool)
         messages=sum(rate.messages_per_second for _, rate in at),
         bytes=sum(rate.bytes_per_second for _, rate in at),
         moving=moving,
+        name=next((rate.name for _, rate in at if rate.name), ""),
     )
 
 

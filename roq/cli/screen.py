@@ -44,6 +44,7 @@ ROWS_OF_A_PIPE: Final = 20
 """Publishers, subscribers and events that are printed where no terminal limits them."""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _ID_DIGITS: Final = 8
+_NAME_WIDTH: Final = 22
 _UNDER: Final = " " * 10
 """Below what stands behind the time of day."""
 
@@ -366,10 +367,16 @@ def _publishers(rows: Sequence[PublisherRow], most: int) -> Table:
         place = Text(", ".join(row.exchanges))
         if row.moving:
             place += Text(" moving", style="yellow")
-        table.add_row(
-            row.publisher[:_ID_DIGITS], place, f"{row.messages:,.0f}", bytes_text(row.bytes)
-        )
+        who = Text(_shown(row.name, row.publisher))
+        table.add_row(who, place, f"{row.messages:,.0f}", bytes_text(row.bytes))
     return table
+
+
+def _shown(name: str, client: str) -> str:
+    """A publisher as it calls itself, shortened in the middle: both ends tell it from others."""
+    if len(name) <= _NAME_WIDTH:
+        return name or client[:_ID_DIGITS]
+    return f"{name[: _NAME_WIDTH // 2 - 1]}…{name[-_NAME_WIDTH // 2 :]}"
 
 
 def _subscribers(rows: Sequence[SubscriberRow], most: int) -> Table:
@@ -402,7 +409,7 @@ def _event(event: Event, clock: Clock, width: int, queue: Text | None = None) ->
     """What has happened, and why: on a line of its own where the first one has no room for it."""
     line = Text.assemble((clock(event.at), "dim"), "  ", queue or "")
     if isinstance(event, MoveEvent):
-        line.append(f"{event.publisher[:_ID_DIGITS]}  ")
+        line.append(f"{_shown(event.name, event.publisher)}  ")
         line.append(f"{', '.join(event.sources)} → {', '.join(event.targets)}", "bold")
         line.append(f"  {bytes_text(event.bytes)}/s  ", "dim")
     else:

@@ -31,8 +31,10 @@ class Alarm:
     def need(self, at: float) -> None:
         """Ring at this time, or earlier; from any thread."""
         if at < self._at:
-            self._at = at
+            # Asked for first: a signal handler that raises in between must not leave a time that
+            # nobody is going to ring at.
             self._engine.call_soon(self._rearm)
+            self._at = at
 
     def rung(self) -> None:
         """It has rung: until `set` it need not be wanted, for the I/O thread is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from time import monotonic
 from types import TracebackType
@@ -12,14 +13,17 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
+from roq.client import farewell
 from roq.client.addresses import parse_addresses
 from roq.client.engine import Engine
 from roq.client.host_commands import HostCommands
 from roq.client.lookout import OnState
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
+from roq.client.port import what_is_at
 from roq.client.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.receipt import Receipt
+from roq.client.requests import create_request, exchange_request, request
 from roq.client.statistics import Statistics
 from roq.client.subscriber import StartOption, Subscriber
 from roq.client.views import (
@@ -101,21 +105,27 @@ class Cluster(HostCommands):
         timeout: float = 10.0,
         translate: Translate | None = None,
     ) -> None:
+        self._closed = True  # until it is open
         endpoints = parse_addresses(addresses)
+        self._parted = False
         descriptors.raise_limit(DESCRIPTORS_MOST)
         self._timeout = timeout
         self._translate = translate
         self._engine = Engine()
         self._management = Management(self._engine, endpoints, translate)
         self._children: set[Closable] = set()
-        self._lock = threading.Lock()
-        self._closed = False
+        self._lock = threading.RLock()
         self._engine.start()
         try:
             self.info = wait_result(self._management.info(timeout), timeout)
+        except Unavailable as error:
+            self._engine.close()
+            raise Unavailable(f"{error}{what_is_at(endpoints)}") from None
         except BaseException:
             self._engine.close()
             raise
+        self._closed = False
+        farewell.opened(self)
 
     @property
     def addresses(self) -> list[str]:
@@ -284,7 +294,9 @@ class Cluster(HostCommands):
         self,
         queue: str,
         *,
+        name: str | None = None,
         timeout: float = 30.0,
+        connect_timeout: float | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
@@ -295,6 +307,8 @@ class Cluster(HostCommands):
         """A publisher to a queue, connected to one of its exchanges; see `Publisher`.
 
         Args:
+            name: by which people find it in `roq top`; None: program, host and process id.
+            connect_timeout: seconds that opening may take; None: as long as `connect` was told.
             publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
@@ -305,7 +319,8 @@ class Cluster(HostCommands):
             queue,
             publisher_id=publisher_id or os.urandom(16),
             timeout=timeout,
-            connect_timeout=self._timeout,
+            connect_timeout=self._timeout if connect_timeout is None else connect_timeout,
+            name=name,
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=block,
@@ -321,17 +336,22 @@ class Cluster(HostCommands):
         topic: str | Sequence[str] = "",
         start: StartOption = "latest",
         *,
+        timeout: float | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
     ) -> Subscriber:
-        """A subscriber to a queue, in force when this returns; see `Subscriber`."""
+        """A subscriber to a queue, in force when this returns; see `Subscriber`.
+
+        Args:
+            timeout: seconds until it has to be in force; None: as long as `connect` was told.
+        """
         subscriber = Subscriber(
             self._engine,
             self._management.addresses,
             check_name(queue),
             topic,
             start=start,
-            timeout=self._timeout,
+            timeout=self._timeout if timeout is None else timeout,
             on_gap=on_gap,
             on_state=on_state,
             translate=self._translate,
@@ -359,7 +379,9 @@ class Cluster(HostCommands):
         """
         if self._closed:
             return
+        self._engine.check_outside()
         self._closed = True
+        farewell.closed(self)
         if self._engine.forked:
             return  # all of it is the parent's
         with self._lock:
@@ -377,6 +399,27 @@ class Cluster(HostCommands):
         self._engine.close()
         if errors:
             raise errors[0]
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:  # noqa: ARG002 - its publishers are flushed on their own
+        """The program ends without `close`."""
+        self._parted = True
+        return "", 0
+
+    def __del__(self) -> None:
+        if self._left_open and not self._parted:
+            farewell.warn(self)
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits.
+        with suppress(Exception):
+            state = "closed" if self._closed else "open"
+            return f"<roq.Cluster {', '.join(self._management.addresses)}: {state}>"
+        return "<roq.Cluster>"
 
     def __enter__(self) -> Self:
         return self
@@ -430,48 +473,3 @@ def connect(
     """
     given = [[one] if isinstance(one, str) else one for one in addresses]
     return Cluster(chain.from_iterable(given), timeout=timeout, translate=translate)
-
-
-# --- requests, shared with roq.aio ----------------------------------------------------------------
-
-
-def request(command: int, **fields: object) -> RawDocument:
-    """A management command."""
-    return {"CMD": command, **fields}
-
-
-def create_request(
-    name: str, host: str | None, durability: str, limits: Limits | Mapping[str, int] | None
-) -> RawDocument:
-    """Command 2010, or 2003 if a host is named."""
-    # The same request repeated to a later leader finds what it has made.
-    transaction = os.urandom(16).hex()
-    fields: RawDocument = {
-        "QName": check_name(name),
-        "Durability": durability,
-        "TransactionID": transaction,
-    }
-    given = changed_limits(limits)
-    if given:
-        fields["Limits"] = given
-    if host is None:
-        return request(2010, **fields)
-    return request(2003, Host=host, **fields)
-
-
-def exchange_request(queue: str, host: str | None, transaction_id: str | None) -> RawDocument:
-    """Command 2004."""
-    transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
-    fields = {"QName": check_name(queue), "TransactionID": transaction}
-    return request(2004, Host=host or "", **fields)
-
-
-def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
-    """The limits that differ from the defaults."""
-    if limits is None:
-        return {}
-    if not isinstance(limits, Limits):
-        return dict(limits)
-    defaults: dict[str, int] = msgspec.structs.asdict(Limits())
-    given: dict[str, int] = msgspec.structs.asdict(limits)
-    return {name: value for name, value in given.items() if value != defaults[name]}

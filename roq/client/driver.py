@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -72,6 +71,7 @@ class LinkDriver:
         addresses: endpoints of configuration managers.
         queue: name of the queue.
         publisher: id of the publisher.
+        name: as people see it.
         delivery_seconds: see `LinkMachine`.
         flush: called with the lock held and the time; seals what is due and gives the time when it
             wants to be called again, or None.
@@ -82,6 +82,7 @@ class LinkDriver:
         translate: applied to each address before it is connected to.
 
     Attributes:
+        guard: calls from outside check it before they take the lock.
         lock: hold it for everything but `wait_for`, `start` and `close`.
         link: None until an exchange was assigned for the first time.
         failure: why the publisher can never publish again.
@@ -96,6 +97,7 @@ class LinkDriver:
         queue: str,
         *,
         publisher: PublisherId,
+        name: str,
         delivery_seconds: float,
         flush: Callable[[float], float | None],
         on_ready: Callable[[LinkMachine], None],
@@ -103,7 +105,8 @@ class LinkDriver:
         on_change: Callable[[], None],
         translate: Translate | None,
     ) -> None:
-        self.lock = threading.Lock()
+        self.guard = engine.guard(f"the publisher of queue {queue}")
+        self.lock = self.guard.lock
         self.link: LinkMachine | None = None
         self.failure: RoQError | None = None
         self.full_batches = 0
@@ -129,6 +132,7 @@ class LinkDriver:
             addresses,
             queue,
             client_id=publisher,
+            name=name,
             role=PUBLISHER,
             on_assigned=self._assigned,
             on_relocate=self._relocate,
@@ -272,10 +276,12 @@ class LinkDriver:
         self._engine.check_process()
         if self._engine.inside:
             raise LocalProtocolError("the I/O thread must not wait for itself")
+        self.guard.check()
         deadline = math.inf if timeout is None else monotonic() + timeout
-        with self.lock:
-            bell = self._waiters.enter()
+        visit = waiters.Visit()
         try:
+            with self.lock:
+                bell = self._waiters.enter(visit)
             while True:
                 with self.lock:
                     done, fds = self._look(condition, bell)
@@ -286,7 +292,7 @@ class LinkDriver:
                 waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
         finally:
             with self.lock:
-                self._waiters.leave(bell)
+                self._waiters.leave(visit)
                 if not self._connections.watched:
                     self.need(monotonic() + BUSY_LOOK_SECONDS)
 
@@ -299,6 +305,7 @@ class LinkDriver:
                 another attempt; only if the result is False.
         """
         self._engine.check_process()
+        self.guard.check()
         with self.lock:
             now = monotonic()
             if self.read(now):
@@ -454,6 +461,7 @@ class LinkDriver:
         """Give up what is open, say goodbye, release everything; not with the lock held."""
         if self._engine.forked:
             return  # the sockets are the parent's
+        self.guard.check()
         self._engine.not_at_end(self._engine_ended)
         with self.lock:
             self._fail(Closed(reason))

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from roq.client.directory import Directory
+from roq.client.guard import Guard
 from roq.client.notices import Notices
 from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
@@ -69,7 +70,9 @@ class Engine:
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.forked = False
-        self._lock = threading.Lock()
+        # May be taken twice: what is done with it is done in one step each.
+        self._lock = threading.RLock()
+        self._guards: dict[int, weakref.ref[Guard]] = {}
         self._calls: set[Future[Any]] = set()
         self._at_end: dict[Callable[[], None], None] = {}
         self._ended = False
@@ -114,6 +117,26 @@ class Engine:
                 "open a new one with roq.connect() in the child (or use the spawn start method)"
             )
 
+    def guard(self, who: str) -> Guard:
+        """The lock for a part of this client; see `Guard`."""
+        guard = Guard(who)
+        key, guards = id(guard), self._guards
+        guards[key] = weakref.ref(guard, lambda _: guards.pop(key, None))
+        return guard
+
+    def check_outside(self) -> None:
+        """Make sure that this thread holds no lock that the I/O thread may be waiting for.
+
+        Raises:
+            Reentered: it does.
+        """
+        if self.forked:
+            return  # whatever was held is the parent's
+        for reference in list(self._guards.values()):
+            guard = reference()
+            if guard is not None:
+                guard.check()
+
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run `function` in the I/O thread; does not wait for it.
 
@@ -129,10 +152,12 @@ class Engine:
         Raises:
             Unavailable: it did not run within `timeout` seconds; it will not run later.
             Closed: see `check`.
+            Reentered: see `check_outside`.
         """
         self.check()
         if self.inside:
             return function()
+        self.check_outside()
         future: Future[T] = Future()
 
         def run() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -93,7 +92,8 @@ class Feed:
             repair=repair,
             check_duplicates=check_duplicates,
         )
-        self._lock = threading.Lock()
+        self._guard = engine.guard("the subscriber")
+        self._lock = self._guard.lock
         self._attendance = Attendance()
         self._looking = False
         """Whether a `_look` is about to be made."""
@@ -119,6 +119,7 @@ class Feed:
     def read(self) -> bool:
         """Read what has come; whether there is anything to take. Does not wait."""
         items = self._handoff.items
+        self._guard.check()
         with self._lock:
             self._attendance.come()
             if not items:
@@ -184,23 +185,21 @@ class Feed:
 
     def facts(self, queue: str, session: SessionFacts) -> SubscriberFacts | None:
         """What the watchdog wants to know; None: somebody holds the lock for too long."""
-        if not self._lock.acquire(timeout=LOCK_SECONDS):
-            return None
-        try:
-            now, handoff = self._clock(), self._handoff
-            facts = self._reception.facts(queue, session, now)
-            if self._paused:  # nobody listens, so nobody is silent
-                facts = replace(facts, exchanges=tuple(_heard(each) for each in facts.exchanges))
-            for trouble in {tap.trouble for tap in self._taps.values() if tap.trouble}:
-                facts = _because(facts, trouble)
-            return replace(
-                facts,
-                untaken=handoff.untaken(now),
-                batches=len(handoff.items),
-                full=self._paused,
-            )
-        finally:
-            self._lock.release()
+        return self._guard.within(LOCK_SECONDS, lambda: self._facts(queue, session))
+
+    def _facts(self, queue: str, session: SessionFacts) -> SubscriberFacts:
+        now, handoff = self._clock(), self._handoff
+        facts = self._reception.facts(queue, session, now)
+        if self._paused:  # nobody listens, so nobody is silent
+            facts = replace(facts, exchanges=tuple(_heard(each) for each in facts.exchanges))
+        for trouble in {tap.trouble for tap in self._taps.values() if tap.trouble}:
+            facts = _because(facts, trouble)
+        return replace(
+            facts,
+            untaken=handoff.untaken(now),
+            batches=len(handoff.items),
+            full=self._paused,
+        )
 
     def losses(self) -> Losses:
         """What is lost by now."""
@@ -208,6 +207,7 @@ class Feed:
 
     def stats(self) -> ReceptionStats:
         """The counters."""
+        self._guard.check()
         with self._lock:
             return self._reception.stats()
 

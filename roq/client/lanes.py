@@ -87,6 +87,12 @@ class Lanes:
         return next((lane.reason for lane in self.dealer.lanes if lane.reason), "")
 
     @property
+    def owed_messages(self) -> int:
+        """Not acknowledged, and not given up."""
+        owed = (one for lane in self.lanes for one in lane.outbox if one.owed and not one.void)
+        return sum(sealed.count for sealed in owed)
+
+    @property
     def owed_batches(self) -> int:
         """Batches that are not acknowledged."""
         return sum(lane.outbox.owed_batches for lane in self.lanes)

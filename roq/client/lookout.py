@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from roq.client.engine import Engine
@@ -52,7 +53,7 @@ class Lookout:
         self._on_state = on_state
         self._watchdog = Watchdog()
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def start(self) -> None:
         """Begin to look; from any thread."""
@@ -68,10 +69,8 @@ class Lookout:
     def look_soon(self) -> None:
         """Something has happened; from any thread, also with locks held."""
         if not self._closed:
-            try:
+            with suppress(Closed):
                 self._engine.call_soon(self._look_now)
-            except Closed:
-                log.debug("%s: the background thread has ended", self._who)
 
     def close(self, reason: str) -> None:
         """It is over; told once; from any thread."""
@@ -108,7 +107,13 @@ class Lookout:
     def _tell(self, change: StateChange | None) -> None:
         if change is None:
             return
-        log.debug("%s: %s %s", self._who, change.state, change.reason)
         on_state = self._on_state
-        if on_state is not None:
-            self._engine.notices.post(lambda: on_state(change))
+        if on_state is None and not log.isEnabledFor(logging.DEBUG):
+            return
+
+        def tell() -> None:  # a logging handler is not called with a lock held, nor by this thread
+            log.debug("%s: %s %s", self._who, change.state, change.reason)
+            if on_state is not None:
+                on_state(change)
+
+        self._engine.notices.post(tell)

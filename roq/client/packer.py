@@ -159,6 +159,17 @@ class Packer:
                 return False
         return True
 
+    def withdraw(self, batch: OpenBatch, payload: bytes) -> None:
+        """Take an appended payload out again, without the lock, but while this thread has it.
+
+        A signal handler has appended it in the middle of what the thread was about.
+        """
+        items = batch.items
+        for index in range(len(items) - 1, -1, -1):
+            if items[index] is payload:
+                del items[index]
+                return
+
     def stretch(self, batch: OpenBatch, now: float) -> bool:
         """The batch has reached its first look at the clock: set the next one by its pace.
 

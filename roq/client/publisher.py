@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
-import msgspec
-
+from roq.client import farewell
 from roq.client.engine import Engine
 from roq.client.link import LinkMachine
 from roq.client.lookout import Lookout, Losses, OnState
+from roq.client.naming import client_name
+from roq.client.publisher_stats import PublisherStats
 from roq.client.receipt import Receipt
 from roq.client.session import Translate
 from roq.client.state import ClientState
@@ -40,35 +41,6 @@ CLOSE_SECONDS_MAX: Final = 5.0
 log = logging.getLogger(__name__)
 
 
-class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the publisher was opened, and its present state."""
-
-    messages: int
-    """Sealed into batches."""
-    batches: int
-    acked_messages: int
-    acked_batches: int
-    failed_messages: int
-    """Given up, certainly not delivered."""
-    unknown_messages: int
-    """Given up after they had left: delivered or not, nobody knows."""
-    unacked_batches: int
-    unacked_bytes: int
-    open_batches: int
-    replayed_batches: int
-    connections: int
-    moves: int
-    """Exchanges assigned and relocations done, the first assignment included."""
-    resets: int
-    refused: int
-    forgotten: int
-    malformed: int
-    window_waits: int
-    exchange: str
-    """Name of the present exchange, or several with commas; empty if there is none."""
-    ready: bool
-
-
 class Publisher:
     """Publishes to one logical queue. Thread-safe; a context manager. Made by `Cluster.publisher`.
 
@@ -80,6 +52,8 @@ class Publisher:
         timeout: seconds that `publish` waits for room in the window, and leaving `with` for
             acknowledgements.
         connect_timeout: seconds that opening may take.
+        name: by which people find it in `roq top`, 1 to 64 characters; None: the program's name,
+            the host and the process id.
         linger: seconds that a message waits for others at most, when the link is busy.
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
@@ -103,6 +77,7 @@ class Publisher:
         publisher_id: bytes,
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
+        name: str | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
@@ -110,17 +85,24 @@ class Publisher:
         receipt: type[Receipt] = Receipt,
         on_state: OnState | None = None,
     ) -> None:
-        if not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX or timeout < 0 or linger < 0:
+        if (
+            not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX
+            or timeout < 0
+            or linger < 0
+            or not connect_timeout > 0
+        ):
             raise InvalidRequest(
                 f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
-                "timeout and linger are not negative"
+                "timeout and linger are not negative, connect_timeout is above 0"
             )
         self.queue = check_name(queue)
+        self.name = client_name(name)
         self.id = PublisherId(publisher_id)
         self._engine = engine
         self.timeout = timeout
         self._block = block
         self._window_waits = 0
+        self._callback_errors = 0
         self._reported = 0
         self._closed = False
         self._lookout = Lookout(
@@ -131,6 +113,7 @@ class Publisher:
             addresses,
             queue,
             publisher=self.id,
+            name=self.name,
             delivery_seconds=delivery_timeout,
             linger_seconds=linger,
             on_change=self._lookout.look_soon,
@@ -139,6 +122,7 @@ class Publisher:
         )
         self._driver = self._writer.driver
         _opened.add(self)
+        farewell.opened(self)
         self._fast = self._writer.packer.fast
         self._driver.start()
         engine.at_end(self._engine_ended)
@@ -184,6 +168,7 @@ class Publisher:
             Unavailable: the window stayed full for `timeout` seconds; the text says why.
             QueueNotFound: the queue was removed.
             Closed: the publisher is closed.
+            Reentered: called from a signal handler in the middle of another call.
         """
         batch = self._fast.get(topic)
         if batch is not None and type(payload) is bytes and len(payload) <= batch.small:
@@ -192,7 +177,11 @@ class Publisher:
             items.append(payload)
             if len(items) < batch.limit:
                 return batch.receipt
-            with self._driver.lock:
+            driver = self._driver
+            if driver.guard.held():
+                self._writer.packer.withdraw(batch, payload)
+                driver.guard.check()
+            with driver.lock:
                 if self._writer.packer.keeps(batch, payload):
                     if batch.limit:
                         self._writer.look_at(batch, monotonic())
@@ -201,9 +190,11 @@ class Publisher:
 
     def _publish_slowly(self, payload: Payload, topic: str) -> Receipt:
         data = as_bytes(payload)
+        driver = self._driver
+        driver.guard.check()
         deadline: float | None = None
         while True:
-            with self._driver.lock:
+            with driver.lock:
                 receipt = self._writer.publish(data, topic)
             if receipt is not None:
                 return receipt
@@ -238,8 +229,10 @@ class Publisher:
             topic: of all of them.
             receipts: the receipts are added here.
         """
+        driver = self._driver
+        driver.guard.check()
         while position < len(payloads):
-            with self._driver.lock:
+            with driver.lock:
                 count, receipt = self._writer.publish_chunk(payloads, position, topic)
             if receipt is None:
                 return position
@@ -282,6 +275,18 @@ class Publisher:
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
         """Ask `condition` once, and `wake` when it is worth asking again."""
         return self._driver.attempt(condition, wake)
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        """Have this called in the client's thread for callbacks; for receipts."""
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception:
+                self._callback_errors += 1
+                raise
+
+        self._engine.notices.post(call)
 
     def has_room(self) -> bool:
         """Whether `publish` has room for another batch; for `attempt` and `wait_for`."""
@@ -346,6 +351,7 @@ class Publisher:
         """
         if self._closed:
             return
+        self._engine.check_outside()
         reason = f"the publisher of queue {self.queue} was closed"
         try:
             self.flush(timeout)
@@ -363,10 +369,27 @@ class Publisher:
     def abort(self, reason: str = "the publisher was aborted") -> None:
         """Close without waiting; what is not acknowledged is given up."""
         if not self._closed:
+            self._engine.check_outside()
             self._closed = True
+            farewell.closed(self)
             self._engine.not_at_end(self._engine_ended)
             self._driver.close(reason)
             self._lookout.close(reason)
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:
+        """The program ends without `close`: flush, and tell how much was not acknowledged.
+
+        It is not closed: a thread that is still publishing ends with the program.
+        """
+        with suppress(RoQError):
+            self._driver.wait_for(self.is_flushed, seconds)
+        with self._driver.lock:
+            return self.queue, self._writer.unacknowledged - self._reported
 
     def _engine_ended(self) -> None:
         self._lookout.close(str(self._engine.end))
@@ -418,9 +441,19 @@ class Publisher:
             forgotten=tally.forgotten,
             malformed=tally.malformed,
             window_waits=self._window_waits,
+            callback_errors=self._callback_errors,
             exchange=",".join(sorted(exchange.name for exchange in link.exchanges)),
             ready=link.ready,
         )
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits.
+        with suppress(Exception):
+            link = self._driver.link
+            owed = 0 if link is None else link.owed_batches
+            counts = f"{self._writer.messages:,} messages sent, {owed:,} batches unacknowledged"
+            return f"<roq.Publisher {self.name!r} of {self.queue}: {self.state}, {counts}>"
+        return "<roq.Publisher>"
 
     def __enter__(self) -> Self:
         return self
@@ -447,7 +480,9 @@ _opened: weakref.WeakSet[Publisher] = weakref.WeakSet()
 def _after_fork() -> None:
     """In a forked child: let every call get to where it is refused, and wait for no thread."""
     for publisher in _opened:
-        publisher._driver.lock = threading.Lock()  # noqa: SLF001 - of this module
+        driver = publisher._driver  # noqa: SLF001 - of this module
+        driver.guard.renew()
+        driver.lock = driver.guard.lock
         publisher._fast.clear()  # noqa: SLF001
 
 

@@ -6,6 +6,7 @@ waits: `wait` lets the publisher look after its own connection in the meantime.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
@@ -43,11 +44,19 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome is Outcome.ACCEPTED
 
 
+_registering = threading.RLock()
+"""For all receipts: it is held for two statements, and only where anybody wants to be called."""
+
+
 class Waiter(Protocol):
     """Who can wait for a receipt: the publisher."""
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Work on the connection until `condition()`; False when `timeout` seconds have passed."""
+        ...
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        """Have this called in the thread for callbacks."""
         ...
 
 
@@ -99,23 +108,48 @@ class Receipt:
             raise DeliveryError(status.reason or "not acknowledged yet", self.count)
         return status
 
+    def __repr__(self) -> str:
+        status, count = self._status, self.count
+        sealed = f" {count} message{'s' * (count != 1)}" if count else ""
+        if status is None:
+            return f"<roq.Receipt pending{sealed}>"
+        where = f" by {status.exchange}" if status.exchange else ""
+        why = f" ({status.reason})" if status.reason else ""
+        return f"<roq.Receipt {status.outcome}{where}{sealed}{why}>"
+
     def settle(self, status: SendStatus) -> None:
         """Fix the fate, once; later calls change nothing. The publisher's business."""
         if self._status is not None:
             return
         self._status = status
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
+        if self._callbacks is not None:
+            self._tell()
 
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once, from whichever thread learns the fate; it must not block or publish."""
+    def on_settled(self, callback: Callable[[], object]) -> None:
+        """Call back once when the fate is known, in the client's thread for callbacks.
+
+        It may take its time and publish. What it raises is logged, counted
+        (`PublisherStats.callback_errors`) and ends nothing. Callbacks come in order, one at a time;
+        if a hundred thousand wait for a slow one the oldest are left out, which is logged.
+        """
+        self._ring_when_settled(lambda: self._waiter.call_back(callback))
+
+    def _ring_when_settled(self, ring: Callable[[], None]) -> None:
+        """Call this once, in the thread that learns the fate; it neither blocks nor raises."""
+        with _registering:
+            if self._callbacks is None:
+                self._callbacks = [ring]
+            else:
+                self._callbacks.append(ring)
+        # Looked at afterwards: who settles looks for callbacks after the fate is there.
         if self._status is not None:
-            callback()
-        elif self._callbacks is None:
-            self._callbacks = [callback]
-        else:
-            self._callbacks.append(callback)
+            self._tell()
+
+    def _tell(self) -> None:
+        with _registering:
+            rings, self._callbacks = self._callbacks, None
+        for ring in rings or ():
+            ring()
 
 
 PENDING = SendStatus(outcome=Outcome.PENDING, reason="not acknowledged yet")

@@ -42,6 +42,7 @@ from roq.protocol.control import (
     Alive,
     Answer,
     Assigned,
+    Attach,
     Control,
     LocateRequest,
     Relocate,
@@ -65,6 +66,7 @@ class MonitorSession:
         queue: name of the queue.
         client_id: 16 random bytes.
         role: `publisher` or `subscriber`.
+        name: as people see it (publishers only).
         on_assigned: a publisher's exchange (publishers only).
         on_relocate: where the monitor wants the publisher to publish instead (publishers only).
         on_topology: the queue's exchanges, at first and at each change; a subscriber's each second.
@@ -82,6 +84,7 @@ class MonitorSession:
         *,
         client_id: bytes,
         role: str,
+        name: str = "",
         on_assigned: Callable[[Assigned], None] | None = None,
         on_relocate: Callable[[Relocate], None] | None = None,
         on_topology: Callable[[Topology], None] | None = None,
@@ -91,6 +94,7 @@ class MonitorSession:
     ) -> None:
         self._engine = engine
         self._queue = queue
+        self._name = name
         self._on_assigned = on_assigned
         self._on_relocate = on_relocate
         self._on_topology = on_topology
@@ -211,7 +215,9 @@ class MonitorSession:
             self._monitor.send(self._complete(message))
 
     def _complete(self, message: Control) -> Control:
-        """An `Alive` with the owner's figures."""
+        """An `Attach` or `Alive` with the owner's name, and an `Alive` with its figures."""
+        if isinstance(message, Attach | Alive) and self._name:
+            message = msgspec.structs.replace(message, name=self._name)
         if isinstance(message, Alive) and self._alive is not None:
             return msgspec.structs.replace(message, **self._alive())
         return message

@@ -13,6 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
+from roq.client import farewell
 from roq.client.bell import deadline_in
 from roq.client.engine import Engine
 from roq.client.feed import Feed
@@ -124,6 +125,7 @@ class Subscriber:
             engine, f"subscriber of queue {queue}", self._standing, self._feed.losses, on_state
         )
         engine.at_end(self._engine_ended)
+        farewell.opened(self)
         self._session.start()
         self._lookout.start()
         try:
@@ -175,7 +177,9 @@ class Subscriber:
         """Stop receiving; idempotent, and from any thread."""
         if self._closed:
             return
+        self._engine.check_outside()
         self._closed = True
+        farewell.closed(self)
         if self._engine.forked:
             return  # the sockets are the parent's
         self._engine.not_at_end(self._engine_ended)
@@ -186,6 +190,15 @@ class Subscriber:
         self._error = self._error or Closed("the subscriber is closed")
         self._feed.end(Closed("the subscriber is closed"))
         self._lookout.close(str(self._error))
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:  # noqa: ARG002 - it has nothing to flush
+        """The program ends without `close`."""
+        return self.queue, 0
 
     # --- how it stands ----------------------------------------------------------------------------
 
@@ -211,6 +224,17 @@ class Subscriber:
         return subscriber_standing(
             replace(facts or SubscriberFacts(self.queue, session), late=late, ended=ended)
         )
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits for the lock.
+        with contextlib.suppress(Exception):
+            if self._closed or self._error is not None:
+                state = "closed"
+            else:
+                state = "subscribed" if self._feed.confirmed else "connecting"
+            counts = f"{len(self._items):,} batches to take, {self._feed.losses().messages:,} lost"
+            return f"<roq.Subscriber of {self.queue}: {state}, {counts}>"
+        return "<roq.Subscriber>"
 
     def __enter__(self) -> Self:
         return self

@@ -8,8 +8,15 @@ from __future__ import annotations
 import math
 import os
 import select
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+
+class Visit:
+    """A thread's stay. A raising signal handler (Ctrl-C) may end it before it can leave."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Waiters:
@@ -24,20 +31,24 @@ class Waiters:
         self.threads = False
         self.loops = False
         self._spare: list[int] = []
-        self._bells: list[int] = []
+        self._bells: dict[weakref.ref[Visit], int] = {}
         self._callbacks: list[Callable[[], None]] = []
 
-    def enter(self) -> int:
-        """A thread begins to wait; its bell."""
+    def enter(self, visit: Visit) -> int:
+        """A thread begins to wait; its bell. It waits until `leave`, or until its visit is gone."""
         bell = self._spare.pop() if self._spare else os.eventfd(0, os.EFD_NONBLOCK)
-        self._bells.append(bell)
+        self._bells[weakref.ref(visit, self._leave)] = bell
         self.threads = True
         return bell
 
-    def leave(self, bell: int) -> None:
-        """The thread waits no more."""
-        self._bells.remove(bell)
-        self._spare.append(bell)
+    def leave(self, visit: Visit) -> None:
+        """The thread waits no more; harmless if `enter` was interrupted by a signal handler."""
+        self._leave(weakref.ref(visit))
+
+    def _leave(self, visit: weakref.ref[Visit]) -> None:
+        bell = self._bells.pop(visit, None)
+        if bell is not None:
+            self._spare.append(bell)
         self.threads = bool(self._bells)
 
     def call(self, wake: Callable[[], None]) -> None:
@@ -47,7 +58,7 @@ class Waiters:
 
     def ring(self) -> None:
         """Something has changed that may be worth another look."""
-        for bell in self._bells:
+        for bell in list(self._bells.values()):
             os.eventfd_write(bell, 1)
         if self.loops:
             callbacks, self._callbacks = self._callbacks, []

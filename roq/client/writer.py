@@ -30,7 +30,7 @@ class Writer:
     """Seals batches and hands them to the link.
 
     Args:
-        engine, addresses, queue, publisher, delivery_seconds, on_change, translate: see
+        engine, addresses, queue, publisher, name, delivery_seconds, on_change, translate: see
             `LinkDriver`.
         linger_seconds: how long a message waits for others at most.
         new_receipt: makes the receipt of a batch.
@@ -48,6 +48,7 @@ class Writer:
         queue: str,
         *,
         publisher: PublisherId,
+        name: str,
         delivery_seconds: float,
         linger_seconds: float,
         on_change: Callable[[], None],
@@ -66,6 +67,7 @@ class Writer:
             addresses,
             queue,
             publisher=publisher,
+            name=name,
             delivery_seconds=delivery_seconds,
             flush=self._flush_due,
             on_ready=lambda link: self.packer.adopt(link.limits),
@@ -296,6 +298,16 @@ class Writer:
                 self._seal(batch, now)
             self.driver.push(now)
         return not len(self.packer) and link.owed_batches == 0
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that were accepted and that no exchange has, as far as is known."""
+        link = self.driver.link
+        if link is None:
+            return 0
+        waiting = sum(min(len(batch.items), batch.most) for batch in self.packer)
+        given_up = link.tally.failed_messages + link.tally.unknown_messages
+        return waiting + link.owed_messages + given_up
 
     def _give_up(self) -> None:
         for batch in self.packer:

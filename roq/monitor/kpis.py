@@ -61,7 +61,8 @@ class Kpis:
         for exchange in exchanges:
             messages.append(self._old_exchange(exchange, *growth[exchange.key], now))
             leaving = exchange.number in exchanges.leaving
-            messages.append(kpi.numeric_frames(self._exchange(exchange, leaving, now)))
+            document = self._exchange(exchange, sessions, leaving, now)
+            messages.append(kpi.numeric_frames(document))
         messages.append(self._old_queue(exchanges, sum(size for _, size in growth.values())))
         messages.append(kpi.numeric_frames(self._summed(exchanges, sessions, standing)))
         for session in sessions.subscribers():
@@ -122,7 +123,9 @@ class Kpis:
             )
         )
 
-    def _exchange(self, exchange: Exchange, leaving: bool, now: float) -> kpi.ExchangeKpi:
+    def _exchange(
+        self, exchange: Exchange, sessions: Sessions, leaving: bool, now: float
+    ) -> kpi.ExchangeKpi:
         info, load, rates = exchange.info, exchange.load, exchange.window.mean()
         top, last = exchange.window.top(), exchange.window.last()
         return kpi.ExchangeKpi(
@@ -155,7 +158,7 @@ class Kpis:
             acks_pending=load.acks_pending,
             lag_ms=load.lag_ms,
             leaving=leaving,
-            top=[_publisher(each) for each in top],
+            top=[_publisher(each, sessions) for each in top],
             others=max(0, load.publishers - len(top)),
             others_messages_per_second=_rest(last.messages_in, (each.messages for each in top)),
             others_bytes_per_second=_rest(last.bytes_in, (each.bytes for each in top)),
@@ -205,11 +208,13 @@ def _rest(total: float, parts: Iterable[float]) -> float:
     return max(0.0, total - sum(parts))
 
 
-def _publisher(rates: PublisherRates) -> kpi.PublisherRate:
+def _publisher(rates: PublisherRates, sessions: Sessions) -> kpi.PublisherRate:
+    session = sessions.find(rates.load.publisher)
     return kpi.PublisherRate(
         publisher=rates.load.publisher.hex(),
         messages=rates.load.messages,
         bytes=rates.load.bytes,
         messages_per_second=rates.messages,
         bytes_per_second=rates.bytes,
+        name="" if session is None else session.name,
     )

@@ -287,7 +287,8 @@ class MonitorMachine:
 
     def _attach(self, peer: Peer, message: Attach, now: float) -> list[Effect]:
         self._refuse_when_gone()
-        self._sessions.touch(message.publisher, PUBLISHER, peer, now)
+        session, _ = self._sessions.touch(message.publisher, PUBLISHER, peer, now)
+        session.name = message.name or session.name
         waiting = Waiting(peer, message, now)
         assigned = self._assign(waiting)
         older = self._publishers.forget(message.publisher)

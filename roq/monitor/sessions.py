@@ -35,6 +35,7 @@ class Session:
         received, lost: totals that a subscriber has told.
         reported: `received` at the time of the last KPI about it, and when that was.
         fresh: it has told something since then.
+        name: as a publisher calls itself.
     """
 
     client: bytes
@@ -50,6 +51,7 @@ class Session:
     lost: int = 0
     reported: tuple[int, float] = (0, 0.0)
     fresh: bool = False
+    name: str = ""
 
 
 class Sessions:
@@ -94,6 +96,7 @@ class Sessions:
         session.received = max(0, message.received)
         session.latency_ms = message.latency_ms if 0 <= message.latency_ms < LATENCY_END else 0.0
         session.lost = max(0, message.lost)
+        session.name = message.name or session.name
         session.fresh = True
         if session.role == SUBSCRIBER:
             read = message.read[:EXCHANGES_MAX]

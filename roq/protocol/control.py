@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
-from roq.protocol.facts import Check, ChildInfo, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -343,6 +343,8 @@ class Attach(Control, frozen=True, kw_only=True, tag=3210):
     publisher: bytes
     failed: list[tuple[int, int]] = []
     """(number, epoch) of exchanges that the publisher could not reach or has lost."""
+    name: ClientName = ""
+    """By which people find the program; empty: not told."""
 
 
 class Assigned(Control, frozen=True, kw_only=True, tag=3710):
@@ -396,6 +398,8 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     """Mean from creation to receipt since the last one (subscribers)."""
     lost: int = 0
     """Messages that were counted as lost since the start (subscribers)."""
+    name: ClientName = ""
+    """By which people find the program (publishers); empty: not told."""
 
 
 class Version(Control, frozen=True, kw_only=True, tag=3215):

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import builtins
+from typing import Annotated
 
 import msgspec
+
+from roq.model import CLIENT_NAME_MAX
+
+ClientName = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=CLIENT_NAME_MAX,
+        # No controls, no line ends, nothing that turns the direction of writing.
+        pattern=r"\A[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]*\Z",
+    ),
+]
+"""How a client calls itself: it is shown to people as it is."""
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):

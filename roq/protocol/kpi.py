@@ -110,6 +110,8 @@ class PublisherRate(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     messages_per_second: float
     bytes_per_second: float
+    name: str = ""
+    """As it calls itself; empty: it has not told."""
 
 
 class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):

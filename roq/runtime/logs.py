@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -74,7 +75,8 @@ class RateLimited:
             self._last.clear()
         self._last[key] = (now, 0)
         more = f" ({suppressed} more like this)" if suppressed else ""
-        self._logger.warning("%s%s", text % values, more, extra={"event": event or key})
+        with suppress(Exception):  # a logging handler that raises must not end who has to tell
+            self._logger.warning("%s%s", text % values, more, extra={"event": event or key})
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

@@ -66,6 +66,9 @@ class _NobodyWaits:
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ARG002
         raise AssertionError("a simulated publisher does not wait")
 
+    def call_back(self, callback: Callable[[], object]) -> None:  # noqa: ARG002
+        raise AssertionError("a simulated publisher has nobody to call back")
+
 
 class PublisherShell:
     """One process that publishes.

@@ -79,6 +79,43 @@ def test_a_queue_lives_from_its_creation_to_its_removal(cluster: roq.Cluster) ->
         cluster.subscriber("life")
 
 
+def test_each_publisher_and_subscriber_may_have_a_time_of_its_own_to_open(
+    cluster: roq.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(*_: object, **options: object) -> None:
+        asked.append(options.get("connect_timeout", options["timeout"]))
+        raise Unavailable("not here")
+
+    monkeypatch.setattr("roq.client.cluster.Publisher", refuse)
+    monkeypatch.setattr("roq.client.cluster.Subscriber", refuse)
+    for attempt in (
+        lambda: cluster.publisher("any", connect_timeout=0.5),
+        lambda: cluster.publisher("any"),
+        lambda: cluster.subscriber("any", timeout=0.7),
+        lambda: cluster.subscriber("any"),
+    ):
+        with pytest.raises(Unavailable):
+            attempt()
+    assert asked == [0.5, cluster._timeout, 0.7, cluster._timeout]
+
+
+def test_what_is_left_open_says_so_and_shows_what_it_is(roq_cluster: RunningCluster) -> None:
+    with roq_cluster.connect() as closed:
+        assert repr(closed) == f"<roq.Cluster {', '.join(closed.addresses)}: open>"
+    assert repr(closed).endswith(": closed>")
+    left = roq_cluster.connect()
+    engine = left._engine
+    try:
+        lefts = [left]
+        del left
+        with pytest.warns(ResourceWarning, match=r"unclosed <roq\.Cluster"):
+            lefts.clear()
+    finally:
+        engine.close()
+
+
 def test_exchanges_are_added_once_per_transaction(cluster: roq.Cluster) -> None:
     cluster.create_queue("wide", host="127.0.0.1")
     name = cluster.add_exchange("wide", "127.0.0.2", "t1")
@@ -386,7 +423,7 @@ def test_a_forked_child_closes_at_once_what_it_has_inherited(roq_cluster: Runnin
         locks = (
             cluster._lock,
             cluster._engine._lock,
-            cluster._engine.notices._wake,
+            cluster._engine.notices._starting,
             publisher._lookout._lock,
             subscriber._lookout._lock,
             subscriber._feed._lock,

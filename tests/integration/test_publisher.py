@@ -339,6 +339,45 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(scene: Scene) 
     assert [payload for _, payload in sorted(scene.log().items())] == [b"before"] + 10 * [b"open"]
 
 
+def test_it_has_a_name_that_the_monitor_is_told(scene: Scene) -> None:
+    scene.exchange()
+    with scene.publisher(name="till-7") as publisher, scene.publisher() as other:
+        assert publisher.name == "till-7"
+        assert other.name.endswith(f":{os.getpid()}")
+        told = [attach.name for attach in scene.control.attaches]
+        assert told == ["till-7", other.name]
+        until(
+            lambda: {alive.name for alive in scene.control.alive} >= {"till-7", other.name},
+            "both have said that they are alive",
+        )
+    with pytest.raises(InvalidName):
+        scene.publisher(name="x" * 65)
+
+
+def test_it_shows_what_it_is_without_waiting_for_anything(scene: Scene) -> None:
+    scene.exchange()
+    with scene.publisher(name="till-7") as publisher:
+        publisher.publish(b"x").wait(30)
+        shown: list[str] = []
+        thread = threading.Thread(target=lambda: shown.append(repr(publisher)))
+        with publisher._driver.lock:
+            thread.start()
+            thread.join(30)
+        counts = "1 messages sent, 0 batches unacknowledged"
+        assert shown == [f"<roq.Publisher 'till-7' of orders: connected, {counts}>"]
+    assert "closed" in repr(publisher)
+    assert repr(Publisher.__new__(Publisher)) == "<roq.Publisher>"
+
+
+def test_opening_takes_as_long_as_it_may_and_no_longer(scene: Scene) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=r"could be reached in 0\.5 s"):
+        scene.publisher(connect_timeout=0.5)
+    assert 0.4 < time.monotonic() - began < 20
+    with pytest.raises(InvalidRequest, match="connect_timeout"):
+        scene.publisher(connect_timeout=0)
+
+
 def test_threads_share_a_publisher(scene: Scene) -> None:
     scene.exchange()
     each = 2_000

@@ -48,6 +48,14 @@ class ExchangeProcess:
             live=child["live"],
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def resume(self) -> None:
+        """Let it go on after somebody has stopped it."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         self._process.kill()
 

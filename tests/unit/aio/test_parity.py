@@ -39,7 +39,7 @@ PAIRS = [
         publisher.Publisher,
         roq.aio.Publisher,
         shells=frozenset(
-            {"attempt", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
+            {"attempt", "call_back", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
             | {"raise_no_room", "wait_for"}
         ),
         only_asyncio=frozenset({"drain"}),  # there publish() never waits

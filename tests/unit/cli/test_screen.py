@@ -36,7 +36,7 @@ def view(exchanges: int, people: int = 16, events: int = 9, queue: str = "orders
         exchanges=[exchange(n, 1.3 / n, leaving=n == 3) for n in range(1, exchanges + 1)],
         publishers=[
             PublisherRow(publisher=f"{n:032x}", exchanges=["x1"], messages=1.0, bytes=2.0,
-                         moving=n == 1)
+                         moving=n == 1, name="" if n % 3 else f"till-{n}.py/a-long-host:{n}")
             for n in range(people)
         ],
         subscribers=[
@@ -106,6 +106,30 @@ def test_what_matters_less_goes_first_where_it_is_narrow() -> None:
     assert "LOAD" in heading
     assert "IN/S" in heading
     assert "MEMORY" not in heading
+
+
+def test_a_publisher_is_shown_by_its_name_and_a_long_one_by_both_its_ends() -> None:
+    given = msgspec.structs.replace(
+        view(1, people=3),
+        publishers=[
+            PublisherRow(
+                publisher=f"{n:032x}", exchanges=["x1"], messages=1.0, bytes=2.0, moving=False,
+                name=name,
+            )
+            for n, name in enumerate(["till-7", "", "checkout.py/a-host-with-a-long-name:4711"])
+        ],
+        events=[
+            MoveEvent(at=1.0, publisher="ab" * 16, sources=["x1"], targets=["x2"], state="accepted",
+                      reason="", bytes=1.0, pause_ms=1.0, name="till-7")
+        ],
+    )  # fmt: skip
+    text = "\n".join(
+        shown(screen.queue(given, "running", "", screen.Room(80, 30), clock, 128 * 2**20), 80)
+    )
+    assert text.count("till-7") == 2
+    assert "checkout.p…" in text
+    assert "g-name:4711" in text
+    assert f"{1:032x}"[:8] in text
 
 
 def test_why_a_queue_does_not_run_is_said() -> None:

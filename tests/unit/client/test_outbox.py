@@ -192,6 +192,21 @@ def test_a_refused_batch_becomes_a_void_with_the_same_sequences_and_goes_out_aga
     box.check()
 
 
+def test_what_left_on_another_lane_and_is_refused_here_may_have_arrived_there() -> None:
+    box, other = Box(), Box(epoch=2)
+    left = box.add(b"a")
+    box.take_unsent()
+    stayed = box.add(b"b")
+    other.extend(box.take_all())
+    other.take_unsent()
+    assert other.refuse(2, NO)
+    assert other.refuse(1, NO)
+    for sealed, outcome in ((left, Outcome.UNKNOWN), (stayed, Outcome.FAILED)):
+        status = sealed.receipt.status
+        assert status is not None
+        assert status.outcome is outcome
+
+
 def test_a_refused_void_is_left_out_and_later_batches_move_up() -> None:
     box = Box()
     box.add(b"a")

@@ -20,12 +20,16 @@ class Waiter:
         self.status = status
         self.timeouts: list[float | None] = []
         self.receipt: Receipt | None = None
+        self.posted: list[Callable[[], object]] = []
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         self.timeouts.append(timeout)
         if self.status is not None and self.receipt is not None:
             self.receipt.settle(self.status)
         return condition()
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        self.posted.append(callback)
 
 
 def receipt(status: SendStatus | None = None) -> tuple[Receipt, Waiter]:
@@ -66,11 +70,39 @@ def test_the_first_fate_stays() -> None:
 
 
 def test_callbacks_come_once_each_before_or_after() -> None:
-    fresh, _ = receipt()
+    fresh, waiter = receipt()
     calls: list[int] = []
     fresh.on_settled(lambda: calls.append(1))
     fresh.on_settled(lambda: calls.append(2))
     fresh.settle(OK)
     fresh.settle(OK)
     fresh.on_settled(lambda: calls.append(3))
+    assert calls == [], "never in the thread that learns the fate"
+    for callback in waiter.posted:
+        callback()
     assert calls == [1, 2, 3]
+
+
+def test_it_says_what_it_knows() -> None:
+    fresh, _ = receipt()
+    assert repr(fresh) == "<roq.Receipt pending>"
+    fresh.count = 3
+    fresh.settle(OK)
+    assert repr(fresh) == "<roq.Receipt accepted by x1 3 messages>"
+    failed, _ = receipt()
+    failed.settle(NO)
+    assert repr(failed) == "<roq.Receipt failed (too large)>"
+
+
+def test_a_callback_that_comes_while_the_fate_is_fixed_is_called() -> None:
+    class Late(Receipt):
+        """The fate comes between the look at it and the callback's own place in the list."""
+
+        def _ring_when_settled(self, ring: Callable[[], None]) -> None:
+            self.settle(OK)
+            super()._ring_when_settled(ring)
+
+    waiter, rung = Waiter(None), list[int]()
+    fresh = Late(waiter)
+    fresh.on_settled(lambda: rung.append(1))
+    assert len(waiter.posted) == 1

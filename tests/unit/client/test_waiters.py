@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from roq.client import waiters
-from roq.client.waiters import Waiters
+from roq.client.waiters import Visit, Waiters
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def rings(bell: int) -> bool:
 
 
 def test_a_bell_rings_until_it_is_silenced(room: Waiters) -> None:
-    bell = room.enter()
+    visit = Visit()
+    bell = room.enter(visit)
     assert room.threads
     assert not rings(bell)
     room.ring()
@@ -32,15 +33,29 @@ def test_a_bell_rings_until_it_is_silenced(room: Waiters) -> None:
     waiters.silence(bell)
     waiters.silence(bell)
     assert not rings(bell)
-    room.leave(bell)
+    room.leave(visit)
+    assert not room.threads
+    room.leave(visit)
     assert not room.threads
 
 
 def test_bells_are_used_again(room: Waiters) -> None:
-    bell = room.enter()
-    room.leave(bell)
-    assert room.enter() == bell
-    room.leave(bell)
+    first, second = Visit(), Visit()
+    bell = room.enter(first)
+    room.leave(first)
+    assert room.enter(second) == bell
+    room.leave(second)
+
+
+def test_who_is_gone_without_a_word_waits_no_more(room: Waiters) -> None:
+    visit, other = Visit(), Visit()
+    bell = room.enter(visit)
+    room.enter(other)
+    del visit
+    assert room.threads
+    room.leave(other)
+    assert not room.threads
+    assert bell in room._spare
 
 
 def test_an_event_loop_is_called_once(room: Waiters) -> None:

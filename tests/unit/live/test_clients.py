@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from roq.client.message import Batch, Gap
-from roq.client.publisher import Publisher, PublisherStats
+from roq.client.publisher import Publisher
+from roq.client.publisher_stats import PublisherStats
 from roq.client.receipt import Receipt
 from roq.errors import Unavailable, WouldBlock
 from roq.model import PublisherId

@@ -1,11 +1,9 @@
 import bson
-from monitor_driver import Driver, published
+from monitor_driver import QUEUE_ID, Driver, published
 
 from roq.monitor.events import Effect
 from roq.protocol import kpi
-from roq.protocol.control import (
-    Empty,
-)
+from roq.protocol.control import Alive, Attach, Empty
 from roq.protocol.facts import PublisherLoad
 
 
@@ -70,6 +68,19 @@ def test_a_restarted_exchange_counts_from_zero() -> None:
     driver.report(1, 2, messages_in=7)
     counts = old(driver.advance(1.0))[0][1]
     assert (counts["TotalProcessed"], counts["Processed"]) == ("7", "7")
+
+
+def test_publishers_are_called_as_they_call_themselves_the_last_time() -> None:
+    driver = Driver()
+    top = [PublisherLoad(name.encode(), 1, 1) for name in ("early", "late", "silent")]
+    driver.report(1, publishers=3, top=top)
+    driver.receive("early", Attach(id=1, queue_id=QUEUE_ID, publisher=b"early", name="till-1"))
+    driver.alive("early", "publisher")
+    late = Alive(queue_id=QUEUE_ID, client=b"late", role="publisher", name="till-2")
+    driver.receive("late", late)
+    driver.alive("silent", "publisher")
+    [document] = numeric(driver.advance(1.0), kpi.ExchangeKpi)
+    assert [rate.name for rate in document.top] == ["till-1", "till-2", ""]
 
 
 def test_a_queue_without_exchanges_still_tells_that_it_lives() -> None:

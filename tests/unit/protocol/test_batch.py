@@ -81,6 +81,20 @@ def test_a_truncated_body_is_refused() -> None:
         read_payloads(batch[:-1], read_header(batch[:-1]))
 
 
+def test_a_body_with_more_or_fewer_messages_than_the_header_says_is_refused() -> None:
+    batch = data([b"a", b"b"])
+    for count in (1, 3):
+        wrong = batch[:8] + count.to_bytes(4, "little") + batch[12:]
+        with pytest.raises(RemoteProtocolError, match=f"batch of {count} messages holds 2"):
+            read_payloads(wrong, read_header(wrong))
+
+
+def test_sequences_beyond_the_last_one_that_there_is_are_refused() -> None:
+    assert read_header(data([b"a"], first=SEQUENCE_MAX - 1)).next_sequence == SEQUENCE_MAX
+    with pytest.raises(RemoteProtocolError, match="from sequence"):
+        read_header(data([b"a"], first=SEQUENCE_MAX))
+
+
 def test_another_version_is_named_in_the_refusal() -> None:
     batch = bytearray(data([b"a"]))
     batch[2] = 9
