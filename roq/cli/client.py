@@ -109,11 +109,16 @@ def explained(text: str, addresses: str) -> str:
         text: what is known without looking.
         addresses: where none has answered.
     """
+    told = "; ".join(what_is_there_instead(addresses))
+    return f"{text.partition('. ')[0]}: {told}" if told else text
+
+
+def what_is_there_instead(addresses: str) -> list[str]:
+    """What is at the addresses at which no configuration manager answers, as far as it is known."""
     from roq.cli.wrong_port import what_is_at  # noqa: PLC0415 - rarely needed, and large
 
     looked = [what_is_at(each) for each in parse_addresses(addresses)[:ADDRESSES_LOOKED_AT_MAX]]
-    told = "; ".join(filter(None, looked))
-    return f"{text.partition('. ')[0]}: {told}" if told else text
+    return [each for each in looked if each]
 
 
 def check_addresses(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 import click
 from rich.text import Text
 
-from roq.cli.client import Target, answered_within
+from roq.cli.client import Target, answered_within, what_is_there_instead
 from roq.cli.failures import REFUSED
 from roq.cli.output import note, print_json, print_table, state_text
 from roq.cli.survey import Ask, Finding, Survey, everybody, one
@@ -53,11 +53,13 @@ def health(target: Target, at: str, wait: float, hosts: int) -> None:
     exchanges are watched by their host manager.
 
     \b
-    alive   it answers. One that does not, within --timeout, is gone, cut off or hung.
-    ready   it does all of its work: a configuration manager has ZooKeeper and knows
-            who leads, a host manager reports to the leader and all its monitors and
-            exchanges run, a monitor has exchanges. A daemon that is alive and not
-            ready wants time or help, no restart: messages flow all the same.
+    alive   it answers. One that does not, within --timeout, is gone, cut off or
+            hung.
+    ready   it does all of its work: a configuration manager has ZooKeeper and
+            knows who leads, a host manager reports to the leader and all its
+            monitors and exchanges run, a monitor has exchanges. A daemon that
+            is alive and not ready wants time or help, no restart: messages flow
+            all the same.
 
     What is wrong beside that (a disk nearly full, say) is shown and changes nothing. So is a host
     that is lost and of which nothing is missing: perhaps it was taken away; --hosts asks for a
@@ -75,6 +77,8 @@ def health(target: Target, at: str, wait: float, hosts: int) -> None:
         ask, hosts = partial(one, _endpoint(at), target.timeout), 0
     survey = _until_ready(ask, hosts, wait, quiet=target.as_json)
     troubles = _troubles(survey, hosts)
+    if not at and survey.findings and all(each.trouble for each in survey.findings):
+        troubles += what_is_there_instead(target.address)
     if target.as_json:
         print_json(_document(survey, troubles))
     else:

@@ -37,7 +37,7 @@ def sim() -> None:
     \b
     Example:
       roq sim list                       # what there is
-      roq sim run short --open           # live, on a cluster of its own; half a minute
+      roq sim run short --open           # live, on a cluster of its own
       roq sim run eqs-2011 --model       # the published experiment, in a second
       roq sim compare latest RUN …       # side by side, with confidence intervals
       roq sim sweep eqs-2011 --vary cooldown_seconds=2,10,30

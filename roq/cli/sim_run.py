@@ -65,10 +65,10 @@ def run(
 
     \b
     Example:
-      roq sim run short --open                      # on a cluster of its own, half a minute
-      roq sim run ramp --cluster 10.0.0.1:5000 --master spark://10.0.0.9:7077 --ship
+      roq sim run short --open            # on a cluster of its own, half a minute
+      roq sim run ramp --cluster 10.0.0.1:5000 --master spark://10.0.0.9:7077
       roq sim run eqs-2011 --scale 0.1              # eighteen minutes in two
-      roq sim run cluster --model --queues 20       # 100 hosts for an hour, in a second
+      roq sim run cluster --model --queues 20  # 100 hosts for an hour
     """
     _check_kind(click.get_current_context(), model=model)
     play = _model if model else _live

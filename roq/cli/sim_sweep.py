@@ -52,7 +52,7 @@ def sweep(
     \b
     Example:
       roq sim sweep ramp --local --vary cooldown_seconds=2,10,30 --seeds 20
-      roq sim sweep cluster --queues 20 --vary known.OVERLOAD=1.05,1.1,1.3 --master 'local[*]'
+      roq sim sweep cluster --vary known.OVERLOAD=1.05,1.3 --master 'local[*]'
     """
     orders = wanted("roq.simulation.forecast.order")
     order = orders.SweepOrder(

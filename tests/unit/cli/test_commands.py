@@ -38,6 +38,12 @@ def test_every_command_has_help_with_an_example(name: str, command: click.Comman
     assert f"roq {name}" in example, "the help has no example of the command itself"
 
 
+@pytest.mark.parametrize("name", [name for name, _ in COMMAND_LIST])
+def test_the_help_fits_into_eighty_columns(name: str) -> None:
+    result = CliRunner().invoke(cli, [*name.split(), "--help"], terminal_width=80)
+    assert [line for line in result.output.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize(("name", "command"), COMMAND_LIST, ids=[name for name, _ in COMMAND_LIST])
 def test_every_option_says_what_it_does(name: str, command: click.Command) -> None:
     del name

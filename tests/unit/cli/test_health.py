@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -142,3 +143,11 @@ def test_json_has_every_check(run: Run) -> None:
 @pytest.mark.parametrize("address", ["a:x", "a:1,b:2", " "])
 def test_what_is_no_single_address_is_wrong_usage(run: Run, address: str) -> None:
     assert run("--at", address, surveys=[Survey(())]).exit_code == 2
+
+
+def test_an_address_at_which_nothing_listens_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    done = CliRunner().invoke(cli, ["health", "--cluster", address, "--timeout", "0.2"])
+    assert done.exit_code == 1
+    assert f"nothing listens at {address}" in done.output
