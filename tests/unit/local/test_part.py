@@ -88,11 +88,14 @@ def test_the_last_words_are_those_of_this_run(stage: Stage) -> None:
 
 
 def test_a_ready_line_that_is_no_json_counts_as_ready(stage: Stage) -> None:
-    part = stage.part("import os, sys; os.write(int(sys.argv[1]), b'up\\n'); sys.stdin.read()")
+    part = stage.part(
+        "import os, signal, sys; os.write(int(sys.argv[1]), b'up\\n'); signal.pause()"
+    )
     stage.run()
     assert part.ready == {}
+    part.terminate()
     stage.run()
-    assert part.code == 0
+    assert part.code == -signal.SIGTERM
 
 
 def test_killing_takes_the_children_along(stage: Stage) -> None:
