@@ -89,8 +89,8 @@ def test_the_published_experiment_offers_what_was_published() -> None:
             r":6: faults\[0\].index: of host 1: there is at most 1",
         ),
         (
-            HEAD + "queue:\n  rules:\n    latency_ms: 3\n    exchanges_max: -3",
-            r":8: queue.rules: exchanges_max must be from 1 to 1024, not -3",
+            HEAD + "queue:\n  rules:\n    latency_ms: 3\n    exchanges_max: 0",
+            r":8: queue.rules: exchanges_max must be from 1 to 1024, not 0",
         ),
         (
             HEAD + "queue:\n  rules:\n    exchanges_max: 2\n    exchanges_min: 5",
@@ -101,7 +101,7 @@ def test_the_published_experiment_offers_what_was_published() -> None:
             r":8: queue.rules: there is no policy 'best'; there are balanced, ",
         ),
         (
-            HEAD + "queue:\n  limits:\n    topics: 5\n    ring_bytes: -5",
+            HEAD + "queue:\n  limits:\n    topics: 5\n    ring_bytes: 5",
             r":8: queue.limits: limit ring_bytes must be from 65536 to",
         ),
         (
