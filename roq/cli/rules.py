@@ -13,7 +13,7 @@ from roq.cli.output import done, print_fields, print_json
 from roq.client.views import QueueDescription, ScalingRules, rules_of
 from roq.errors import InvalidName
 from roq.model import ElasticRules, check_name
-from roq.protocol.rules import RANGES
+from roq.protocol.rules import RANGES, SLOW
 
 _DEFAULTS: Final = ElasticRules()
 _NOT_SET: Final = "(none set: these are the defaults in force)"
@@ -69,6 +69,15 @@ def rules() -> None:
     help="Seconds for which the number of exchanges is left alone after a change.",
 )  # fmt: skip
 @click.option(
+    "--slow", type=click.Choice(SLOW), default=_DEFAULTS.slow_subscriber, show_default=True,
+    help="For a slow subscriber: `hold` publishers back while it reads, or `drop` what it misses.",
+)  # fmt: skip
+@click.option(
+    "--hold-seconds", type=_number("AUTOSCALING_ROQ_HOLD"),
+    default=_DEFAULTS.hold_seconds, show_default=True,
+    help="So long they are held back for one that does not read on.",
+)  # fmt: skip
+@click.option(
     "--exchange-throughput", type=_number("AUTOSCALING_XCHANGE_THR"), default=0,
     help="The limit L of an exchange, payload bytes per minute: above 110 % of it publishers "
     "move.  [default: the queue's limit throughput_bytes]",
@@ -102,6 +111,8 @@ def set_(
     exchanges_min: int,
     exchanges_max: int,
     cooldown: int,
+    slow: str,
+    hold_seconds: int,
     exchange_throughput: int,
     queue_throughput: int,
     queue_publishers: int,
@@ -125,6 +136,8 @@ def set_(
         exchanges_min=exchanges_min,
         exchanges_max=exchanges_max,
         cooldown_seconds=cooldown,
+        slow_subscriber=slow,
+        hold_seconds=hold_seconds,
         exchange_bytes_per_minute=exchange_throughput,
         queue_bytes_per_minute_per_exchange=queue_throughput,
         queue_publishers_per_exchange=queue_publishers,
@@ -188,12 +201,15 @@ def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
         limit: L, see `limit_of`.
     """
     exchanges = f"{found.exchanges_min} to {found.exchanges_max}"
+    held = f"publishers wait for it, {found.hold_seconds} s if it does not read on"
+    slow = held if found.slow_subscriber == "hold" else "nobody waits for it"
     per_exchange = found.queue_bytes_per_minute_per_exchange
     return [
         ("Rules", found.name or _NOT_SET),
         ("Policy", found.policy),
         ("Exchanges", exchanges),
         ("Cool-down", f"{found.cooldown_seconds} s"),
+        ("Slow subscriber", slow),
         ("Exchange: limit L", f"{limit:,} bytes/min ({limit / 60e6:.3g} MB/s)"),
         ("Queue: throughput per exchange", _limit(per_exchange, "bytes/min")),
         ("Queue: publishers per exchange", _limit(found.queue_publishers_per_exchange, "")),

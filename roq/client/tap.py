@@ -106,7 +106,7 @@ class Tap:
         self._burst = burst
         self._reconnected = reconnected
         self._clock = clock
-        self._reading = False
+        self._reading = True
         self._watching = False
         self._context = context
         self._live_address = live
@@ -130,7 +130,6 @@ class Tap:
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
         self._open_live(0.0)
         self._open_data()
-        self._read(on=True)
 
     @property
     def trouble(self) -> str:
@@ -160,15 +159,15 @@ class Tap:
         return self._reading
 
     def pause(self) -> None:
-        """Stop reading: what the sockets cannot hold is dropped by the exchange."""
+        """Stop reading the fan-out: what its socket cannot hold is dropped by the exchange."""
         if self._reading:
-            self._read(on=False)
+            self._reading = False
             self._step(Pause())
 
     def resume(self) -> None:
         """Read again."""
         if not self._reading:
-            self._read(on=True)
+            self._reading = True
             self._step(Resume())
 
     def watch(self, *, wanted: bool) -> None:
@@ -193,21 +192,10 @@ class Tap:
     def close(self) -> None:
         """Close the sockets."""
         self._look_timer.cancel()
-        self._read(on=False)
+        self._reading = False
         self.watch(wanted=False)
         self._close_live()
         self._close_data()
-
-    def _read(self, *, on: bool) -> None:
-        if on is self._reading:
-            return
-        self._reading = on
-        if self._data is None:
-            return
-        if on:
-            self._reactor.add(self._data, self._data_readable)
-        else:
-            self._reactor.remove(self._data)
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -378,8 +366,7 @@ class Tap:
             return
         self._data_trouble = ""
         self._reactor.add(events, self._monitored)
-        if self._reading:
-            self._reactor.add(data, self._data_readable)
+        self._reactor.add(data, self._data_readable)
 
     def _reopen_data(self) -> None:
         with self._lock:
@@ -392,6 +379,7 @@ class Tap:
             self._reactor.remove(self._events)
             self._events.close(0)
         if self._data is not None:
+            self._reactor.remove(self._data)
             self._data.disable_monitor()
             self._data.close(0)
         self._data = self._events = self._data_timer = None
@@ -409,8 +397,6 @@ class Tap:
                     break
                 if not fetched(frames, now):
                     self._step(Answered(frames))
-                    if not self._reading:
-                        return
             self._burst()
 
     def _monitored(self) -> None:

@@ -272,7 +272,9 @@ class MonitorMachine:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
         if outcome is Outcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
-        effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id, epoch=self._epoch))]
+        hold = self._elasticity.rules.hold
+        ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold)
+        effects: list[Effect] = [Send(peer, ack)]
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)
             return effects + self._step_aside(f"{name} reports to a newer one", now)

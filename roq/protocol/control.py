@@ -25,12 +25,13 @@ Everything pushed has a version; who sees a jump asks again with `Join` or `Atta
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.protocol.facts import Check, ChildInfo, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.rules import HOLD_SECONDS_MAX
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -322,6 +323,8 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     code: str = ""
     epoch: int = 0
     """Of the monitor; 0: not told."""
+    hold_seconds: Annotated[int, msgspec.Meta(ge=0, le=HOLD_SECONDS_MAX)] | None = None
+    """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):
