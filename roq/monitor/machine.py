@@ -233,6 +233,8 @@ class MonitorMachine:
             missing=self._settling.missing(serving),
             trouble=self._elasticity.rules.trouble,
             policy_trouble=self._elasticity.policy_trouble,
+            holding=[each.info.number for each in self._exchanges if each.load.holding],
+            behind=[each.info.number for each in self._exchanges if each.load.behind],
             request_id=request_id,
         )
 

@@ -13,6 +13,7 @@ from queue_processes import QueueProcesses
 
 from roq.client.engine import Engine
 from roq.client.publisher import Publisher
+from roq.client.state import Cause, StateChange
 from roq.client.subscriber import Subscriber
 from roq.model import Limits
 
@@ -33,9 +34,44 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
+def readers() -> Iterator[Engine]:
+    engine = Engine()
+    engine.start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
 def queue(tmp_path: Path) -> Iterator[QueueProcesses]:
-    with QueueProcesses(tmp_path, exchanges=1, limits=Limits(ring_bytes=RING_BYTES)) as queue:
+    with QueueProcesses(tmp_path, exchanges=2, limits=Limits(ring_bytes=RING_BYTES)) as queue:
         yield queue
+
+
+class Flood:
+    """A publisher that publishes as fast as it may, in a thread of its own."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.messages = 0
+        self.longest = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            self.publisher.publish_many(BATCH, topic=f"t{self.messages % 3}")
+            self.longest = max(self.longest, time.monotonic() - began)
+            self.messages += len(BATCH)
+        self.publisher.flush(DEADLINE_SECONDS)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE_SECONDS)
+        assert not self._thread.is_alive()
 
 
 def subscribe(engine: Engine, queue: QueueProcesses) -> Subscriber:
@@ -69,24 +105,81 @@ def take(subscriber: Subscriber, messages: int, pause: float = 0.0) -> int:
 
 
 def test_a_subscriber_that_reads_slowly_loses_nothing(
-    engine: Engine, queue: QueueProcesses
+    engine: Engine, readers: Engine, queue: QueueProcesses
 ) -> None:
-    rounds = 600  # seven rings full
-    readers = Engine()
-    readers.start()
     with subscribe(readers, queue) as subscriber, publish(engine, queue) as publisher:
-
-        def flood() -> None:
-            for number in range(rounds):
-                publisher.publish_many(BATCH, topic=f"t{number % 3}")
-            publisher.flush(DEADLINE_SECONDS)
-
-        flooding = threading.Thread(target=flood)
-        flooding.start()
-        taken = take(subscriber, rounds * len(BATCH), pause=0.05)
-        flooding.join(DEADLINE_SECONDS)
-        assert not flooding.is_alive()
+        flood = Flood(publisher)
+        taken = take(subscriber, 30_000, pause=0.05)  # seven rings full
+        flood.stop()
+        taken += take(subscriber, flood.messages - taken)
+        flood.join()
+        taken += take(subscriber, flood.messages - taken)
         stats = subscriber.stats()
-        assert (taken, stats.counts.lost, stats.gaps) == (rounds * len(BATCH), 0, 0)
+        assert (taken, stats.counts.lost, stats.gaps) == (flood.messages, 0, 0)
         assert publisher.stats().failed_messages == publisher.stats().unknown_messages == 0
-    readers.close()
+
+
+def test_one_that_stops_is_left_behind_and_everybody_is_told(
+    engine: Engine, readers: Engine, queue: QueueProcesses
+) -> None:
+    queue.control.hold_seconds = 3
+    told: list[StateChange] = []
+    eventually(lambda: len(queue.control.loads) == 2)
+    with (
+        Subscriber(
+            readers, [queue.control.address], queue.control.queue, buffer_bytes=BUFFER_BYTES,
+            on_state=told.append,
+        ) as subscriber,
+        publish(engine, queue) as publisher,
+    ):  # fmt: skip
+        flood = Flood(publisher)
+        eventually(lambda: "held back by a slow subscriber" in publisher.trouble)
+        assert subscriber.id.hex()[:8] in publisher.trouble
+        eventually(lambda: any(load.holding for load in queue.control.loads.values()))
+        eventually(lambda: "left behind by exchange" in subscriber.trouble)
+        eventually(lambda: any(load.behind for load in queue.control.loads.values()))
+        before = flood.messages
+        eventually(lambda: flood.messages > before + 10_000)
+        flood.stop()
+        flood.join()
+        while subscriber.receive(timeout=3.0) is not None:
+            pass
+        assert subscriber.stats().counts.lost > 0
+        eventually(lambda: Cause.LEFT_BEHIND in {change.cause for change in told})
+        assert sum(load.left_behind for load in queue.control.loads.values()) == 1
+        eventually(lambda: not subscriber.trouble)
+
+
+def test_nobody_waits_where_the_rules_say_drop(
+    engine: Engine, readers: Engine, queue: QueueProcesses
+) -> None:
+    queue.control.hold_seconds = 0
+    eventually(lambda: len(queue.control.loads) == 2)
+    with subscribe(readers, queue) as subscriber, publish(engine, queue) as publisher:
+        publisher.publish(b"first", topic="t")
+        assert take(subscriber, 1) == 1
+        flood = Flood(publisher)
+        eventually(lambda: flood.messages > 50_000)
+        flood.stop()
+        flood.join()
+        while subscriber.receive(timeout=3.0) is not None:
+            pass
+        assert subscriber.stats().counts.lost > 0
+
+
+def test_a_publisher_can_be_moved_while_it_is_held(
+    engine: Engine, readers: Engine, queue: QueueProcesses
+) -> None:
+    with subscribe(readers, queue) as subscriber, publish(engine, queue) as publisher:
+        flood = Flood(publisher)
+        eventually(lambda: "held back" in publisher.trouble)
+        there = publisher.stats().exchange
+        (other,) = (x for x in queue.control.exchanges if x.name != there)
+        queue.control.relocate(publisher.id, other)
+        eventually(lambda: any(each.outcome == "accepted" for each in queue.control.relocated))
+        taken = take(subscriber, 10_000)
+        flood.stop()
+        flood.join()
+        taken += take(subscriber, flood.messages - taken)
+        stats = subscriber.stats()
+        assert (taken, stats.counts.lost, stats.gaps) == (flood.messages, 0, 0)

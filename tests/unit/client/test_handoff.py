@@ -46,3 +46,16 @@ def test_reports_nobody_reads_are_bounded() -> None:
     for _ in range(3_000):
         handoff.put_gap(Gap(topic="t", text="gone"))
     assert len(handoff.items) == 1_000
+
+
+def test_reading_goes_on_when_an_eighth_was_taken() -> None:
+    handoff = Handoff(bytes_max=7)
+    handoff.put([batch(1) for _ in range(8)])
+    assert handoff.full
+    handoff.stop()
+    assert not handoff.eased
+    del handoff.items[0]
+    assert handoff.eased
+    assert not handoff.full
+    handoff.put([batch(1)])
+    assert handoff.full
