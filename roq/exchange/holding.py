@@ -1,7 +1,7 @@
 """Holds publishers back for the slowest subscriber, before the ring forgets what it has not read.
 
     place of the slowest          mark        limit
-    floor |--------- capacity - reserve --------|-- reserve --|      bytes of the log
+    floor |--------- capacity - reserve --------|--- half of the reserve ---|    bytes of the log
 
 Subscribers report how far they have read. While the log ends below the mark nothing is done. From
 there on acknowledgements wait, so that windows fill and publishers stop; what comes all the same is
@@ -38,6 +38,8 @@ STEP_SECONDS_MAX: Final = 1.0
 """A process that was stopped does not take its readers for silent."""
 RESERVE_PARTS: Final = 8
 """The reserve is this part of the ring."""
+OWN_PARTS: Final = 16
+"""This part of it is for what the exchange writes itself: markers and fences of those who come."""
 PLACE_PARTS: Final = 64
 """Places are known as well as this part of the ring."""
 END_PARTS: Final = 16
@@ -170,7 +172,8 @@ class Holding(Generic[B]):
         if slowest is None:
             return True
         end = self._end()
-        if end + size + ENTRY_OVERHEAD - slowest.place <= self._ring.capacity:
+        capacity = self._ring.capacity - self._ring.capacity // OWN_PARTS
+        if end + size + ENTRY_OVERHEAD - slowest.place <= capacity:
             return True
         return slowest.place >= end  # it has everything: what is larger than the ring gets through
 
