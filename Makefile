@@ -4,9 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/.test-tools
+ALL_TOOLS := $(VENV)/.all-test-tools
+WORKERS ?= 2
+# a file's tests stay together: they share processes
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test check lint types contracts unit integration sim sim-long test-docker bench clean
+.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench docs clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,8 +43,19 @@ chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; 
 chaos-spark: setup ## Kill Spark's driver and executors while queries run: KILLS=50 SEED=7; writes simulation/results
 	$(BIN)/python -m roq.simulation.chaos_spark --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
-test: check ## Lint, types, contracts and all tests
-	$(BIN)/pytest
+test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=2
+	$(PYTEST) -m "not long"
+
+test-all: test $(ALL_TOOLS) ## The same, then the long tests: failures, chaos, Spark, browser
+	$(PYTEST) -m long
+
+$(TOOLS): scripts/setup_tests $(STAMP)
+	scripts/setup_tests
+	@touch $@
+
+$(ALL_TOOLS): scripts/setup_tests $(STAMP)
+	scripts/setup_tests all
+	@touch $@
 
 check: lint types contracts ## Everything that needs no process: lint, types, contracts
 
@@ -71,6 +87,12 @@ test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses
 
 bench: setup ## Measure RoQ beside its peers; writes benchmarks/results
 	$(BIN)/roq bench --compare
+
+docs: setup ## Write what stands in docs/ out of the code: protocol, metrics, command line, Python API
+	$(BIN)/python scripts/protocol_reference.py
+	$(BIN)/python scripts/metrics_reference.py
+	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/api_reference.py
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

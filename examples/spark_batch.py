@@ -19,11 +19,7 @@ import roq
 import roq.spark
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-spark = (
-    SparkSession.builder.appName("a queue as a table")
-    .config("spark.sql.python.filterPushdown.enabled", "true")
-    .getOrCreate()
-)
+spark = SparkSession.builder.appName("a queue as a table").getOrCreate()
 roq.spark.register(spark)  # only where Spark does not find the format by itself
 options = {"cluster": os.environ.get("ROQ_CLUSTER", "127.0.0.1:5000")}
 

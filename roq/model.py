@@ -91,7 +91,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Different topics that one exchange remembers."""
     publishers: int = 10_000
     """Publishers that one exchange remembers."""
-    throughput_bytes: int = 75_000_000
+    throughput_bytes: int = 3_000_000_000
     """The limit L of one exchange, payload bytes per minute, by which publishers are assigned and
     moved."""
     exchanges_max: int = 4

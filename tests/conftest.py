@@ -1,10 +1,15 @@
 """What holds for all tests: property tests are repeatable, and a busy machine fails none.
 
 `ROQ_EXPLORE=1 pytest tests/property` looks where no run before has looked.
+
+With `ROQ_AGAIN=1` a test of real processes that fails is run once more, and both results are told
+("R" in the dots, "rerun" in the summary): a machine that stands still for seconds is no defect of
+the change, but a test that needs its second run is a defect to find.
 """
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Neither how long an example takes nor how long it takes to find one says anything about RoQ.
@@ -15,3 +20,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("roq")
+
+REAL = {"integration", "spark", "docker", "long"}
+"""Marks of tests that start processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "ROQ_AGAIN" in os.environ:
+        for item in items:
+            if any(mark.name in REAL for mark in item.iter_markers()):
+                item.add_marker(pytest.mark.flaky(reruns=1))

@@ -17,6 +17,7 @@ from roq.client import cluster as sync
 from roq.client import publisher as sync_publisher
 from roq.client import subscriber as sync_subscriber
 from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
+from roq.client.host_commands import HOST_SECONDS
 from roq.client.lookout import OnState
 from roq.client.message import Gap
 from roq.client.subscriber import StartOption
@@ -126,6 +127,24 @@ class Cluster:
         await asyncio.to_thread(
             self._sync.remove_exchange, queue, exchange, timeout=timeout, on_wait=_in_loop(on_wait)
         )
+
+    async def cordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Have nothing new placed on a host; what is there stays."""
+        await asyncio.to_thread(self._sync.cordon_host, host, timeout=timeout)
+
+    async def uncordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Have a host take what is placed again."""
+        await asyncio.to_thread(self._sync.uncordon_host, host, timeout=timeout)
+
+    async def drain_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Have everything on a host go elsewhere; see `roq.Cluster.drain_host`."""
+        await asyncio.to_thread(self._sync.drain_host, host, timeout=timeout)
+
+    async def remove_host(
+        self, host: str, *, force: bool = False, timeout: float = HOST_SECONDS
+    ) -> None:
+        """Forget a host that is gone; see `roq.Cluster.remove_host`."""
+        await asyncio.to_thread(self._sync.remove_host, host, force=force, timeout=timeout)
 
     async def set_rules(self, queue: str, rules: ScalingRules) -> None:
         """Set the scaling rules of a queue; they replace the ones before."""

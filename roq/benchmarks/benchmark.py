@@ -69,6 +69,19 @@ def measure(chosen: Plan, console: Console, *, compare: bool) -> Results:
     )
 
 
+def nothing_measured(results: Results) -> str:
+    """Why there is no figure of RoQ; empty if there is one."""
+    if any(_is_ours(figure.contender) for figure in results.figures):
+        return ""
+    reasons = [one.reason for one in results.failures if _is_ours(one.contender)]
+    reasons += [reason for key, reason in results.skipped.items() if _is_ours(key)]
+    return reasons[0] if reasons else "nothing was tried"
+
+
+def _is_ours(contender: str) -> bool:
+    return contender.startswith("roq_")
+
+
 def write(results: Results, directory: Path) -> list[Path]:
     """Write JSON and picture; gives their paths."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ from typing import Final
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -260,7 +261,7 @@ class Bars:
 
     def says(self, text: str) -> None:
         """Something else is going on."""
-        self._progress.update(self._task, contender=text, case="")
+        self._progress.update(self._task, contender=escape(text), case="")
 
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         """Show what is measured now."""
@@ -275,11 +276,11 @@ class Bars:
     def failed(self, failure: Failure) -> None:
         """Leave a line."""
         self._progress.advance(self._task)
-        self._console.print(f"[red]{failure.contender} failed: {failure.reason}")
+        self._console.print(Text(f"{failure.contender} failed: {failure.reason}", style="red"))
 
     def skipped(self, contender: Contender, reason: str) -> None:
         """Leave a line."""
-        self._console.print(f"[yellow]skipped: {contender.title}: {reason}")
+        self._console.print(Text(f"skipped: {contender.title}: {reason}", style="yellow"))
 
 
 class Lines:
@@ -298,7 +299,7 @@ class Lines:
 
     def says(self, text: str) -> None:
         """Something else is going on."""
-        self._console.print(text)
+        self._console.print(text, markup=False)
 
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         """Nothing yet."""
@@ -313,7 +314,7 @@ class Lines:
 
     def skipped(self, contender: Contender, reason: str) -> None:
         """One line."""
-        self._console.print(f"skipped: {contender.title}: {reason}")
+        self._console.print(f"skipped: {contender.title}: {reason}", markup=False)
 
     def _line(self, text: str) -> None:
         self._done += 1

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from roq.cli.failures import Failed
 from roq.cli.output import console, note, print_json
 from roq.cli.sim_extra import BENCH, wanted
 
@@ -54,6 +55,9 @@ def bench(
         print_json(results)
     else:
         report.show(results, console())
+    reason = benchmark.nothing_measured(results)
+    if reason:
+        raise Failed(f"nothing of RoQ was measured: {reason}", hint="No results are written.")
     directory = output or (RESULTS if compare else None)
     if directory is not None:
         for path in benchmark.write(results, directory):

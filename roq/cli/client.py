@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import click
 
 import roq
+from roq.cli.given import address_given, cluster_after
 from roq.client.addresses import parse_addresses
-from roq.errors import InvalidRequest
+from roq.errors import InvalidRequest, Unavailable
 
-DEFAULT_CLUSTER: Final = "127.0.0.1:5000"
 ANSWER_SECONDS: Final = 10.0
+ADDRESSES_LOOKED_AT_MAX: Final = 3
 CHANGE_SECONDS: Final = 30.0
 """As the client has it, which is not loaded before it is needed."""
 P = ParamSpec("P")
@@ -36,8 +38,16 @@ class Target:
 
     @contextmanager
     def connect(self) -> Iterator[roq.Cluster]:
-        """The cluster, for as long as the block runs."""
-        with roq.connect(self.address, timeout=self.timeout) as cluster:
+        """The cluster, for as long as the block runs.
+
+        Raises:
+            Unavailable: no configuration manager answers; the text says what does, if it is known.
+        """
+        try:
+            connected = roq.connect(self.address, timeout=self.timeout)
+        except Unavailable as error:
+            raise Unavailable(explained(str(error), self.address)) from None
+        with connected as cluster:
             yield cluster
 
 
@@ -67,16 +77,7 @@ def answered_within(
 def _with_target(
     function: Callable[Concatenate[Target, P], T], seconds: float, help_text: str
 ) -> Callable[P, T]:
-    @click.option(
-        "--cluster",
-        "address",
-        metavar="HOST:PORT",
-        envvar="ROQ_CLUSTER",
-        default=DEFAULT_CLUSTER,
-        show_default=True,
-        show_envvar=True,
-        help="Client address of a configuration manager; several with commas.",
-    )
+    @cluster_after
     @click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
@@ -86,9 +87,12 @@ def _with_target(
     @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
+        # What comes from a port of something else is told by the error, not by the library's log.
+        logging.getLogger("roq.runtime.rpc").addHandler(logging.NullHandler())
         given = kwargs.pop("timeout")
+        kwargs.pop("address")
         target = Target(
-            address=check_addresses(str(kwargs.pop("address"))),
+            address=check_addresses(address_given(click.get_current_context())),
             timeout=seconds if given is None else float(str(given)),
             change_timeout=CHANGE_SECONDS if given is None else float(str(given)),
             as_json=bool(kwargs.pop("as_json")),
@@ -96,6 +100,20 @@ def _with_target(
         return function(target, *args, **kwargs)
 
     return command
+
+
+def explained(text: str, addresses: str) -> str:
+    """Why no configuration manager answers, with what is at the addresses instead if it is known.
+
+    Args:
+        text: what is known without looking.
+        addresses: where none has answered.
+    """
+    from roq.cli.wrong_port import what_is_at  # noqa: PLC0415 - rarely needed, and large
+
+    looked = [what_is_at(each) for each in parse_addresses(addresses)[:ADDRESSES_LOOKED_AT_MAX]]
+    told = "; ".join(filter(None, looked))
+    return f"{text.partition('. ')[0]}: {told}" if told else text
 
 
 def check_addresses(text: str) -> str:

@@ -13,6 +13,7 @@ import click
 
 from roq.cli import standard
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, failed
+from roq.cli.given import cluster_before, given_before
 from roq.cli.interrupts import silence_output
 from roq.cli.loading import dies_by_interrupt
 from roq.errors import RoQError
@@ -35,6 +36,9 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Name → where the command is; in the order in which a newcomer meets them."""
 
+ALONE: Final = frozenset({"up", "demo", "gcm", "sim", "bench"})
+"""Commands that ask no cluster, or one of their own."""
+
 EPILOG: Final = """\
 \b
 Five minutes to see it work:
@@ -44,8 +48,9 @@ Five minutes to see it work:
   echo hello | roq pub orders --topic eu.be
 
 \b
-All commands ask the cluster at 127.0.0.1:5000 unless --cluster or ROQ_CLUSTER names another.
-Completion by Tab (bash; zsh and fish likewise):
+Commands ask the cluster at 127.0.0.1:5000 unless --cluster or ROQ_CLUSTER
+names another. --cluster may stand before or after the command.
+Completion by Tab (bash; zsh and fish likewise), also of queues and hosts:
   eval "$(_ROQ_COMPLETE=bash_source roq)"
 """
 
@@ -82,13 +87,17 @@ class Commands(click.Group):
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roq-cluster", message="roq %(version)s")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def cli(debug: bool) -> None:
+@cluster_before
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
     """RoQ: an elastic queue cluster.
 
     A cluster has hosts, a logical queue has one or more exchanges on them. Publishers send to one
     exchange, subscribers get everything that matches their topic from all of them.
     """
     del debug  # read by Commands.invoke
+    if ctx.invoked_subcommand in ALONE and given_before(ctx) is not None:
+        raise click.UsageError(f"`roq {ctx.invoked_subcommand}` asks no cluster: omit --cluster")
 
 
 def run() -> None:

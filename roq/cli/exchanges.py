@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import click
 
+from roq.cli import completion
 from roq.cli.client import Target, change_command, cluster_command
+from roq.cli.given import cluster_before
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
 
 
 @click.group()
+@cluster_before
 def exchange() -> None:
     """Add exchanges to a queue, remove and list them.
 
@@ -23,8 +26,13 @@ def exchange() -> None:
 
 
 @exchange.command(short_help="Start one more exchange for QUEUE.")
-@click.argument("queue")
-@click.option("--host", default="", help="Where it runs; the least loaded live host if not given.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.option(
+    "--host",
+    default="",
+    shell_complete=completion.hosts,
+    help="Where it runs; the least loaded live host if not given.",
+)
 @click.option(
     "--transaction",
     default="",
@@ -52,8 +60,8 @@ def add(target: Target, queue: str, host: str, transaction: str) -> None:
 
 
 @exchange.command(short_help="Empty EXCHANGE of QUEUE and stop it.")
-@click.argument("queue")
-@click.argument("exchange")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("exchange", shell_complete=completion.exchanges)
 @click.option(
     "--wait",
     type=click.FloatRange(min=1.0),
@@ -88,7 +96,7 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
 
 
 @exchange.command("list")
-@click.argument("queue")
+@click.argument("queue", shell_complete=completion.queues)
 @cluster_command
 def list_(target: Target, queue: str) -> None:
     """List the exchanges of QUEUE with their addresses, and whether scaling has made them.

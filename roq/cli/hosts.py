@@ -1,4 +1,4 @@
-"""`roq host`: start the host manager of this machine, or list the hosts of a cluster."""
+"""`roq host`: start the host manager of this machine; list, cordon and drain those of a cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import click
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.daemons import daemon_options, run_host_manager
-from roq.cli.output import bytes_text, print_listing, print_memory, print_table, state_text
+from roq.cli.drain import DRAIN_SECONDS, Drain
+from roq.cli.given import cluster_before
+from roq.cli.output import (
+    bytes_text,
+    done,
+    note,
+    print_listing,
+    print_memory,
+    print_table,
+    state_text,
+)
+from roq.client.views import HostSummary
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
+@cluster_before
 @daemon_options
 @click.pass_context
 def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
@@ -21,10 +33,14 @@ def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
     host. It runs until SIGTERM or Ctrl-C and exits with 0, or with 69 (ZooKeeper or the
     configuration manager away at the start), 70 (crashed) or 78 (configuration wrong).
 
+    At SIGTERM what runs here goes to other hosts first, for at most children.drain_seconds; at
+    Ctrl-C, or a second SIGTERM, it is stopped at once.
+
     \b
     Example:
       roq host --config config/hcm.toml
       roq host list
+      roq host drain 10.0.0.2 --wait
     """
     if ctx.invoked_subcommand is None:
         run_host_manager(config, ready_fd)
@@ -37,7 +53,9 @@ def list_(target: Target) -> None:
 
     A host is live; silent (no report for some seconds); unmanaged (its manager is gone, but its
     processes live and go on); lost (what was on it runs elsewhere); or awaited (the leader has
-    just begun and has not heard of it yet). What is not well is explained below the table.
+    just begun and has not heard of it yet). A live one may be cordoned (nothing new is placed
+    there), draining (and what is there goes elsewhere) or drained (nothing is left). What is not
+    well, and what is left of hosts that are drained, is told below the table.
 
     \b
     Example:
@@ -53,7 +71,7 @@ def list_(target: Target) -> None:
         [
             (
                 r.host,
-                state_text(r.state),
+                state_text(shown_state(r)),
                 f"{r.exchanges} of {r.exchange_max}" if r.exchange_max else r.exchanges,
                 r.monitors,
                 f"{r.cpu:.0f}",
@@ -68,7 +86,106 @@ def list_(target: Target) -> None:
     for row in rows:
         if row.reason:
             click.echo(f"host {row.host} is {row.state}: {row.reason}")
+        for each in row.left:
+            click.echo(f"left on {row.host}: {each}")
+        if row.stuck:
+            click.echo(f"host {row.host} cannot be drained: {row.stuck}")
         for child in row.children if row.state == "live" else ():
             if child.reason:
                 click.echo(f"{child.child} on {row.host} is {child.state}: {child.reason}")
     print_memory(rows.from_memory)
+
+
+@host.command(short_help="Place nothing new on HOST.")
+@click.argument("name", metavar="HOST")
+@cluster_command
+def cordon(target: Target, name: str) -> None:
+    """Place nothing new on HOST; what is there stays and works on.
+
+    \b
+    Example:
+      roq host cordon 10.0.0.2
+    """
+    with target.connect() as cluster:
+        cluster.cordon_host(name, timeout=target.change_timeout)
+    done(f"host {name} is cordoned", as_json=target.as_json, host=name)
+
+
+@host.command(short_help="Place on HOST as on any other host.")
+@click.argument("name", metavar="HOST")
+@cluster_command
+def uncordon(target: Target, name: str) -> None:
+    """Place on HOST again as on any other; takes `cordon` and `drain` back.
+
+    What has left it does not come back by itself.
+
+    \b
+    Example:
+      roq host uncordon 10.0.0.2
+    """
+    with target.connect() as cluster:
+        cluster.uncordon_host(name, timeout=target.change_timeout)
+    done(f"host {name} takes what is placed", as_json=target.as_json, host=name)
+
+
+@host.command(short_help="Have everything on HOST go elsewhere.")
+@click.argument("name", metavar="HOST")
+@click.option("--wait", is_flag=True, help="End when nothing is left there, and say what is.")
+@click.option(
+    "--within",
+    type=click.FloatRange(min=1.0),
+    default=DRAIN_SECONDS,
+    show_default=True,
+    help="With --wait: seconds until it ends with an error; the drain goes on.",
+)
+@cluster_command
+def drain(target: Target, name: str, wait: bool, within: float) -> None:
+    """Have everything on HOST go to other hosts, without losing a message.
+
+    Nothing new is placed there. Publishers move, subscribers read what is left, monitors start
+    elsewhere; then HOST holds nothing and may be stopped. It goes on without this command, and
+    `roq host uncordon HOST` takes it back. With --wait the exit code is 1 if no other host has
+    room, or if it takes too long.
+
+    \b
+    Example:
+      roq host drain 10.0.0.2 --wait
+      roq host drain 10.0.0.2 && roq host list
+    """
+    with target.connect() as cluster:
+        cluster.drain_host(name, timeout=target.change_timeout)
+        if not wait:
+            done(f"host {name} is being drained", as_json=target.as_json, host=name)
+            return
+        try:
+            Drain(cluster, name, quiet=target.as_json).wait(within)
+        except KeyboardInterrupt:
+            note(f"host {name} goes on being drained; `roq host uncordon {name}` takes it back")
+            raise
+    done(f"host {name} holds nothing", as_json=target.as_json, host=name)
+
+
+@host.command(short_help="Forget HOST, which is gone.")
+@click.argument("name", metavar="HOST")
+@click.option("--force", is_flag=True, help="Its machine is gone for good, whatever seems to live.")
+@cluster_command
+def remove(target: Target, name: str, force: bool) -> None:
+    """Forget HOST, which is gone or empty, with its cordon.
+
+    Refused while its manager reports, or while something belongs there. With --force what belongs
+    on a host without a manager is lost, and set up again on others.
+
+    \b
+    Example:
+      roq host remove 10.0.0.2
+    """
+    with target.connect() as cluster:
+        cluster.remove_host(name, force=force, timeout=target.change_timeout)
+    done(f"host {name} is forgotten", as_json=target.as_json, host=name)
+
+
+def shown_state(row: HostSummary) -> str:
+    """The state of a host; of one that is well, whether anything is placed there."""
+    if row.state != "live" or row.schedule == "active":
+        return row.state
+    return "drained" if row.schedule == "draining" and not row.left else row.schedule

@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 import roq
+from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import bytes_text, console, note, print_json, rate_text
@@ -41,7 +42,7 @@ class _Published:
 
 
 @click.command(short_help="Publish lines as messages.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=completion.queues)
 @click.argument("file", type=_FILE, default="-")
 @click.option("--topic", default="", help="Topic of every message.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
@@ -77,7 +78,7 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
 
 
 @click.command(short_help="Print messages as lines.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=completion.queues)
 @click.option("--topic", default="", help="Only topics that begin with this.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(

@@ -36,6 +36,9 @@ _COLOURS: Final = {
     "caretaker": "yellow",
     "electing": "yellow",
     "silent": "yellow",
+    "cordoned": "yellow",
+    "draining": "yellow",
+    "drained": "yellow",
     "awaited": "yellow",
     "unmanaged": "yellow",
     "degraded": "yellow",
@@ -53,7 +56,8 @@ def console(*, error: bool = False) -> Console:
     stream: IO[str] = sys.stderr if error else sys.stdout
     # A pipe has no width: nothing may be folded or cut for it.
     width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    # What is printed comes from errors, names and people: `[extra]` in it is no markup.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
@@ -104,13 +108,27 @@ def print_json(value: object) -> None:
 
 def print_listing(rows: Listing[T]) -> None:
     """Print what a cluster lists as JSON; each row says if it was told from memory."""
-    if rows.from_memory is None:
-        print_json(rows)
-        return
-    if not rows:
+    told = {} if rows.from_memory is None else {"from_memory": fields_of(rows.from_memory)}
+    if told and not rows:
         note(str(rows.from_memory))
-    told = {"FromMemory": msgspec.to_builtins(rows.from_memory)}
-    print_json([{**msgspec.to_builtins(row), **told} for row in rows])
+    print_json([{**fields_of(row), **told} for row in rows])
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """A struct under the names that its fields have in Python, whatever they are on the wire.
+
+    All JSON of the command line has keys of this style: `memory_bytes`.
+    """
+    found = _plain(value)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(each) for name, each in msgspec.structs.asdict(value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return msgspec.to_builtins(value)
 
 
 def print_memory(from_memory: FromMemory | None) -> None:

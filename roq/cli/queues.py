@@ -11,11 +11,14 @@ import click
 import msgspec
 
 import roq
+from roq.cli import completion
 from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, change_command, cluster_command
+from roq.cli.given import cluster_before
 from roq.cli.output import (
     bytes_text,
     done,
+    fields_of,
     note,
     print_fields,
     print_json,
@@ -24,7 +27,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.client.views import ExchangeSummary, QueueDescription
+from roq.client.views import ExchangeSummary, QueueDescription, rules_of
 from roq.model import QueueState
 from roq.protocol.public import LIMIT_RANGES
 
@@ -33,6 +36,7 @@ ACTIVITY_SECONDS: Final = 2.5
 
 
 @click.group()
+@cluster_before
 def queue() -> None:
     """Create, start, stop, remove and list queues.
 
@@ -48,6 +52,7 @@ def queue() -> None:
 @click.option(
     "--host",
     default="",
+    shell_complete=completion.hosts,
     help="Host for the monitor and the first exchange; chosen by the cluster if not given.",
 )
 @click.option("--exists-ok", is_flag=True, help="Fine if the queue exists already.")
@@ -80,7 +85,7 @@ def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def remove(target: Target, name: str) -> None:
     """Remove the queue NAME, running or stopped, with everything in it.
@@ -95,7 +100,7 @@ def remove(target: Target, name: str) -> None:
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def start(target: Target, name: str) -> None:
     """Start the stopped queue NAME.
@@ -110,7 +115,7 @@ def start(target: Target, name: str) -> None:
 
 
 @queue.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @change_command
 def stop(target: Target, name: str) -> None:
     """Stop the queue NAME; its definition stays, its publishers wait.
@@ -135,7 +140,7 @@ def list_(target: Target) -> None:
     \b
     Example:
       roq queue list
-      roq queue list --json | jq '.[].Name'
+      roq queue list --json | jq '.[].name'
     """
     with target.connect() as cluster:
         rows = cluster.queues()
@@ -163,7 +168,7 @@ def list_(target: Target) -> None:
 
 
 @queue.command(short_help="Show everything about the queue NAME.")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.queues)
 @cluster_command
 def show(target: Target, name: str) -> None:
     """Show everything about the queue NAME: state, throughput, addresses, limits, exchanges.
@@ -178,7 +183,8 @@ def show(target: Target, name: str) -> None:
         description = cluster.describe(name)
         view = present(cluster, name) if description.running else None
     if target.as_json:
-        print_json({**msgspec.to_builtins(description), "Activity": view})
+        rules = fields_of(rules_of(description.rules)) if description.rules else {}
+        print_json({**fields_of(description), "rules": rules, "activity": view})
     else:
         _print_description(description, view)
 

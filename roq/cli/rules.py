@@ -8,7 +8,9 @@ from typing import Final
 import click
 import msgspec
 
+from roq.cli import completion
 from roq.cli.client import Target, cluster_command
+from roq.cli.given import cluster_before
 from roq.cli.output import done, print_fields, print_json
 from roq.client.views import QueueDescription, ScalingRules, rules_of
 from roq.errors import InvalidName
@@ -16,6 +18,18 @@ from roq.model import ElasticRules, check_name
 from roq.protocol.rules import RANGES, SLOW
 
 _DEFAULTS: Final = ElasticRules()
+_NAME: Final = "rules"
+_FIELDS: Final = {
+    "cooldown": "cooldown_seconds",
+    "slow": "slow_subscriber",
+    "exchange_throughput": "exchange_bytes_per_minute",
+    "queue_throughput": "queue_bytes_per_minute_per_exchange",
+    "queue_publishers": "queue_publishers_per_exchange",
+    "latency": "latency_ms",
+    "host_cpu": "host_cpu_percent",
+    "host_memory": "host_memory_mb",
+}
+"""Option → field of `ScalingRules`, where they have different names."""
 _NOT_SET: Final = "(none set: these are the defaults in force)"
 
 
@@ -26,6 +40,7 @@ def _number(field: str) -> click.IntRange:
 
 
 @click.group()
+@cluster_before
 def rules() -> None:
     """Set and show the rules by which a queue grows and shrinks.
 
@@ -42,122 +57,101 @@ def rules() -> None:
 
 
 @rules.command("set")
-@click.argument("queue")
-@click.option("--name", default="rules", show_default=True, help="Name of this set, for people.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="What is not given here gets its default again, instead of staying as it is.",
+)
+@click.option("--name", default=None, help=f"Name of this set, for people.  [default: {_NAME}]")
 @click.option(
     "--policy",
-    default=_DEFAULTS.policy,
-    show_default=True,
+    default=None,
     metavar="NAME",
     help="Who decides: `balanced`, `known` (the published algorithm), `spread` (counts publishers "
     "only), `static` (nothing by itself), or one that is installed as an entry point in "
-    "`roq.policies` where the queue's monitor runs.",
+    "`roq.policies` where the hosts and the configuration managers run.  "
+    f"[default: {_DEFAULTS.policy}]",
+    shell_complete=completion.policies,
 )
 @click.option(
-    "--min", "exchanges_min", type=_number("AUTOSCALING_ROQ_XCHANGE_MIN"),
-    default=_DEFAULTS.exchanges_min, show_default=True,
-    help="Exchanges that are always kept.",
+    "--min", "exchanges_min", type=_number("AUTOSCALING_ROQ_XCHANGE_MIN"), default=None,
+    help=f"Exchanges that are always kept.  [default: {_DEFAULTS.exchanges_min}]",
 )  # fmt: skip
 @click.option(
-    "--max", "exchanges_max", type=_number("AUTOSCALING_ROQ_XCHANGE_MAX"),
-    default=_DEFAULTS.exchanges_max, show_default=True,
-    help="Exchanges that there may be; 1: the queue never grows.",
+    "--max", "exchanges_max", type=_number("AUTOSCALING_ROQ_XCHANGE_MAX"), default=None,
+    help="Exchanges that there may be; 1: the queue never grows.  "
+    "[default: the queue's limit exchanges_max]",
 )  # fmt: skip
 @click.option(
-    "--cooldown", type=_number("AUTOSCALING_ROQ_COOLDOWN"),
-    default=_DEFAULTS.cooldown_seconds, show_default=True,
-    help="Seconds for which the number of exchanges is left alone after a change.",
+    "--cooldown", type=_number("AUTOSCALING_ROQ_COOLDOWN"), default=None,
+    help="Seconds for which the number of exchanges is left alone after a change.  "
+    f"[default: {_DEFAULTS.cooldown_seconds}]",
 )  # fmt: skip
 @click.option(
-    "--slow", type=click.Choice(SLOW), default=_DEFAULTS.slow_subscriber, show_default=True,
-    help="For a slow subscriber: `hold` publishers back while it reads, or `drop` what it misses.",
+    "--slow", type=click.Choice(SLOW), default=None,
+    help="For a slow subscriber: `hold` publishers back while it reads, or `drop` what it misses.  "
+    f"[default: {_DEFAULTS.slow_subscriber}]",
 )  # fmt: skip
 @click.option(
-    "--hold-seconds", type=_number("AUTOSCALING_ROQ_HOLD"),
-    default=_DEFAULTS.hold_seconds, show_default=True,
-    help="So long they are held back for one that does not read on.",
+    "--hold-seconds", type=_number("AUTOSCALING_ROQ_HOLD"), default=None,
+    help="So long they are held back for one that does not read on.  "
+    f"[default: {_DEFAULTS.hold_seconds}]",
 )  # fmt: skip
 @click.option(
-    "--exchange-throughput", type=_number("AUTOSCALING_XCHANGE_THR"), default=0,
+    "--exchange-throughput", type=_number("AUTOSCALING_XCHANGE_THR"), default=None,
     help="The limit L of an exchange, payload bytes per minute: above 110 % of it publishers "
     "move.  [default: the queue's limit throughput_bytes]",
 )  # fmt: skip
 @click.option(
-    "--queue-throughput", type=_number("AUTOSCALING_THR_PROD_EXCH"), default=0,
+    "--queue-throughput", type=_number("AUTOSCALING_THR_PROD_EXCH"), default=None,
     help="Grow above so many payload bytes per minute and exchange.",
 )  # fmt: skip
 @click.option(
-    "--queue-publishers", type=_number("AUTOSCALING_Q_PROD_EXCH"), default=0,
+    "--queue-publishers", type=_number("AUTOSCALING_Q_PROD_EXCH"), default=None,
     help="Grow above so many publishers per exchange.",
 )  # fmt: skip
 @click.option(
-    "--latency", type=_number("AUTOSCALING_ROQ_LATENCY"), default=0,
+    "--latency", type=_number("AUTOSCALING_ROQ_LATENCY"), default=None,
     help="Grow when subscribers report a higher mean latency, in ms.",
 )  # fmt: skip
 @click.option(
-    "--host-cpu", type=_number("AUTOSCALING_HOST_CPU"), default=0,
+    "--host-cpu", type=_number("AUTOSCALING_HOST_CPU"), default=None,
     help="Grow when one of the queue's hosts uses more than so many percent of all its cores.",
 )  # fmt: skip
 @click.option(
-    "--host-memory", type=_number("AUTOSCALING_HOST_RAM"), default=0,
+    "--host-memory", type=_number("AUTOSCALING_HOST_RAM"), default=None,
     help="Grow when one of the queue's hosts has more than so many MB of memory in use.",
 )  # fmt: skip
 @cluster_command
-def set_(
-    target: Target,
-    queue: str,
-    name: str,
-    policy: str,
-    exchanges_min: int,
-    exchanges_max: int,
-    cooldown: int,
-    slow: str,
-    hold_seconds: int,
-    exchange_throughput: int,
-    queue_throughput: int,
-    queue_publishers: int,
-    latency: int,
-    host_cpu: int,
-    host_memory: int,
-) -> None:
-    """Set the rules of QUEUE; they replace those before as a whole.
+def set_(target: Target, /, queue: str, replace: bool, **given: int | str | None) -> None:
+    """Change the rules of QUEUE: what is given is set, the rest stays as it is.
 
-    Limits of 0 are not looked at, which is the default of those below without another one.
+    A limit of 0 is not looked at.
 
     \b
     Example:
-      roq rules set orders                     # the defaults
       roq rules set orders --max 8 --queue-publishers 4
-      roq rules set orders --policy static     # whoever adds exchanges does it by hand
+      roq rules set orders --latency 20        # the rules above stay
+      roq rules set orders --policy static     # exchanges are added by hand alone
+      roq rules set orders --replace           # back to the defaults
     """
-    given = ScalingRules(
-        name=name,
-        policy=policy,
-        exchanges_min=exchanges_min,
-        exchanges_max=exchanges_max,
-        cooldown_seconds=cooldown,
-        slow_subscriber=slow,
-        hold_seconds=hold_seconds,
-        exchange_bytes_per_minute=exchange_throughput,
-        queue_bytes_per_minute_per_exchange=queue_throughput,
-        queue_publishers_per_exchange=queue_publishers,
-        latency_ms=latency,
-        host_cpu_percent=host_cpu,
-        host_memory_mb=host_memory,
-    )
-    _check(given)
+    wanted = {_FIELDS.get(key, key): value for key, value in given.items() if value is not None}
+    _check(wanted)
     with target.connect() as cluster:
-        cluster.set_rules(queue, given)
+        described = cluster.describe(queue)
+        result = changed(described, wanted, replace=replace)
+        cluster.set_rules(queue, result)
     done(
-        f"queue {queue} has new scaling rules, named {name}",
+        f"queue {queue} has new scaling rules, named {result.name}",
         as_json=target.as_json,
         queue=queue,
-        rules=name,
+        rules=result.name,
     )
 
 
 @rules.command()
-@click.argument("queue")
+@click.argument("queue", shell_complete=completion.queues)
 @cluster_command
 def show(target: Target, queue: str) -> None:
     """Show the rules that are in force for QUEUE, set or not.
@@ -174,6 +168,29 @@ def show(target: Target, queue: str) -> None:
         print_json({**fields, "set": bool(described.rules), "exchange_limit": limit_of(described)})
         return
     print_fields(fields_of(found, limit_of(described)))
+
+
+def changed(
+    described: QueueDescription, wanted: Mapping[str, int | str], *, replace: bool
+) -> ScalingRules:
+    """The rules of a queue after a change.
+
+    Args:
+        described: the queue with the rules before.
+        wanted: fields of `ScalingRules` that are to be changed.
+        replace: whether all others get their defaults again.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    before = msgspec.structs.replace(described, rules={}) if replace else described
+    old = in_force(before)
+    fields = {**msgspec.structs.asdict(old), "name": old.name or _NAME, **wanted}
+    result = msgspec.convert(fields, ScalingRules)
+    if result.exchanges_min > result.exchanges_max:
+        low, high = result.exchanges_min, result.exchanges_max
+        raise click.UsageError(f"--min {low} is above --max {high}")
+    return result
 
 
 def in_force(described: QueueDescription) -> ScalingRules:
@@ -219,12 +236,13 @@ def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
     ]
 
 
-def _check(given: ScalingRules) -> None:
-    """What click's types do not see."""
-    if given.exchanges_min > given.exchanges_max:
-        raise click.UsageError(f"--min {given.exchanges_min} is above --max {given.exchanges_max}")
+def _check(wanted: Mapping[str, int | str]) -> None:
+    """What click's types do not see, and what needs no cluster to be seen."""
+    low, high = wanted.get("exchanges_min"), wanted.get("exchanges_max")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise click.UsageError(f"--min {low} is above --max {high}")
     try:
-        check_name(given.policy, "policy")
+        check_name(str(wanted.get("policy", _DEFAULTS.policy)), "policy")
     except InvalidName as error:
         raise click.UsageError(f"--policy: {error}") from None
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from rich.console import Group, RenderableType
+from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
 
@@ -37,10 +38,14 @@ EVENT_STYLES: Final = {
     "failed": "red",
     "given_up": "red",
 }
+SIDE_BY_SIDE: Final = 100
+"""From this width on publishers and subscribers stand beside each other."""
 ROWS_OF_A_PIPE: Final = 20
 """Publishers, subscribers and events that are printed where no terminal limits them."""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _ID_DIGITS: Final = 8
+_UNDER: Final = " " * 10
+"""Below what stands behind the time of day."""
 
 _T = TypeVar("_T")
 
@@ -76,6 +81,29 @@ COLUMNS: Final = (
     Column("CPU", 6, 2, lambda row: f"{row.cpu_percent:.0f} %"),
     Column("MEMORY", 9, 5, lambda row: bytes_text(row.memory_bytes)),
 )
+
+
+class QueueColumn(NamedTuple):
+    """A column of the overview."""
+
+    heading: str
+    width: int
+    rank: int
+    text: Callable[[QueueView], str | Text]
+
+
+QUEUE_COLUMNS: Final = (
+    QueueColumn("X", 4, 1, lambda view: str(len(view.exchanges))),
+    QueueColumn("PUBS", 7, 2, lambda view: f"{view.publisher_count:,}"),
+    QueueColumn("SUBS", 7, 3, lambda view: f"{view.subscriber_count:,}"),
+    QueueColumn("MSG/S IN", 10, 5, lambda view: f"{view.messages_in:,.0f}"),
+    QueueColumn("IN/S", 9, 0, lambda view: bytes_text(view.bytes_in)),
+    QueueColumn("OUT/S", 9, 4, lambda view: bytes_text(view.bytes_out)),
+    QueueColumn("MOVES", 7, 6, lambda view: f"{view.moves:,}"),
+    QueueColumn("LOST", 10, 0, lambda view: _lost(view.lost)),
+)
+NAME_WIDTHS: Final = (12, 40)
+"""A queue's name has so much room at least, and needs no more at most."""
 
 
 def colour(load: float) -> str:
@@ -114,12 +142,13 @@ def queue(
         clock: for the times of events.
         ring_limit: bytes that a ring holds at most; 0: not known.
     """
-    head = [_headline(view, state), *_totals(view, room.width)]
+    head = [*_headline(view, state, room.width), *_totals(view, room.width)]
     if reason:
         head.append(Text(reason, style="yellow"))
     for line in head:
         line.no_wrap, line.overflow = True, "ellipsis"
-    shown, hidden = _split(view.exchanges, None if room.height is None else room.height // 2)
+    most = None if room.height is None else min(room.height // 2, room.height - len(head) - 3)
+    shown, hidden = _split(view.exchanges, most)
     parts: list[RenderableType] = [*head, Text()]
     if shown:
         parts.append(_exchanges(view, shown, room.width, ring_limit))
@@ -134,27 +163,24 @@ def queue(
 
 def overview(views: Sequence[tuple[QueueView, str]], room: Room, clock: Clock) -> RenderableType:
     """One line for each queue (its rows, and whether it runs), and the last events of all."""
-    table = Table(box=None, pad_edge=False, header_style="bold dim", width=room.width)
-    table.add_column("QUEUE", no_wrap=True, ratio=1)
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("BUSIEST", no_wrap=True)
-    for heading in ("X", "PUBS", "SUBS", "MSG/S IN", "IN/S", "OUT/S", "MOVES", "LOST"):
-        table.add_column(heading, justify="right", no_wrap=True)
     most = None if room.height is None else max(1, room.height - 6)
     shown, hidden = _split(views, most)
+    names = max([5, *(len(view.queue) for view, _ in shown)])
+    states = max([5, *(len(state) for _, state in shown)])
+    columns, names, bars = _columns_of_queues(names, states, room.width)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim")
+    table.add_column("QUEUE", width=names, no_wrap=True, overflow="ellipsis")
+    table.add_column("STATE", width=states, no_wrap=True)
+    table.add_column("BUSIEST" if bars else "LOAD", width=bars + 5, no_wrap=True)
+    for column in columns:
+        table.add_column(column.heading, width=column.width - 1, justify="right", no_wrap=True)
     for view, state in shown:
+        load = Text(f"{min(view.load, 99.99):5.0%}", style=colour(view.load))
         table.add_row(
             Text(view.queue, style="bold"),
             state_text(state),
-            bar(view.load, 12) + Text(f" {view.load:4.0%}", style=colour(view.load)),
-            str(len(view.exchanges)),
-            f"{view.publisher_count:,}",
-            f"{view.subscriber_count:,}",
-            f"{view.messages_in:,.0f}",
-            bytes_text(view.bytes_in),
-            bytes_text(view.bytes_out),
-            f"{view.moves:,}",
-            _lost(view.lost),
+            bar(view.load, bars) + load if bars else load,
+            *(column.text(view) for column in columns),
         )
     parts: list[RenderableType] = [table]
     if hidden:
@@ -164,26 +190,72 @@ def overview(views: Sequence[tuple[QueueView, str]], room: Room, clock: Clock) -
         ((event, view.queue) for view, _ in views for event in view.events),
         key=lambda pair: pair[0].at,
     )
-    lines = [_event(event, clock) + Text(f"  {name}", style="dim") for event, name in events]
+    lines = [
+        line
+        for event, name in events
+        for line in _event(event, clock, room.width, Text(f"{_cut(name)}  ", style="dim"))
+    ]
     return Group(*parts, *_log(lines, left))
+
+
+def _columns_of_queues(names: int, states: int, width: int) -> tuple[list[QueueColumn], int, int]:
+    """Columns that fit, the width of the names, and that of the bars; 0: there are none."""
+    columns = list(QUEUE_COLUMNS)
+    fixed = states + 1 + 6
+    wanted = min(names, NAME_WIDTHS[1]) + 1
+
+    def left() -> int:
+        return width - fixed - wanted - sum(column.width for column in columns)
+
+    while left() < 0:
+        least = max(columns, key=lambda column: column.rank)
+        if least.rank == 0:
+            break
+        columns.remove(least)
+    name = max(min(NAME_WIDTHS[0], names), wanted - 1 + min(0, left()))
+    bars = left() if left() >= BAR_WIDTHS[0] else 0
+    return columns, name, min(bars, 12)
+
+
+def help_on_keys(keys: Sequence[tuple[str, str]]) -> RenderableType:
+    """What each key does."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for key, meaning in keys:
+        table.add_row(key, meaning)
+    return Group(Text("KEYS", style="bold dim"), table)
+
+
+def above(frame: RenderableType, line: str, room: Room) -> RenderableType:
+    """The frame, and this line at the lower end of the terminal."""
+    layout = Layout()
+    last = Text(line, style="dim", no_wrap=True, overflow="ellipsis")
+    layout.split_column(Layout(frame, size=room.height), Layout(last, size=1))
+    return layout
 
 
 # --- the upper part -------------------------------------------------------------------------------
 
 
-def _headline(view: QueueView, state: str) -> Text:
-    counts = [
-        _count(len(view.exchanges), "exchange"),
-        _count(view.publisher_count, "publisher"),
-        _count(view.subscriber_count, "subscriber"),
-    ]
-    line = Text.assemble((view.queue, "bold cyan"), "  ", state_text(state), "  ")
-    line.append(" · ".join(counts))
+def _headline(view: QueueView, state: str, width: int) -> list[Text]:
+    """Which queue it is and how many take part; on two lines where one would be cut off."""
+    line = Text.assemble((view.queue, "bold cyan"), "  ", state_text(state))
+    counts = Text(
+        " · ".join(
+            (
+                _count(len(view.exchanges), "exchange"),
+                _count(view.publisher_count, "publisher"),
+                _count(view.subscriber_count, "subscriber"),
+            )
+        )
+    )
     if view.waiting:
-        line.append(f" · {view.waiting:,} waiting", "yellow")
+        counts.append(f" · {view.waiting:,} waiting", "yellow")
     if view.moves:
-        line.append(f" · {_count(view.moves, 'move')}")
-    return line
+        counts.append(f" · {_count(view.moves, 'move')}")
+    whole = Text("  ").join([line, counts])
+    return [whole] if whole.cell_len <= width else [line, counts]
 
 
 def _totals(view: QueueView, width: int) -> list[Text]:
@@ -260,30 +332,36 @@ def _load_heading(width: int) -> Text:
 
 
 def _lower(view: QueueView, room: Room, clock: Clock) -> list[RenderableType]:
+    lines = [line for event in view.events for line in _event(event, clock, room.width)]
+    tables = 2 if room.width < SIDE_BY_SIDE and view.publishers and view.subscribers else 1
     rows = max(len(view.publishers), len(view.subscribers))
-    lines = [_event(event, clock) for event in view.events]
     if room.height is None:
         rows = min(rows, ROWS_OF_A_PIPE)
         left = None
     else:
-        wanted = min(len(lines) + 2, max(room.height // 2, room.height - rows - 2))
-        rows = max(0, min(rows, room.height - wanted - 2))
-        left = room.height - (rows + 2 if rows else 0)
-    parts: list[RenderableType] = []
-    if rows:
-        parts += [Text(), _people(view, rows, room.width)]
+        needed = tables * (rows + 2)
+        wanted = min(len(lines) + 2, max(room.height // 2, room.height - needed))
+        rows = max(0, min(rows, (room.height - wanted) // tables - 2))
+        left = room.height - (tables * (rows + 2) if rows else 0)
+    parts = _people(view, rows, room.width) if rows else []
     return [*parts, *_log(lines, left)]
 
 
-def _people(view: QueueView, rows: int, width: int) -> RenderableType:
+def _people(view: QueueView, rows: int, width: int) -> list[RenderableType]:
+    """Publishers and subscribers: beside each other, or below each other where it is narrow."""
+    publishers, subscribers = (
+        _publishers(view.publishers, rows),
+        _subscribers(view.subscribers, rows),
+    )
+    if not (view.publishers and view.subscribers):
+        return [Text(), publishers if view.publishers else subscribers]
+    if width < SIDE_BY_SIDE:
+        return [Text(), publishers, Text(), subscribers]
     grid = Table.grid(expand=False, padding=(0, 4, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    publishers = _publishers(view.publishers, rows)
-    if width < 100 or not view.subscribers:
-        return publishers if view.publishers else _subscribers(view.subscribers, rows)
-    grid.add_row(publishers, _subscribers(view.subscribers, rows))
-    return grid
+    grid.add_row(publishers, subscribers)
+    return [Text(), grid]
 
 
 def _publishers(rows: Sequence[PublisherRow], most: int) -> Table:
@@ -328,8 +406,9 @@ def _log(lines: Sequence[Text], height: int | None) -> list[RenderableType]:
     return list(shown)
 
 
-def _event(event: Event, clock: Clock) -> Text:
-    line = Text.assemble((clock(event.at), "dim"), "  ")
+def _event(event: Event, clock: Clock, width: int, queue: Text | None = None) -> list[Text]:
+    """What has happened, and why: on a line of its own where the first one has no room for it."""
+    line = Text.assemble((clock(event.at), "dim"), "  ", queue or "")
     if isinstance(event, MoveEvent):
         line.append(f"{event.publisher[:_ID_DIGITS]}  ")
         line.append(f"{', '.join(event.sources)} → {', '.join(event.targets)}", "bold")
@@ -344,9 +423,10 @@ def _event(event: Event, clock: Clock) -> Text:
             line.append(f" (pause {_milliseconds(event.pause_ms)})", "dim")
     elif event.seconds:
         line.append(f" in {event.seconds:.1f} s", "dim")
-    if event.reason:
-        line.append(f"  {event.reason}", "dim")
-    return line
+    if not event.reason:
+        return [line]
+    whole = line + Text(f"  {event.reason}", style="dim")
+    return [whole] if whole.cell_len <= width else [line, Text(f"{_UNDER}{event.reason}", "dim")]
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -355,6 +435,10 @@ def _event(event: Event, clock: Clock) -> Text:
 def _split(rows: Sequence[_T], most: int | None) -> tuple[list[_T], int]:
     shown = list(rows) if most is None else list(rows[: max(1, most)])
     return shown, len(rows) - len(shown)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_WIDTHS[0] else f"{name[: NAME_WIDTHS[0] - 1]}…"
 
 
 def _lost(count: int) -> Text:

@@ -16,10 +16,11 @@ from rich.live import Live
 from rich.text import Text
 
 import roq
-from roq.cli import screen
+from roq.cli import completion, screen
 from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
+from roq.cli.keys import HELP, HINT, Browsing, Keys, Press, pressed
 from roq.cli.output import console
 from roq.client.statistics import Statistics, StreamState
 from roq.client.watch import Watch
@@ -71,25 +72,40 @@ class Followed:
 
 
 class Followers:
-    """The queues that are shown: one by its name, or all that there are as they come and go."""
+    """The queues that are shown: one by its name, or all that there are as they come and go.
 
-    def __init__(self, cluster: roq.Cluster, queue: str | None) -> None:
+    Args:
+        cluster: whose queues.
+        queue: the one; None: all.
+        browse: whether another one may be wanted, so that their names must be known.
+    """
+
+    def __init__(self, cluster: roq.Cluster, queue: str | None, *, browse: bool = False) -> None:
         self.hidden = 0
+        self.names: list[str] = []
         self._cluster = cluster
+        self._queue = queue
         self._followed: dict[str, Followed] = {}
         self._watch: Watch | None = None
         self._known = queue is not None
-        if queue is None:
+        if queue is None or browse:
             self._watch = cluster.watch()
-        else:
+        if queue is not None:
             self._follow(queue)
+
+    def show(self, queue: str | None) -> None:
+        """From now on show this queue; None: all."""
+        if queue != self._queue:
+            self._queue = queue
+            self._show()
 
     def update(self) -> None:
         """Take in what has come, and look which queues there are."""
         if self._watch is not None:
             while (state := self._watch.receive(0)) is not None:
                 self._known = True
-                self._show([each.name for each in state.queues])
+                self.names = sorted(each.name for each in state.queues)
+                self._show()
         for followed in self._followed.values():
             followed.update()
 
@@ -120,9 +136,11 @@ class Followers:
         if self._watch is not None:
             self._watch.close()
 
-    def _show(self, names: list[str]) -> None:
+    def _show(self) -> None:
+        # The one that is asked for is told of also when it has gone.
+        names = self.names if self._queue is None else [self._queue]
         self.hidden = max(0, len(names) - QUEUES_MAX)
-        wanted = set(sorted(names)[:QUEUES_MAX])
+        wanted = set(names[:QUEUES_MAX])
         for name in self._followed.keys() - wanted:
             self._followed.pop(name).statistics.close()
         for name in sorted(wanted - self._followed.keys()):
@@ -133,7 +151,7 @@ class Followers:
 
 
 @click.command(short_help="Show what queues carry, live.")
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=completion.queues)
 @click.option("--once", is_flag=True, help="Print once what there is, after about three seconds.")
 @click.option(
     "--interval",
@@ -148,27 +166,30 @@ def top(target: Target, queue: str | None, once: bool, interval: float) -> None:
     busiest publishers, the subscribers, and publishers and exchanges as they move, come and go.
 
     Without QUEUE one line for each queue of the cluster. It goes on when a queue stops, starts
-    again or its monitor moves, and ends with Ctrl-C. --json prints one document a line.
+    again or its monitor moves, and ends with q or Ctrl-C. --json prints one document a line.
+
+    Keys: q quits, ? helps, → (or n) and ← (or p) show another queue, a shows all of them.
 
     \b
     Example:
       roq top orders
       roq top orders --once --json | jq '.view.exchanges[].load'
     """
+    live = console().is_terminal and not (once or target.as_json)
     with (
         ends_quietly(),
         target.connect() as cluster,
-        Followers(cluster, queue) as followers,
+        Followers(cluster, queue, browse=live) as followers,
     ):
         if queue is not None and not cluster.queue_exists(queue):
             raise QueueNotFound(f"there is no queue {queue!r}")
         if once:
             _wait_settled(followers, target.timeout)
         printer = _json if target.as_json else _text
-        if once or target.as_json or not console().is_terminal:
-            _lines(followers, queue, interval, printer, once=once)
-        else:
+        if live:
             _live(followers, queue, interval)
+        else:
+            _lines(followers, queue, interval, printer, once=once)
 
 
 def _wait_settled(followers: Followers, timeout: float) -> None:
@@ -213,19 +234,36 @@ def _text(followers: Followers, queue: str | None) -> None:
 
 def _live(followers: Followers, queue: str | None, interval: float) -> None:
     target = console()
-    pause = Event()
+    browsing = Browsing(queue)
     frame: RenderableType = ""
     try:
-        with Live(console=target, screen=True, auto_refresh=False) as live:
+        with pressed() as keys, Live(console=target, screen=True, auto_refresh=False) as live:
             while True:
+                followers.show(browsing.queue)
                 followers.update()
                 # The size of the terminal is looked at each time: it may have been changed.
-                room = screen.Room(target.width, target.height - 1)
-                frame = _frame(followers, queue, room)
-                live.update(frame, refresh=True)
-                pause.wait(interval)
+                below = 1 + keys.there
+                room = screen.Room(target.width, max(1, target.height - below))
+                frame = _frame(followers, browsing.queue, room)
+                shown = screen.help_on_keys(HELP) if browsing.helping else frame
+                live.update(screen.above(shown, HINT, room) if keys.there else shown, refresh=True)
+                if _pressed(keys, browsing, followers, interval) is Press.QUIT:
+                    return
     finally:
         target.print(frame)  # what was seen last stays
+
+
+def _pressed(keys: Keys, browsing: Browsing, followers: Followers, seconds: float) -> Press:
+    """Wait for so long, or until a key is pressed that means something."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        key = keys.wait(left)
+        if not key:
+            continue
+        done = browsing.press(key, followers.names)
+        if done is not Press.NOTHING:
+            return done
+    return Press.DRAW
 
 
 def _frame(followers: Followers, queue: str | None, room: screen.Room) -> RenderableType:

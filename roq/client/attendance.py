@@ -12,6 +12,9 @@ import select
 from collections.abc import Iterable
 from enum import Enum
 
+from roq.errors import Unavailable
+from roq.runtime import descriptors
+
 
 class Presence(Enum):
     """What a look has found."""
@@ -32,7 +35,10 @@ class Attendance:
 
     def __init__(self) -> None:
         self.waiting = False
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError as error:
+            raise Unavailable(f"no subscriber can be made: {descriptors.reason(error)}") from None
         self._visits = 0
         self._seen = 0
         self._closed = False

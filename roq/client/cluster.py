@@ -14,6 +14,7 @@ import msgspec
 
 from roq.client.addresses import parse_addresses
 from roq.client.engine import Engine
+from roq.client.host_commands import HostCommands
 from roq.client.lookout import OnState
 from roq.client.management import Management, wait_result
 from roq.client.message import Gap
@@ -43,7 +44,10 @@ from roq.errors import (
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
+from roq.runtime import descriptors
 
+DESCRIPTORS_MOST: Final = 65_536
+"""So far a client raises the limit of its process by itself, if the system lets it."""
 COMMAND_SECONDS: Final = 30.0
 """Creating and stopping wait for processes to start and end."""
 
@@ -83,7 +87,7 @@ class _Created(msgspec.Struct, rename="pascal"):
     exchange: str = ""
 
 
-class Cluster:
+class Cluster(HostCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
     All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when nobody
@@ -98,6 +102,7 @@ class Cluster:
         translate: Translate | None = None,
     ) -> None:
         endpoints = parse_addresses(addresses)
+        descriptors.raise_limit(DESCRIPTORS_MOST)
         self._timeout = timeout
         self._translate = translate
         self._engine = Engine()
@@ -240,10 +245,10 @@ class Cluster:
             RequestError: it is the last one.
         """
         document = request(2100, QName=check_name(queue), Exchange=str(exchange))
-        deadline = self._engine.reactor.now() + timeout
+        deadline = self._now() + timeout
         waits: NotEmpty | None = None
         while True:
-            remaining = max(AGAIN_SECONDS, deadline - self._engine.reactor.now())
+            remaining = max(AGAIN_SECONDS, deadline - self._now())
             try:
                 self._ask(document, remaining)
             except NotEmpty as error:
@@ -253,11 +258,11 @@ class Cluster:
                     raise
             else:
                 return
-            if self._engine.reactor.now() + AGAIN_SECONDS >= deadline:
+            if self._now() + AGAIN_SECONDS >= deadline:
                 raise NotEmpty(f"{waits}; it goes on being emptied, the command may be repeated")
             if on_wait is not None:
                 on_wait(str(waits))
-            wait_result(self._management.pause(AGAIN_SECONDS), AGAIN_SECONDS)
+            self._pause(AGAIN_SECONDS)
 
     # --- scaling rules ----------------------------------------------------------------------------
 
@@ -395,6 +400,12 @@ class Cluster:
             self._children -= gone
             self._children.add(child)  # type: ignore[arg-type]
         return child
+
+    def _now(self) -> float:
+        return self._engine.reactor.now()
+
+    def _pause(self, seconds: float) -> None:
+        wait_result(self._management.pause(seconds), seconds)
 
     def _ask(self, document: RawDocument, timeout: float | None = None) -> RawDocument:
         seconds = self._timeout if timeout is None else timeout

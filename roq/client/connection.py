@@ -73,7 +73,7 @@ class Connection:
             self._lifeline = Lifeline(
                 engine.reactor, socket, lambda reason: on_lost(self, f"{endpoint}: {reason}")
             )
-            socket.connect(endpoint)
+            self._lifeline.connect(endpoint)
         except zmq.ZMQError:
             self._shut()
             raise

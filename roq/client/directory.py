@@ -12,6 +12,7 @@ import zmq
 
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Control
+from roq.runtime import descriptors
 from roq.runtime.reactor import Reactor, Timer
 from roq.runtime.rpc import RpcClient
 
@@ -41,7 +42,7 @@ class Directory:
             try:
                 line = _Line(self._reactor, self._context, address, self._ended)
             except zmq.ZMQError as error:
-                failure = Unavailable(f"{address}: {error}")
+                failure = Unavailable(f"{address}: {descriptors.reason(error)}")
                 self._reactor.call_soon(lambda: on_answer(failure, False))
                 return
             self._lines[address] = line

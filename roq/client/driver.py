@@ -50,6 +50,7 @@ from roq.machine import Tick
 from roq.model import PublisherId
 from roq.protocol import control as wire
 from roq.protocol.control import Assigned, Relocated, Topology
+from roq.runtime import descriptors
 
 LOOK_SECONDS: Final = 0.25
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
@@ -339,7 +340,8 @@ class LinkDriver:
                 )
             except zmq.ZMQError as error:
                 now = monotonic()
-                self._handle_lost(effect.lane, f"cannot connect to {endpoint}: {error}", now)
+                reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
+                self._handle_lost(effect.lane, reason, now)
                 return
             self._connections.add(connection)
             connection.send(effect.hello)

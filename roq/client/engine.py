@@ -23,12 +23,15 @@ from roq.client.directory import Directory
 from roq.client.notices import Notices
 from roq.client.pulse import Pulse
 from roq.errors import Closed, Unavailable
+from roq.runtime import descriptors
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.sockets import new_context
 
 logger = logging.getLogger(__name__)
 
+DESCRIPTORS: Final = 24
+"""What a client takes by itself, and for its first connection."""
 LOG_SECONDS: Final = 30.0
 """The same trouble is logged once in so long."""
 
@@ -47,9 +50,13 @@ class Engine:
         limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
         forked: whether this is a child process, which has neither the thread nor the connections.
+
+    Raises:
+        Unavailable: too few descriptors are left.
     """
 
     def __init__(self, name: str = "roq-client") -> None:
+        descriptors.need(DESCRIPTORS, "a client")
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.directory = Directory(self.reactor, self.context)

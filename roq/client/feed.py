@@ -7,10 +7,6 @@ The I/O thread does everything else, and reads when the user's thread stays away
 A signal handler may raise in the user's thread at any point of `read`. What it leaves behind looks
 like a message that the network has dropped, which is repaired: a message is passed on before it
 counts as read, and delivered before it counts as passed on; `_mend` puts right what follows.
-
-The clock that the reception knows is *active* time: a step of it is at most a quarter of a second,
-so a process that was stopped for a minute does not wake up believing that everybody has been silent
-for a minute.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from roq.client.attendance import Attendance, Presence
+from roq.client.clock import ActiveClock
 from roq.client.engine import Engine
 from roq.client.handoff import Handoff
 from roq.client.lookout import Losses
@@ -43,28 +40,12 @@ from roq.runtime.reactor import Timer
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
-CLOCK_STEP_SECONDS: Final = 0.25
 LOCK_SECONDS: Final = 1.0
 """Who only wants to look waits no longer for the lock."""
 LOOK_SECONDS: Final = 0.01
 """A user's thread that stays away for longer than this has the I/O thread read in its place."""
 
 log = logging.getLogger(__name__)
-
-
-class ActiveClock:
-    """The monotonic clock without the time in which this process did not run."""
-
-    def __init__(self) -> None:
-        self._real = time.monotonic()
-        self._active = 0.0
-
-    def __call__(self) -> float:
-        """The active time, in seconds from an arbitrary origin."""
-        real = time.monotonic()
-        self._active += min(real - self._real, CLOCK_STEP_SECONDS)
-        self._real = real
-        return self._active
 
 
 class Feed:
@@ -111,6 +92,7 @@ class Feed:
             nonce=lambda: os.urandom(NONCE_BYTES),
             now=self._clock(),
             name=name,
+            elapsed=self._clock.elapsed,
             repair=repair,
             check_duplicates=check_duplicates,
         )

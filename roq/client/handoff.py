@@ -18,6 +18,10 @@ BUFFER_BYTES: Final = 32 * 1024 * 1024
 BUFFER_BATCHES: Final = 20_000
 EASED_SHARE: Final = 0.875
 """Exchanges wait for who reads on, and not for who stands still while much is taken."""
+MESSAGE_BYTES: Final = 50
+"""What a message takes in memory besides its payload, about: Python's object and a pointer."""
+BATCH_BYTES: Final = 300
+"""Likewise a batch."""
 _GAPS_MAX: Final = 1_000
 
 Item = Batch | Gap | RoQError
@@ -27,7 +31,7 @@ class Handoff:
     """The items between who reads and the user.
 
     Args:
-        bytes_max: what may come before the user has emptied it once.
+        bytes_max: memory of what may come before the user has emptied it once.
 
     Attributes:
         items: the user's to take from the left; an error is never taken, it is the end.
@@ -80,7 +84,7 @@ class Handoff:
         """Add batches."""
         if not self.items:
             self._bytes = self._gaps = 0
-        self._bytes += sum([batch.size for batch in batches])
+        self._bytes += sum([_memory(batch) for batch in batches])
         self.items.extend(batches)
         if self.on_ready is not None:
             self.on_ready()
@@ -96,3 +100,8 @@ class Handoff:
         self.items.append(item)
         if self.on_ready is not None:
             self.on_ready()
+
+
+def _memory(batch: Batch) -> int:
+    """What it takes in memory, about; many times what it took on the wire if messages are small."""
+    return batch.size + BATCH_BYTES + MESSAGE_BYTES * len(batch.payloads)

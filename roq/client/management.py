@@ -17,8 +17,8 @@ from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
-from roq.runtime import sockets
-from roq.runtime.lifeline import REFUSED, Lifeline
+from roq.runtime import descriptors, sockets
+from roq.runtime.lifeline import Lifeline, never_connected
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import Party
 
@@ -227,7 +227,8 @@ class _Command:
             socket = self._connect(endpoint)
         except zmq.ZMQError as error:
             self._done()
-            self._fail(Unavailable(f"cannot connect to {endpoint}: {error}"))
+            reason = descriptors.reason(error)
+            self._fail(Unavailable(f"cannot connect to {endpoint}: {reason}"))
             return
         self._timer = self._engine.reactor.call_at(self._deadline, lambda: self._late(endpoint))
         sockets.send_to(socket, [self._frame])
@@ -237,7 +238,7 @@ class _Command:
         socket = self._socket = self._owner.socket()
         self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
         reactor.add(socket, self._readable)
-        socket.connect(self._owner.connect_to(endpoint))
+        self._lifeline.connect(self._owner.connect_to(endpoint))
         return socket
 
     def _readable(self) -> None:
@@ -269,7 +270,7 @@ class _Command:
         if self._socket is None:
             return
         self._done()
-        if reason == REFUSED:
+        if never_connected(reason):
             gone = Unavailable(f"the manager at {endpoint} is gone: {reason}")
             self._go(self._errand.silent(gone))
         else:

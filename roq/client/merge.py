@@ -8,14 +8,15 @@ turn only the place in the log is kept, and it is fetched again when its turn co
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from roq.client.counts import Counts
 from roq.client.losses import LossRules
 from roq.client.message import MICROSECONDS, Batch, Gap
-from roq.client.stream import BOUNDS, LOST, Held, Source, Stream, hold
+from roq.client.stream import BOUNDS, LOST, Held, Source, Stream, hold, missed
+from roq.client.streams import STREAMS_MAX, Streams
+from roq.client.wishes import Recall, Wishes
 from roq.errors import RemoteProtocolError
 from roq.model import PublisherId
 from roq.protocol.batch import (
@@ -31,20 +32,10 @@ from roq.protocol.batch import (
 )
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-STREAMS_MAX: Final = 100_000
 RECALL_AHEAD: Final = 16
 
 _DATA: Final = int(Kind.DATA)
 _unpack = HEADER.unpack_from
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """A batch that was put aside is wanted again from this exchange."""
-
-    source: Source
-    topic: bytes
-    offset: int
 
 
 class Merge:
@@ -52,6 +43,7 @@ class Merge:
 
     Args:
         now: the subscriber's own start.
+        elapsed: seconds since then by a clock that never stops, unlike that of `now`.
         held_bytes_max: memory for what waits for its turn.
         streams_max: streams that are remembered.
         check_duplicates: off only in tests that prove what it is good for.
@@ -67,6 +59,7 @@ class Merge:
         self,
         now: float,
         *,
+        elapsed: Callable[[], float] | None = None,
         held_bytes_max: int = HELD_BYTES_MAX,
         streams_max: int = STREAMS_MAX,
         check_duplicates: bool = True,
@@ -78,16 +71,18 @@ class Merge:
         self.counts = Counts()
         self.held_bytes = 0
         self._started = now
+        self._elapsed = elapsed
         self._held_bytes_max = held_bytes_max
-        self._streams_max = streams_max
         self._check_duplicates = check_duplicates
         self._early = early
-        self._streams: dict[bytes, Stream] = {}
+        self._memory = Streams(streams_max)
+        self._streams = self._memory.known
         self._waiting: dict[bytes, Stream] = {}
-        self._recalled: dict[tuple[Source, bytes, int], bytes] = {}
+        self._wishes = Wishes()
         self._rules = LossRules()
         self._given_up_at: dict[Source, float] = {}
-        self._lenient = False
+        self._left: set[Source] = set()
+        """Exchanges that are gone: what waits and is theirs cannot be fetched again."""
         self._tables_complete = False
 
     # --- in ---------------------------------------------------------------------------------------
@@ -153,25 +148,29 @@ class Merge:
         )
         stream.begun = True
         stream.expected = first + count
-        self.counts.delivered += count
+        self.counts.delivered = stream.used = self.counts.delivered + count
 
     def gone(self, source: Source, topic: bytes, offset: int) -> None:
         """A batch that was to be fetched again has left the log."""
-        key = self._recalled.pop((source, topic, offset), None)
-        stream = self._streams.get(key) if key is not None else None
+        key = self._wishes.done(source, topic, offset)
+        stream = self._waiting.get(key) if key is not None else None
         if key is None or stream is None:
+            self._grant()
             return
         for held in stream.held:
             if held.data is None and (held.source, held.offset) == (source, offset):
                 held.not_there()
         self._advance(key, stream)
+        self._grant()
 
     def source_gone(self, source: Source, now: float) -> None:
         """An exchange has left the topology, and with it what was to be fetched from it again."""
         self._rules.replaying(now)
         if not self._waiting:
             self._given_up_at.clear()
+            self._left.clear()
         self._given_up_at[source] = now
+        self._left.add(source)
 
     @property
     def doubtful(self) -> bool:
@@ -190,7 +189,9 @@ class Merge:
         """An exchange is in the topology (again); `alone`: there was none before it."""
         if alone:
             self._rules.replaying(now)
+        self._left.discard(source)
         if self._given_up_at.pop(source, None) is not None:
+            self._wishes.drop(source)
             for key, stream in list(self._waiting.items()):
                 for held in stream.held:
                     held.recalled = held.recalled and held.source != source
@@ -238,17 +239,20 @@ class Merge:
             if stubs and not self._rules.over(at, now, verified):
                 continue
             del self._given_up_at[source]
+            self._wishes.drop(source)
             for key, stream, held in stubs:
-                self._recalled.pop((source, held.topic, held.offset), None)
                 held.not_there()
                 self._advance(key, stream)
 
     def put_aside(self) -> dict[Source, int]:
-        """The lowest offset, by exchange, of what is to be fetched again when its turn comes."""
+        """The lowest offset, by exchange, of what waits for its turn.
+
+        It may have to be fetched again, now or if memory is short before its turn.
+        """
         lowest: dict[Source, int] = {}
         for stream in self._waiting.values():
             for held in stream.held:
-                if held.data is None:
+                if held.kind not in BOUNDS and held.kind != LOST:
                     lowest[held.source] = min(lowest.get(held.source, held.offset), held.offset)
         return lowest
 
@@ -270,7 +274,7 @@ class Merge:
         missing = end - stream.expected
         before = 0
         if not stream.begun:
-            before = missing if self._lenient else max(0, min(end, stream.before) - stream.expected)
+            before = max(0, min(end, stream.before) - stream.expected)
         self.counts.before_start += before
         if before:
             stream.origin = stream.expected + before
@@ -281,15 +285,7 @@ class Merge:
 
     def _lose(self, stream: Stream, first: int, messages: int, why: str) -> None:
         self.counts.lost += messages
-        self.gaps.append(
-            Gap(
-                topic=stream.topic,
-                text=f"{messages} messages from sequence {first} are lost: {why}",
-                publisher=stream.publisher,
-                sequence=first,
-                messages=messages,
-            )
-        )
+        self.gaps.append(missed(stream, first, messages, why))
 
     def _unreadable(self, topic: bytes, why: str) -> None:
         self.counts.corrupt += 1
@@ -307,11 +303,12 @@ class Merge:
             return
         key = header.publisher + topic
         stream = self._stream(key, header.publisher, topic)
-        self._recalled.pop((source, topic, offset), None)
+        self._wishes.done(source, topic, offset)
         if header.kind in BOUNDS:
             self._bound(stream, header, now)
         elif header.next_sequence <= stream.expected and self._check_duplicates:
             self._count_below(stream, header)
+            self._grant()
             return
         held = hold(header, source, topic, offset, batch, now)
         self._begin(stream, held)
@@ -323,13 +320,15 @@ class Merge:
                 stream.ways |= {source}
                 stream.filled_at = now
         self._advance(key, stream)
+        self._grant()
         if self.held_bytes > self._held_bytes_max:
             self._shed()
 
     def _bound(self, stream: Stream, header: Header, now: float) -> None:
         """Everything below a marker was acknowledged `created_us` before it was written."""
         age = header.created_us / MICROSECONDS
-        if not stream.begun and age > now - self._started and header.first_sequence:
+        elapsed = now - self._started if self._elapsed is None else self._elapsed()
+        if not stream.begun and age > elapsed and header.first_sequence:
             stream.before = max(stream.before, header.first_sequence)
             if not self._early:  # else it may still be found in another log
                 stream.expected = max(stream.expected, header.first_sequence)
@@ -355,19 +354,9 @@ class Merge:
     def _stream(self, key: bytes, publisher: PublisherId, topic: bytes) -> Stream:
         stream = self._streams.get(key)
         if stream is None:
-            if len(self._streams) >= self._streams_max:
-                self._forget_one()
-            stream = self._streams[key] = Stream(publisher, _text(topic))
+            stream = self._memory.meet(key, publisher, _text(topic), self.counts.delivered)
+            self.counts.streams_forgotten = self._memory.forgotten
         return stream
-
-    def _forget_one(self) -> None:
-        for key, stream in self._streams.items():
-            if not stream.held:
-                del self._streams[key]
-                break
-        # What comes back after having been forgotten must not look like a loss.
-        self._lenient = True
-        self.counts.streams_forgotten += 1
 
     def _hold(self, key: bytes, stream: Stream, header: Header, held: Held) -> None:
         at = bisect_left(stream.held, held)
@@ -375,7 +364,7 @@ class Merge:
             present = stream.held[at]
             present.came_again(held)
             if not present.data:
-                self._recalled.pop((present.source, present.topic, present.offset), None)
+                self._wishes.done(present.source, present.topic, present.offset)
                 present.kind, present.data = held.kind, held.data
                 self.held_bytes += len(held.data or b"")
             else:
@@ -433,6 +422,7 @@ class Merge:
                 self.counts.duplicates += skip
         stream.expected = max(stream.expected, header.next_sequence)
         stream.begun = True
+        stream.used = self.counts.delivered
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -443,7 +433,7 @@ class Merge:
                 (held.first - stream.expected, id(held), held)
                 for stream in self._waiting.values()
                 for held in stream.held
-                if held.data and held.kind not in BOUNDS
+                if held.data and held.kind not in BOUNDS and held.source not in self._left
             ),
             reverse=True,
         )
@@ -459,9 +449,17 @@ class Merge:
         """The next batch is a stub: fetch it, and a few that follow."""
         for held in stream.held[:RECALL_AHEAD]:
             if held.data is None and not held.recalled:
-                held.recalled = True
-                self._recalled[held.source, held.topic, held.offset] = key
-                self.recalls.append(Recall(held.source, held.topic, held.offset))
+                recall = self._wishes.make(key, held)
+                if recall is not None:
+                    held.recalled = True
+                    self.recalls.append(recall)
+
+    def _grant(self) -> None:
+        """Have those fetched that had to wait, if there is room now."""
+        if self._wishes.queued:
+            for key in self._wishes.ready():
+                if key in self._waiting:
+                    self._advance(key, self._waiting[key])
 
     def recount(self) -> None:
         """Put right what follows from `out` and from what is held, after an interrupted `add`."""
@@ -471,7 +469,7 @@ class Merge:
                 stream.begun = True
                 stream.expected = max(stream.expected, batch.sequence + len(batch))
         self.recalls.clear()
-        self._recalled.clear()
+        self._wishes.clear()
         self._waiting = {key: stream for key, stream in self._streams.items() if stream.held}
         self.held_bytes = sum(
             held.size for stream in self._waiting.values() for held in stream.held

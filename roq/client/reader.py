@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-from roq.client.chain import Chain, LogGap, Want
+from roq.client.chain import TRIES_MAX, Chain, LogGap, Want
 from roq.client.checks import Checks
 from roq.client.inquiry import Inquiries, Inquiry
 from roq.client.positions import Positions
@@ -55,7 +55,6 @@ from roq.protocol.entry import (
 PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
 FETCH_BYTES: Final = 2 * 1024 * 1024
-REFETCHES_MAX: Final = 1_024
 
 _ENTRY: Final = int(EntryKind.ENTRY)
 _unpack = ENTRY.unpack
@@ -134,7 +133,8 @@ class Reader:
             self.chain, queue, exchange.epoch, self._nonce.to_bytes(channel.READER_BYTES, "little"),
             self._prefixes,
         )  # fmt: skip
-        self._again: dict[tuple[bytes, int], None] = {}
+        self._again: dict[tuple[bytes, int], int] = {}
+        """What is wanted again, with how often it did not come; `roq.client.wishes` bounds it."""
         self._chain_next = False
         if start.at is From.NEW:
             self.chain.verified = 0
@@ -272,10 +272,7 @@ class Reader:
             case Verify(since):
                 self.checks.demand(since)
             case Refetch(topic, offset):
-                if len(self._again) < REFETCHES_MAX:
-                    self._again[topic, offset] = None
-                else:
-                    effects.append(Gone(topic, offset))
+                self._again.setdefault((topic, offset), 0)
             case Pause():
                 self._paused = True
             case Resume():
@@ -467,9 +464,12 @@ class Reader:
         self.floor = max(self.floor, answer.floor)
         self.chain.answered(inquiry.wants, answer.reached, answer.floor, answer.done, now)
         for key in inquiry.again:
-            if answer.done or answer.reached > key[1]:
-                self._again.pop(key, None)
-                effects.append(Gone(*key))
+            if key in self._again and (answer.done or answer.reached > key[1]):
+                tries = self._again.pop(key) + 1
+                if key[1] < answer.floor or tries > TRIES_MAX:
+                    effects.append(Gone(*key))
+                else:
+                    self._again[key] = tries  # the log has it, so it was dropped on the way
 
     def _close(
         self, kind: bytes, answer: channel.Fetched | channel.Heads | channel.Streams | channel.Seek

@@ -81,6 +81,7 @@ class Reception:
         nonce: gives 16 random bytes, others each time.
         now: the present time; active time, which does not jump when the process was stopped.
         name: of the subscriber, for exchanges.
+        elapsed: seconds since now, by a clock that counts such time as well.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
     Attributes:
@@ -97,6 +98,7 @@ class Reception:
         nonce: Callable[[], bytes],
         now: float,
         name: bytes = b"",
+        elapsed: Callable[[], float] | None = None,
         held_bytes_max: int | None = None,
         repair: bool = True,
         check_duplicates: bool = True,
@@ -107,6 +109,7 @@ class Reception:
         self._latest = isinstance(start, Start) and start.at is From.LATEST
         self.merge = Merge(
             now,
+            elapsed=elapsed,
             held_bytes_max=HELD_BYTES_MAX if held_bytes_max is None else held_bytes_max,
             check_duplicates=check_duplicates,
             early=not self._latest,
@@ -120,6 +123,7 @@ class Reception:
         self._pacing = Pacing()
         self._doubt_not_before = float("-inf")
         self._retired: dict[Source, int] = {}
+        self._recalling = False
         self.log_gaps = 0
         self._past = [0] * 6
 
@@ -166,13 +170,13 @@ class Reception:
         """An exchange is gone for good; what it still had to say was fed before."""
         reader = self.readers[source]
         orders = self.burst(source, now)
+        self.merge.source_gone(source, now)  # before the rest comes, which cannot be put aside
         reader.chain.surrender()
         self._pass_on(source, reader, now)
         del self.readers[source]
         self._past = [a + b for a, b in zip(self._past, _figures(reader), strict=True)]
         if reader.chain.verified is not None and len(self._retired) < _RETIRED_MAX:
             self._retired[source] = reader.chain.verified
-        self.merge.source_gone(source, now)
         self._look_confirmed(now)
         return [order for order in orders if order[0] != source]
 
@@ -403,12 +407,20 @@ class Reception:
                 assert_never(effect)
 
     def _recall(self, now: float, orders: list[Order]) -> None:
-        recalls, self.merge.recalls = self.merge.recalls, []
-        for recall in recalls:
-            if recall.source in self.readers:
-                self._step(recall.source, Refetch(recall.topic, recall.offset), now, orders)
-            else:
-                self.merge.source_missing(recall.source, now)
+        if self._recalling:
+            return  # what is answered at once may want more: see the loop
+        self._recalling = True
+        try:
+            while self.merge.recalls:
+                recalls, self.merge.recalls = self.merge.recalls, []
+                for recall in recalls:
+                    if recall.source in self.readers:
+                        refetch = Refetch(recall.topic, recall.offset)
+                        self._step(recall.source, refetch, now, orders)
+                    else:
+                        self.merge.source_missing(recall.source, now)
+        finally:
+            self._recalling = False
 
     def _collect(self) -> None:
         if self.merge.gaps:

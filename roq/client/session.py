@@ -47,6 +47,7 @@ from roq.protocol.control import (
     Relocate,
     Topology,
 )
+from roq.runtime import descriptors
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import RpcClient
 
@@ -233,7 +234,7 @@ class MonitorSession:
                 on_lost=lost,
             )
         except zmq.ZMQError as error:
-            reason = f"{address}: {error}"
+            reason = f"{address}: {descriptors.reason(error)}"
             engine.reactor.call_soon(lambda: lost(reason))
 
     def _address_of(self, endpoint: str) -> str:

@@ -20,7 +20,7 @@ from roq.errors import Closed, QueueNotFound, RemoteProtocolError, RoQError
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.kpi import NUMERIC_TOPIC, NumericDocument, decode_numeric
-from roq.runtime import sockets
+from roq.runtime import descriptors, sockets
 from roq.runtime.reactor import Timer, drain
 
 SILENCE_SECONDS: Final = 3.0
@@ -182,7 +182,7 @@ class Statistics:
         try:
             socket = sockets.listener(self._engine.context, address, NUMERIC_TOPIC)
         except zmq.ZMQError as error:
-            self.reason = f"cannot connect to {endpoint}: {error}"
+            self.reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
             return
         self._socket = socket
         self._endpoint = endpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from roq.client.message import Gap
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Header, Kind
 from roq.protocol.extensions import read_floor
@@ -85,7 +86,20 @@ class Stream:
     """When something came last that others had waited for."""
     ways: frozenset[Source] = frozenset()
     """The exchanges that have brought something since anything waits."""
+    used: int = 0
+    """What the subscriber had delivered in all when this delivered something last."""
     held: list[Held] = field(default_factory=list)
+
+
+def missed(stream: Stream, first: int, messages: int, why: str) -> Gap:
+    """The report of a loss."""
+    return Gap(
+        topic=stream.topic,
+        text=f"{messages} messages from sequence {first} are lost: {why}",
+        publisher=stream.publisher,
+        sequence=first,
+        messages=messages,
+    )
 
 
 def hold(

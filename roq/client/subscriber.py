@@ -60,7 +60,8 @@ class Subscriber:
         on_state: called with a `StateChange` whenever the subscriber stands differently, in a
             thread for such calls; what it raises is logged.
         translate: applied to each address before it is connected to.
-        buffer_bytes: what may wait for a slow user; beyond it the exchanges' memory is the buffer.
+        buffer_bytes: memory of what may wait for a slow user; beyond it the exchanges' memory is
+            the buffer.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
     Raises:

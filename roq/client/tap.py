@@ -24,7 +24,7 @@ from roq.client.backoff import Backoff, Jitter
 from roq.client.reader import Reader
 from roq.client.reading import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.entry import ENTRY_BYTES, EntryKind
-from roq.runtime import sockets
+from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import Lifeline
 from roq.runtime.reactor import Reactor, Timer
 
@@ -280,7 +280,7 @@ class Tap:
                 self._connect_live()
         except zmq.ZMQError as error:
             self._close_live()
-            self._live_trouble = str(error)
+            self._live_trouble = descriptors.reason(error)
             self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
             return
         self._live_trouble = ""
@@ -293,9 +293,9 @@ class Tap:
             self._live_timer = self._reactor.call_later(wait, self._connect_live)
 
     def _connect_live(self) -> None:
-        if self._live is not None:
+        if self._lifeline is not None:
             self._connected_at = self._reactor.now()
-            self._live.connect(self._live_address)
+            self._lifeline.connect(self._live_address)
 
     def _close_live(self) -> None:
         if self._live_timer is not None:
@@ -361,7 +361,7 @@ class Tap:
             data.connect(self._data_address)
         except zmq.ZMQError as error:
             self._close_data()
-            self._data_trouble = str(error)
+            self._data_trouble = descriptors.reason(error)
             self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
             return
         self._data_trouble = ""

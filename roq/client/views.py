@@ -95,6 +95,14 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     children: list[ProcessSummary]
     provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
+    epoch: int = 0
+    """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
+    schedule: str = "active"
+    """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
+    left: list[str] = []
+    """If it is draining: what is still there, by name, and what that waits for."""
+    stuck: str = ""
+    """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
 
 
 class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -118,6 +126,16 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     because of the load, and goes by itself, too."""
 
 
+class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """An exchange that went, or is going, for good."""
+
+    number: int
+    epoch: int
+    """Of its last process; 0: it never had one, or nobody knows."""
+    end: int
+    """The offset where the log of that process ends; -1: nobody knows."""
+
+
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """Everything about a queue."""
 
@@ -136,6 +154,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     """Hexadecimal."""
     limits: Limits
     exchanges: list[ExchangeSummary]
+    departed: list[DepartedExchange] = []
+    """The exchanges that went last, at most 128, the latest at the end."""
     rules: dict[str, object]
     """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
     reasons: list[str] = []

@@ -33,7 +33,7 @@ from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
-from roq.runtime import exits, resources, sockets
+from roq.runtime import exits, plugins, resources, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, Timer, drain
@@ -109,6 +109,7 @@ class Gcm:
                 period=config.broadcast.period / 1000,
                 cloud=config.cloud_properties(),
                 provision=config.provision_settings() if provider is not None else None,
+                policies=plugins.policies,
             )
         )
         self._provider = (

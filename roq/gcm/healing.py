@@ -118,6 +118,8 @@ def _on_live(queue: Queue, number: int, host: Host) -> Loss | None:
 
 
 def _is_unheard(queue: Queue, number: int, host: Host, hosts: Hosts, proofs: Proofs) -> bool:
+    if hosts.may_be_late(host):
+        return False
     if hosts.elapsed(host.heard) < PROOF_SECONDS or proofs.lives(queue, number):
         return False
     return number == MONITOR or proofs.settled(queue)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from roq.gcm.hosts import LIVE, Hosts
+from roq.gcm.draining import Draining
+from roq.gcm.hosts import LIVE, Hosts, Schedule
 from roq.gcm.queues import Queues
 from roq.gcm.recovery import Recovery
 from roq.gcm.standing import Standing
@@ -21,18 +22,28 @@ SHOWN_MAX: Final = 5
 
 
 def of_manager(
-    standing: Standing, queues: Queues, hosts: Hosts, recovery: Recovery, request_id: int = 0
+    standing: Standing,
+    queues: Queues,
+    hosts: Hosts,
+    recovery: Recovery,
+    draining: Draining,
+    request_id: int = 0,
 ) -> Health:
     """The answer of this manager.
 
     Args:
         standing: where it stands; it is ready if it knows who leads, and the registry is there.
-        queues, hosts, recovery: what it knows as the leader.
+        queues, hosts, recovery, draining: what it knows as the leader.
         request_id: of the request that is answered.
     """
     checks = [_registry(standing), _epochs(standing), _leader(standing), *standing.measured]
     if standing.leads:
-        checks += [_hosts(queues, hosts), _queues(queues, recovery), _definitions(queues)]
+        checks += [
+            _hosts(queues, hosts),
+            _cordons(hosts, draining),
+            _queues(queues, recovery),
+            _definitions(queues),
+        ]
     return Health(
         id=request_id,
         role="gcm",
@@ -84,11 +95,28 @@ def _hosts(queues: Queues, hosts: Hosts) -> Check:
         for host in hosts
         if host.state is not LIVE
     ]
+    unwell += [
+        f"{host.name} gets too little processor"
+        for host in hosts
+        if host.state is LIVE and host.starved
+    ]
     live = sum(host.state is LIVE for host in hosts)
     if not unwell and not live:
         unwell = ["no host manager has reported: `roq host` starts one"]
     detail = _shown(unwell) or f"{live} live"
     return Check(name="hosts", ok=not unwell, detail=detail, essential=False)
+
+
+def _cordons(hosts: Hosts, draining: Draining) -> Check:
+    """A warning, lest somebody forgets them."""
+    marked = [
+        f"{host.name} is {schedule}" + f", but cannot: {why}" * bool(why)
+        for host in hosts
+        if (schedule := hosts.schedule(host.name)) is not Schedule.ACTIVE
+        for why in [draining.stuck(host.name)]
+    ]
+    detail = _shown(marked) or "no host is cordoned"
+    return Check(name="cordons", ok=not marked, detail=detail, essential=False)
 
 
 def _queues(queues: Queues, recovery: Recovery) -> Check:

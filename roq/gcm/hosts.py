@@ -19,6 +19,7 @@ from math import inf
 from typing import Final
 
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
+from roq.gcm.records import Mark, Marks
 from roq.model import HOST_EPOCH_MAX
 from roq.policy.placement import HostLoad
 from roq.protocol.control import (
@@ -32,6 +33,8 @@ PAUSE_SECONDS: Final = 2.0
 """Looks that are further apart mean that this manager itself stood still."""
 DOUBT_SECONDS: Final = 10.0
 """A host is not lost within this while those who could give signs of life for it cannot speak."""
+STARVED_SECONDS: Final = 15.0
+"""Nor is one within this that said last that it gets too little processor: it may just be late."""
 ARRIVAL_SECONDS: Final = 30.0
 """A host that this process has never seen may take so long: the whole cluster may just start."""
 NUMBER_END: Final = 1 << 53
@@ -52,6 +55,16 @@ class HostState(StrEnum):
     SILENT = "silent"
     UNMANAGED = "unmanaged"
     LOST = "lost"
+
+
+class Schedule(StrEnum):
+    """What may be placed on a host."""
+
+    ACTIVE = "active"
+    CORDONED = "cordoned"
+    """Nothing new; what is there stays."""
+    DRAINING = "draining"
+    """Nothing new, and what is there goes elsewhere."""
 
 
 AWAITED, LIVE, SILENT = HostState.AWAITED, HostState.LIVE, HostState.SILENT
@@ -84,6 +97,7 @@ class Host:
         since: when its state began.
         sign: when a process on it has given the last sign of life without its manager.
         alive: while it is unmanaged: how many processes on it have given a sign of life.
+    given_up: an operator has said that it is gone; holds until its manager reports.
     """
 
     name: str
@@ -93,6 +107,7 @@ class Host:
     since: float = 0.0
     sign: float = -inf
     alive: int = 0
+    given_up: bool = False
     _children: dict[tuple[bytes, int], ChildInfo] = field(default_factory=dict)
 
     @property
@@ -105,6 +120,11 @@ class Host:
         """Where its manager takes commands; empty if it has never reported."""
         return self.report.control if self.report is not None else ""
 
+    @property
+    def starved(self) -> bool:
+        """Whether it has said last that it gets too little processor."""
+        return self.report is not None and self.report.starved
+
     def child(self, queue_id: bytes, number: int) -> ChildInfo | None:
         """The process of this number (0: the monitor) that it has reported last."""
         return self._children.get((queue_id, number))
@@ -114,6 +134,7 @@ class Host:
         if self.state is not LIVE:
             self.since = now
         self.report, self.heard, self.state, self.alive = report, now, LIVE, 0
+        self.given_up = False
         self._children = {}
         for child in report.children:
             self.started(child)
@@ -130,6 +151,7 @@ class Hosts:
     Attributes:
         now: the time of what is being handled.
         closed: hosts that get nothing any more, because they are being given back.
+        marks: what is wanted of hosts, as it stands in the registry.
         changed: whether anything that others see may have changed; whoever tells them sets it back.
     """
 
@@ -143,6 +165,7 @@ class Hosts:
         self._led = -inf
         self.now = 0.0
         self.closed: set[str] = set()
+        self.marks: Marks = {}
         self.changed = False
 
     def __iter__(self) -> Iterator[Host]:
@@ -162,9 +185,40 @@ class Hosts:
         host = self._hosts.get(name)
         return host is not None and host.state is LOST
 
+    def schedule(self, name: str) -> Schedule:
+        """What may be placed on a host."""
+        mark = self.marks.get(name)
+        if mark is None:
+            return Schedule.ACTIVE
+        if mark.drained or self.leaves(name):
+            return Schedule.DRAINING
+        return Schedule.CORDONED if mark.cordoned else Schedule.ACTIVE
+
+    def leaves(self, name: str) -> bool:
+        """Whether the present manager of a host wants it to hold nothing, because it stops."""
+        leaving = self.marks.get(name, Mark()).leaving
+        host = self._hosts.get(name)
+        return leaving > 0 and (host is None or host.report is None or host.report.epoch <= leaving)
+
+    def draining(self) -> frozenset[str]:
+        """The hosts from which everything goes elsewhere."""
+        return frozenset(name for name in self.marks if self.schedule(name) is Schedule.DRAINING)
+
+    def refuge(self, name: str) -> bool:
+        """Whether there is a live host beside this one that takes what is placed."""
+        return bool(self.fit() - {name})
+
+    def fit(self) -> frozenset[str]:
+        """The hosts that take what is placed."""
+        return frozenset(host.name for host in self if not self._unfit(host))
+
     def elapsed(self, when: float) -> float:
         """Seconds since then in which this manager would have heard something."""
         return self.now - max(when, self._awake)
+
+    def may_be_late(self, host: Host) -> bool:
+        """Whether its silence may come of too little processor."""
+        return host.starved and self.elapsed(max(host.heard, host.sign)) < STARVED_SECONDS
 
     def is_present(self, name: str) -> bool:
         """Whether this host has a node in the registry."""
@@ -280,6 +334,10 @@ class Hosts:
         changed: list[Host] = []
         unheard = {host.name for host in self.unheard()}
         for name, host in list(self._hosts.items()):
+            if host.given_up:
+                if name not in in_use:
+                    self.forget(name)
+                continue
             if name in unheard:
                 state = self._without_word(host, signs)
             elif host.state is LIVE and self.elapsed(host.heard) >= SILENT_SECONDS:
@@ -306,6 +364,7 @@ class Hosts:
         if arriving and self.elapsed(spoke) < ARRIVAL_SECONDS:
             return AWAITED
         doubt = host.name in signs.doubt and self.elapsed(spoke) < DOUBT_SECONDS
+        doubt = doubt or self.may_be_late(host)
         return UNMANAGED if doubt and host.state is not LOST else LOST
 
     def reason(self, host: Host) -> str:
@@ -325,6 +384,11 @@ class Hosts:
             case HostState.LOST:
                 return "there is no sign of life of its manager, nor of any process on it"
 
+    def give_up(self, host: Host) -> None:
+        """This host is gone, as somebody who must know has said; what is on it is lost."""
+        host.state, host.since, host.given_up, host.alive = LOST, self.now, True, 0
+        self.changed = True
+
     def forget(self, name: str) -> None:
         """This host was given back: nobody is to look for it."""
         self.closed.discard(name)
@@ -334,13 +398,14 @@ class Hosts:
     def clear(self) -> None:
         """Forget all; the next leader hears from them."""
         self._hosts.clear()
+        self.marks = {}
 
     def loads(self, exchanges: dict[str, int], monitors: dict[str, int]) -> list[HostLoad]:
         """The snapshot for placement, with what has been given to each host."""
         return [
             HostLoad(
                 host=host.name,
-                state=self._fitness(host),
+                state=self._unfit(host) or LIVE.value,
                 exchanges=exchanges.get(host.name, 0),
                 monitors=monitors.get(host.name, 0),
                 exchange_max=host.report.exchange_max if host.report is not None else 0,
@@ -350,10 +415,14 @@ class Hosts:
             for host in self
         ]
 
-    def _fitness(self, host: Host) -> str:
+    def _unfit(self, host: Host) -> str:
+        """Why a host gets nothing new, in a few words; empty if it may."""
         if host.name in self.closed:
             return "being given back"
-        return "not heard of yet" if host.state is AWAITED else host.state.value
+        if host.state is not LIVE:
+            return "not heard of yet" if host.state is AWAITED else host.state.value
+        schedule = self.schedule(host.name)
+        return "" if schedule is Schedule.ACTIVE else schedule.value
 
     def check(self) -> None:
         """Assert that the table fits itself."""

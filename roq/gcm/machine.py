@@ -9,13 +9,14 @@ where each stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from roq.errors import RegistryAway, RequestError
 from roq.gcm import views
 from roq.gcm.client_port import ClientPort
+from roq.gcm.draining import Draining
 from roq.gcm.events import (
     Answered,
     Broadcast,
@@ -52,13 +53,14 @@ from roq.gcm.operations import Operations
 from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning, ProvisionSettings
 from roq.gcm.queues import Queues
-from roq.gcm.records import Manager, Snapshot
+from roq.gcm.records import HOSTS, Manager, Snapshot
 from roq.gcm.recovery import LOOK_SECONDS, Recovery
 from roq.gcm.reports import Reports
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
 from roq.gcm.standing import Standing
 from roq.machine import Tick
+from roq.policy.registry import POLICIES
 from roq.protocol import broadcast
 from roq.protocol.control import Health
 from roq.protocol.documents import RawDocument
@@ -79,6 +81,8 @@ class Settings:
     """The answer to 2009, without secrets."""
     provision: ProvisionSettings | None = None
     """None: there is no provider of hosts."""
+    policies: Callable[[], Collection[str]] = POLICIES.keys
+    """Gives the names of the policies that are installed here."""
 
 
 class GcmMachine:
@@ -103,8 +107,22 @@ class GcmMachine:
             self._sagas,
             self.provisioning,
         )
+        self.draining = Draining(
+            self._standing,
+            self.queues,
+            self.hosts,
+            self.operations,
+            self._sagas,
+            self.provisioning,
+        )
         self._reports = Reports(
-            self._standing, self.queues, self.hosts, self.operations, self._sagas, self.recovery
+            self._standing,
+            self.queues,
+            self.hosts,
+            self.operations,
+            self._sagas,
+            self.recovery,
+            self.draining,
         )
         self._clients = ClientPort(
             self._standing,
@@ -127,7 +145,9 @@ class GcmMachine:
             self._sagas,
             self.provisioning,
             self.recovery,
+            self.draining,
             settings.cloud,
+            settings.policies,
         )
         self._version = 0
         self._told: tuple[object, object] = ((), ())
@@ -154,7 +174,9 @@ class GcmMachine:
 
     def health(self, request_id: int = 0) -> Health:
         """How it is."""
-        return of_manager(self._standing, self.queues, self.hosts, self.recovery, request_id)
+        return of_manager(
+            self._standing, self.queues, self.hosts, self.recovery, self.draining, request_id
+        )
 
     def figures(self) -> Iterator[Sample]:
         """`roq.gcm.figures.METRICS` as they stand now."""
@@ -194,6 +216,7 @@ class GcmMachine:
         self.operations.check()
         self.provisioning.check()
         self.recovery.check()
+        self.draining.check()
         busy = self.operations.queues
         assert all(name in busy for name, _ in self.queues.reserved)  # noqa: S101
         assert self.leads or not busy  # noqa: S101 - check() is for tests and simulation
@@ -274,6 +297,7 @@ class GcmMachine:
         self.hosts.lead(now)
         self._proofs.clear()
         self.recovery.clear()
+        self.draining.clear()
         self._next_look = now + LOOK_SECONDS
         return effects + self._load(event.snapshot, now)
 
@@ -306,6 +330,7 @@ class GcmMachine:
         self.hosts.clear()
         self._proofs.clear()
         self.recovery.clear()
+        self.draining.clear()
         self._reports.clear()
         self._told = ((), ())
         self._next_broadcast = self._next_look = None
@@ -322,6 +347,8 @@ class GcmMachine:
         known = dict(self.queues.unreadable)
         self.queues.load(snapshot, keep=self.operations.queues)
         self.rules.load(snapshot)
+        if not self.operations.busy(HOSTS):
+            self.hosts.marks = dict(snapshot.marks)
         self.hosts.expect(self.queues.hosts_in_use(), now)
         self._changed = True
         return [
@@ -349,6 +376,7 @@ class GcmMachine:
 
     def _abort(self, error: RequestError) -> list[Effect]:
         self.recovery.aborted()
+        self.draining.aborted()
         return self.operations.abort(error)
 
     def _stop_providing(self, error: RequestError) -> list[Effect]:
@@ -365,6 +393,7 @@ class GcmMachine:
         if self._next_look is not None and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             effects += self.recovery.look(now)
+            effects += self.draining.look(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:

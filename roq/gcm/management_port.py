@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from roq.errors import InvalidRequest, QueueNotFound, RegistryAway, RequestError
 from roq.gcm import views
 from roq.gcm.client_port import malformed
+from roq.gcm.draining import Draining
 from roq.gcm.events import Effect, ManagementFrame, Note, Reply
 from roq.gcm.hosts import Hosts
 from roq.gcm.operations import Operations
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
+from roq.gcm.records import HOSTS
 from roq.gcm.recovery import Recovery
 from roq.gcm.rules import Rules
 from roq.gcm.saga import Call, Calls, Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.gcm.standing import Standing
+from roq.policy.registry import DEFAULT, POLICIES
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import Bad, ManagementRequest
 from roq.protocol.public_answers import NO, YES, done, failed, from_memory
+from roq.protocol.public_hosts import CordonHost, DrainHost, HostRequest, RemoveHost, UncordonHost
 
 CONFIGURE_SECONDS: Final = 0.5
 """What a monitor may take to hear of new rules before whoever sets them gets the answer."""
@@ -34,6 +38,7 @@ class ManagementPort:
 
     Args:
         cloud: the answer to 2009, without secrets.
+        policies: gives the names of the policies that are installed.
     """
 
     def __init__(
@@ -46,7 +51,9 @@ class ManagementPort:
         sagas: Sagas,
         provisioning: Provisioning,
         recovery: Recovery,
+        draining: Draining,
         cloud: RawDocument,
+        policies: Callable[[], Collection[str]],
     ) -> None:
         self._standing = standing
         self._queues = queues
@@ -56,7 +63,9 @@ class ManagementPort:
         self._sagas = sagas
         self._provisioning = provisioning
         self._recovery = recovery
+        self._draining = draining
         self._cloud = cloud
+        self._policies = policies
 
     def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
         """Answer one frame, at once or through an operation."""
@@ -77,7 +86,7 @@ class ManagementPort:
             return self._operations.submit(
                 name,
                 event.peer,
-                lambda: _noted(name, number, self._provided_for(name, make())),
+                lambda: _noted(_subject(request), number, self._provided_for(name, make())),
                 now,
                 party=event.party,
             )
@@ -100,7 +109,7 @@ class ManagementPort:
             case public.ListQueues():
                 return views.list_queues(queues, recovery)
             case public.ListHosts():
-                return views.list_hosts(hosts, queues, self._provisioning.names())
+                return views.list_hosts(hosts, queues, self._provisioning.names(), self._draining)
             case public.ListExchanges():
                 return views.list_exchanges(queues.demand(request.QName), hosts, recovery)
             case public.DescribeQueue():
@@ -145,11 +154,26 @@ class ManagementPort:
             case public.RemoveQueue():
                 return request.QName, lambda: self._remove(request.QName)
             case public.SetRules():
+                self._check_policy(request)
                 return request.QName, lambda: self._set_rules(request)
+            case CordonHost() | UncordonHost() | DrainHost() | RemoveHost():
+                return HOSTS, lambda: self._change_host(request)
             case public.RegisterListener():
                 return request.QName, lambda: self._rules.listen(request.QName, request.Address)
             case _:
                 return None
+
+    def _change_host(self, request: HostRequest) -> Saga:
+        sagas = self._sagas.host
+        match request:
+            case CordonHost():
+                return sagas.cordon(request.Host)
+            case UncordonHost():
+                return sagas.uncordon(request.Host)
+            case DrainHost():
+                return sagas.drain(request.Host)
+            case RemoveHost():
+                return sagas.remove(request.Host, force=request.Force)
 
     def _provided_for(self, name: str, saga: Saga) -> Saga:
         """The saga; if no host has room for it, a provider makes one for the next attempt."""
@@ -164,6 +188,21 @@ class ManagementPort:
         answer = yield from remove(name)
         yield Emit(tuple(self._rules.forget(name)))
         return answer
+
+    def _check_policy(self, request: public.SetRules) -> None:
+        """A policy that nobody offers would be replaced by another one, and hardly be missed.
+
+        Raises:
+            InvalidRequest: there is none of this name; the text tells those that there are.
+        """
+        part = request.AUTOSCALING_ROQ
+        name = part.AUTOSCALING_ROQ_POLICY if part is not None else DEFAULT
+        if name in POLICIES or name in (known := self._policies()):
+            return
+        raise InvalidRequest(
+            f"there is no policy {name!r}; there are {', '.join(sorted(known))}. Install the "
+            "package that offers it where the configuration managers and the hosts run"
+        )
 
     def _set_rules(self, request: public.SetRules) -> Saga:
         answer = yield from self._rules.set(request)
@@ -185,18 +224,27 @@ _DEEDS: Final = {
     2008: "given a listener",
     2010: "created",
     2100: "rid of an exchange",
+    2110: "cordoned",
+    2111: "uncordoned",
+    2112: "to be drained",
+    2113: "forgotten",
 }
 
 
-def _noted(name: str, number: object, saga: Saga) -> Saga:
+def _subject(request: ManagementRequest) -> str:
+    host = getattr(request, "Host", "")
+    return f"queue {request.QName}" if hasattr(request, "QName") else f"host {host}"
+
+
+def _noted(what: str, number: object, saga: Saga) -> Saga:
     """The saga, and a line in the log about how it went."""
     deed = _DEEDS.get(number, "changed") if isinstance(number, int) else "changed"
     try:
         answer = yield from saga
     except RequestError as error:
-        yield Emit((Note("queue_refused", f"queue {name} not {deed}: {error}", provoked=True),))
+        yield Emit((Note("queue_refused", f"{what} not {deed}: {error}", provoked=True),))
         raise
     told = answer if isinstance(answer, dict) else {}
     more = "".join(f" {key.lower()}={told[key]}" for key in ("Host", "Exchange") if key in told)
-    yield Emit((Note("queue_changed", f"queue {name} {deed}{more}"),))
+    yield Emit((Note("queue_changed", f"{what} {deed}{more}"),))
     return answer

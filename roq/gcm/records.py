@@ -4,6 +4,7 @@
     /queues/<name>/rules          scaling rules: the fields of command 2006
     /queues/<name>/transactions   the last TransactionIDs with the exchange each one made
     /queues/<name>/listeners      addresses that are told when the rules are set
+    /queues/:hosts                what is wanted of hosts that get nothing new: `Mark` by host
 
 A definition stands there before anything of it is started (state `creating`, `starting`, …), so
 nothing runs of which the registry does not know. What is read back is hostile: a definition that
@@ -29,6 +30,10 @@ from roq.protocol.public import (
 )
 
 QUEUES: Final = "/queues"
+HOSTS: Final = ":hosts"
+"""Stands among the queues, and no queue can have this name."""
+MARKS_MAX: Final = 2_000
+"""Hosts of which anything is wanted; all fit one document of ZooKeeper."""
 CREATION: Final = "creation"
 MANUAL: Final = "manual"
 SCALING: Final = "scaling"
@@ -36,7 +41,10 @@ TRANSACTIONS_MAX: Final = 1_000
 """TransactionIDs that are remembered per queue."""
 EXCHANGES_MAX: Final = 2_048
 """Exchanges that a definition may name."""
+DEPARTED_MAX: Final = 128
+"""Exchanges that have gone and are remembered."""
 NUMBER_END: Final = 1 << 31
+OFFSET_END: Final = 1 << 63
 EPOCH_END: Final = 1 << 53
 QUEUE_ID_BYTES_MAX: Final = 64
 WORDS_MAX: Final = 200
@@ -72,11 +80,38 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     live: str = ""
     epoch: int = 0
     """Of the latest process that is known; one of a lower epoch is superseded."""
+    replaces: int = 0
+    """Number of the exchange that is to go from its host, and for which this one was made."""
 
     @property
     def wanted(self) -> bool:
         """Whether it is to run when its queue does."""
         return self.state != "removing"
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wanted of a host."""
+
+    cordoned: bool = False
+    """An operator wants nothing new to be placed there."""
+    drained: bool = False
+    """An operator wants it to hold nothing."""
+    leaving: int = 0
+    """Epoch of its manager that was told to stop, and wants it to hold nothing; 0: none was."""
+
+
+Marks = dict[str, Mark]
+"""Host → what is wanted of it; the others are not mentioned."""
+
+
+class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange that went, or is going, for good."""
+
+    number: int
+    epoch: int = 0
+    """Of its last process; 0: it never had one, or nobody knows."""
+    end: int = -1
+    """Where the log of that process ends; -1: nobody knows."""
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +134,13 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of the latest monitor that is known; one of a lower epoch is superseded."""
     next_number: int = 1
     exchanges: tuple[ExchangeRecord, ...] = ()
+    departed: tuple[DepartedRecord, ...] = ()
+    """Those that went last, the latest at the end."""
+
+    def departing(self, gone: DepartedRecord) -> QueueRecord:
+        """The record that says where the log of this exchange ends."""
+        others = (each for each in self.departed if each.number != gone.number)
+        return msgspec.structs.replace(self, departed=(*others, gone)[-DEPARTED_MAX:])
 
     def exchange(self, number: int) -> ExchangeRecord | None:
         """The exchange of this number, if there is one."""
@@ -139,6 +181,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Name → why the definition under it cannot be used."""
     defects: dict[str, tuple[str, ...]] = {}
     """Queue → what else of it cannot be read, in sentences."""
+    marks: Marks = {}
+
+
+HOSTS_PATH: Final = f"{QUEUES}/{HOSTS}"
+"""Where stands what is wanted of hosts."""
 
 
 def queue_path(name: str) -> str:
@@ -161,7 +208,7 @@ def listeners_path(name: str) -> str:
     return f"{QUEUES}/{name}/listeners"
 
 
-def encode(document: msgspec.Struct | Transactions | tuple[str, ...]) -> bytes:
+def encode(document: msgspec.Struct | Transactions | tuple[str, ...] | Marks) -> bytes:
     """The JSON of a document."""
     return msgspec.json.encode(document)
 
@@ -194,12 +241,15 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     listeners: dict[str, tuple[str, ...]] = {}
     unreadable: dict[str, str] = {}
     defects: dict[str, tuple[str, ...]] = {}
+    marks: Marks = {}
     for path, data in sorted(documents.items()):
         _, _, name, *rest = path.split("/")
-        if not _is_name(name):
+        if not _is_name(name) and path != HOSTS_PATH:
             continue  # no queue can have this one
         try:
             match rest:
+                case [] if path == HOSTS_PATH:
+                    marks = _marks(_decode(data, Marks))
                 case []:
                     queues.append(_checked(name, _decode(data, QueueRecord)))
                 case ["rules"]:
@@ -211,12 +261,15 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
                 case _:
                     continue  # written by a later version
         except _Unreadable as error:
-            if rest:
+            if path == HOSTS_PATH:
+                text = f"which hosts are cordoned is unreadable and not in force: {error}"
+                defects[HOSTS] = (text,)
+            elif rest:
                 text = f"its {rest[0]} in the registry are unreadable and not in force: {error}"
                 defects[name] = (*defects.get(name, ()), text)
             else:
                 unreadable[name] = str(error)
-    return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects)
+    return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects, marks)
 
 
 def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
@@ -230,6 +283,8 @@ def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
         (listeners_path, names & snapshot.listeners.keys()),
     )
     paths = [path(name) for path, found in kinds for name in found]
+    if HOSTS_PATH in documents and HOSTS not in snapshot.defects:
+        paths.append(HOSTS_PATH)
     return {path: documents[path] for path in paths}
 
 
@@ -255,6 +310,15 @@ def _decode(data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise _Unreadable(str(error)[:WORDS_MAX]) from None
+
+
+def _marks(given: Marks) -> Marks:
+    if len(given) > MARKS_MAX:
+        raise _Unreadable(f"it names {len(given)} hosts")
+    for host, mark in given.items():
+        if not is_host(host) or not 0 <= mark.leaving < EPOCH_END:
+            raise _Unreadable(f"it says something impossible of host {host[:40]!r}")
+    return given
 
 
 def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -299,6 +363,10 @@ def _problem_of_exchanges(record: QueueRecord) -> str:
         return "it names an exchange twice, or far too many"
     if not all(0 < number < record.next_number <= NUMBER_END for number in numbers):
         return "the numbers of its exchanges are impossible"
+    for gone in record.departed:
+        fits = 0 < gone.number < record.next_number and 0 <= gone.epoch < EPOCH_END
+        if not (fits and -1 <= gone.end < OFFSET_END):
+            return f"what it says about exchange {gone.number}, which has gone, is impossible"
     for exchange in record.exchanges:
         check_host(exchange.host)
         for address in filter(None, (exchange.data, exchange.live)):

@@ -197,7 +197,8 @@ class Recovery:
     def _look_at_hosts(self, now: float) -> list[Effect]:
         self._hosts.settle(now)
         signs = signs_of_life(self._queues, self._hosts, self._proofs)
-        in_use = self._queues.hosts_in_use() if self._hosts.unheard() else frozenset()
+        gone = self._hosts.unheard() or any(host.given_up for host in self._hosts)
+        in_use = self._queues.hosts_in_use() if gone else frozenset()
         effects: list[Effect] = []
         for host in self._hosts.look(signs, in_use):
             text = f"host {host.name} is {host.state}: {self._hosts.reason(host)}"
@@ -348,8 +349,7 @@ class Recovery:
             raise
         except RequestError:
             trouble.avoid |= self._tried(queue)
-            fit = {host.name for host in self._hosts if self._hosts.live(host.name)}
-            trouble.settled = fit <= trouble.avoid
+            trouble.settled = self._hosts.fit() <= trouble.avoid
             raise
         trouble.avoid.clear()
         return done()

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from roq.errors import InvalidRequest, NotLeader
+from roq.gcm.draining import Draining
 from roq.gcm.events import Effect, LeadAnew, Note, Reply
 from roq.gcm.hosts import Host, Hosts
 from roq.gcm.operations import Operations
@@ -36,6 +37,7 @@ class Reports:
         operations: Operations,
         sagas: Sagas,
         recovery: Recovery,
+        draining: Draining,
     ) -> None:
         self._standing = standing
         self._queues = queues
@@ -43,6 +45,7 @@ class Reports:
         self._operations = operations
         self._sagas = sagas
         self._recovery = recovery
+        self._draining = draining
         self._strays: dict[tuple[str, bytes, int], float] = {}
 
     def take(self, peer: Hashable, report: HostReport, now: float) -> list[Effect]:
@@ -69,6 +72,7 @@ class Reports:
             effects.append(Note("host_live", text))
             self._recovery.nudge()
         effects += self._observe(host, now)
+        effects += self._draining.reported(report, now)
         if report.leader_epoch > self._sagas.leader_epoch:
             effects.append(LeadAnew(report.leader_epoch))
         if self._standing.caretaker:
@@ -78,6 +82,7 @@ class Reports:
             cluster=cluster,
             monitors=self._queues.monitors_for(report.host),
             leader_epoch=self._sagas.leader_epoch,
+            stuck=self._draining.stuck(host.name, leaving=True) if report.leaving else "",
         )
         effects.append(Reply(peer, documents.encode(ack)))
         return effects

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from roq.gcm.hosts import AWAY, LIVE, Host, Hosts
+from roq.gcm.draining import Draining
+from roq.gcm.hosts import AWAY, LIVE, Host, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
 from roq.gcm.recovery import Recovery
@@ -17,6 +18,7 @@ from roq.protocol.documents import RawDocument
 from roq.protocol.facts import ChildInfo
 from roq.protocol.public_answers import (
     ChildRow,
+    DepartedRow,
     ExchangeRow,
     HostRow,
     QueueDescription,
@@ -35,7 +37,9 @@ def list_queues(queues: Queues, recovery: Recovery) -> RawDocument:
     return done(Queues=_plain(rows[name] for name in sorted(rows)))
 
 
-def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDocument:
+def list_hosts(
+    hosts: Hosts, queues: Queues, provided: frozenset[str], draining: Draining
+) -> RawDocument:
     """The answer to 2102; `provided` are the hosts that a provider has made."""
     exchanges, monitors = queues.placed()
     return done(
@@ -46,6 +50,8 @@ def list_hosts(hosts: Hosts, queues: Queues, provided: frozenset[str]) -> RawDoc
                 monitors.get(host.name, 0),
                 reason=hosts.reason(host),
                 provided=host.name in provided,
+                schedule=hosts.schedule(host.name),
+                draining=draining,
             )
             for host in hosts
         )
@@ -74,6 +80,10 @@ def describe_queue(
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
         Exchanges=exchange_rows(queue, hosts, recovery),
+        Departed=[
+            DepartedRow(Number=each.number, Epoch=each.epoch, End=each.end)
+            for each in record.departed
+        ],
         Rules=rules,
         Reasons=recovery.reasons(queue),
     )
@@ -125,7 +135,16 @@ def _unreadable_row(name: str, why: str) -> QueueRow:
     )  # fmt: skip
 
 
-def _host_row(host: Host, exchanges: int, monitors: int, *, reason: str, provided: bool) -> HostRow:
+def _host_row(
+    host: Host,
+    exchanges: int,
+    monitors: int,
+    *,
+    reason: str,
+    provided: bool,
+    schedule: Schedule,
+    draining: Draining,
+) -> HostRow:
     report = host.report
     return HostRow(
         Host=host.name,
@@ -139,6 +158,10 @@ def _host_row(host: Host, exchanges: int, monitors: int, *, reason: str, provide
         Reason=reason,
         Children=[_child_row(child) for child in host.children],
         Provided=provided,
+        Epoch=report.epoch if report is not None else 0,
+        Schedule=schedule.value,
+        Left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
+        Stuck=draining.stuck(host.name),
     )
 
 

@@ -19,6 +19,8 @@ from roq.runtime.signals import on_stop
 def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
     """Run a host manager in the main thread until SIGTERM or SIGINT.
 
+    At SIGTERM what runs here goes to other hosts first; at a second signal no more.
+
     Returns:
         0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use, an address or
         the data folder is wrong, or another process manages this host.
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(manager: HostManager) -> int:
     try:
         service = Service(os.environ)
-        on_stop(manager.reactor, service.before(manager.stop))
+        on_stop(manager.reactor, service.before(manager.stop), gently=service.before(manager.drain))
         service.watch(manager.reactor)
         return manager.run()
     finally:

@@ -64,6 +64,11 @@ class CrashHistory:
             return None
         return 0.0 if self._early == 1 else self._delay(self._early - 2)
 
+    def excused(self) -> None:
+        """It has ended, and that says nothing about it."""
+        self.total += 1
+        self._started_at = None
+
     def refused(self, now: float) -> float | None:
         """The system could not start it, which is not its fault: seconds to wait, None: give up.
 

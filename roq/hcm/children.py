@@ -65,7 +65,10 @@ class Child:
         alive: its process exists, or is just being made.
         restarted: of a monitor: exchanges of its queue may run already.
         ran: it has run once, so it is started again after a crash.
+        waits: its next process waits for its turn to be started.
         killed: why it was sent SIGKILL; empty: it was not.
+        excused: it was killed while this host got too little processor, which is no crash.
+        begun: when its present process was started.
         deadline: when something is due: the first report, the next start, or SIGKILL.
         peer: where its reports come from.
         metrics: what it has told last about its work, by name; see `roq.hcm.figures`.
@@ -86,7 +89,10 @@ class Child:
     epoch: int = 0
     alive: bool = False
     ran: bool = False
+    waits: bool = False
     killed: str = ""
+    excused: bool = False
+    begun: float = 0.0
     pid: int = 0
     deadline: float | None = None
     peer: Peer | None = None
@@ -205,7 +211,9 @@ class Children:
             assert name == child.name  # noqa: S101
             assert (child.role == MONITOR) == (child.number == 0)  # noqa: S101
             assert child.alive or child.pid == 0  # noqa: S101
-            assert child.alive or child.state in {State.RESTARTING, State.FAILED}  # noqa: S101
+            still = child.waits or child.state in {State.RESTARTING, State.FAILED}
+            assert child.alive or still  # noqa: S101
+            assert not (child.alive and child.waits)  # noqa: S101
             assert child.state is not State.RUNNING or (child.info and child.ran)  # noqa: S101
             assert not (child.waiters and child.state in {State.RUNNING, State.STOPPING})  # noqa: S101
             assert child.successor is None or child.state is State.STOPPING  # noqa: S101

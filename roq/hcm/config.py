@@ -6,6 +6,7 @@ Names of the first implementation are kept where the meaning is the same: its `m
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,9 @@ from roq.runtime.metrics import MetricsSettings
 PORT_TOO_HIGH = 65_536
 HUNG_SECONDS_MIN = 0.5
 """Children report four times a second."""
+STARTS_MIN = 4
+STARTS_PER_CORE = 2
+"""Processes that are started at the same time."""
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
 
 
@@ -79,6 +83,7 @@ class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     start_seconds: float = 10.0
     stop_seconds: float = 5.0
+    drain_seconds: float = 60.0
     hung_seconds: float = 1.0
     orphan_seconds: float = 60.0
     crashes_most: int = 5
@@ -196,8 +201,10 @@ def settings_of(config: HcmConfig, port: int) -> Settings:
         statistics_ports=_ports(config.statmonitor.base_port, config.statmonitor.ports),
         exchange_ports=_ports(config.exchange.base_port, config.exchange.ports),
         exchange_max=config.exchange.max_perhost,
+        starts_max=max(STARTS_MIN, STARTS_PER_CORE * (os.cpu_count() or 1)),
         start_seconds=children.start_seconds,
         stop_seconds=children.stop_seconds,
+        drain_seconds=children.drain_seconds,
         hung_seconds=children.hung_seconds,
         orphan_seconds=children.orphan_seconds,
         kpi_seconds=config.monitor.stat_period / 1_000,
@@ -253,6 +260,8 @@ def _number_problems(config: HcmConfig) -> list[str]:
         problems.append(f"monitor.stat_period: {config.monitor.stat_period} ms is above 2000 ms")
     if children.hung_seconds != 0 and not children.hung_seconds >= HUNG_SECONDS_MIN:
         problems.append(f"children.hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
+    if not 0 <= children.drain_seconds < float("inf"):
+        problems.append("children.drain_seconds: must be 0 (nothing is drained) or more")
     if config.exchange.max_perhost < 0:
         problems.append("exchange.max_perhost: must be 0 (no limit) or more")
     return problems

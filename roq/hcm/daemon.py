@@ -30,6 +30,7 @@ from roq.hcm.events import (
     Kill,
     Measured,
     Note,
+    Pressed,
     Probe,
     Registered,
     Remember,
@@ -43,6 +44,7 @@ from roq.hcm.events import (
 from roq.hcm.machine import HostMachine
 from roq.hcm.ports import port_of
 from roq.hcm.processes import Processes
+from roq.hcm.pulse import ProcessorWatch
 from roq.hcm.reporter import Reporter, with_load
 from roq.machine import Tick
 from roq.protocol import documents
@@ -118,6 +120,9 @@ class HostManager:
             self._reactor, self._context, self._registry, self._host, self._settings.control
         )
         self._reporter = Reporter(self._reactor, self._context, self._handle)
+        self._processor = ProcessorWatch(
+            self._reactor, lambda sample: self._handle(Pressed(sample))
+        )
         self._limited = RateLimited(log)
         self._events: deque[Event] = deque()
         self._busy = False
@@ -146,6 +151,7 @@ class HostManager:
             self._handle(adopted)
         self._registry.start(self._session_changed)
         self._telemetry.start()
+        self._processor.start()
         self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
         self._reactor.run()
         log.info("stopped", extra={"event": "stopped"})
@@ -154,6 +160,10 @@ class HostManager:
     def stop(self) -> None:
         """Stop all children, then end; from any thread."""
         self._reactor.call_soon(self._stop)
+
+    def drain(self) -> None:
+        """Have all children go to other hosts, as far as that is possible, then stop."""
+        self._reactor.call_soon(lambda: self._handle(StopWanted(drain=True)))
 
     def close(self) -> None:
         """Give back what this process holds; nothing of it is left behind after a stop."""
@@ -316,7 +326,10 @@ class HostManager:
                 if isinstance(message, HostReport):
                     message = with_load(message)
                 self._server.send(Peer(*peer), documents.encode(message))
-            case Spawn() | Remember() | Probe() | Terminate() | Kill() | Discard() | Forget():
+            case Probe():
+                self._events.extend(map(Pressed, self._processor.sample_if_old()))
+                self._events.extend(self._processes.perform(effect))
+            case Spawn() | Remember() | Terminate() | Kill() | Discard() | Forget():
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
                 self._reporter.report(endpoint, report)

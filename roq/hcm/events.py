@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.errors import Unavailable
+from roq.hcm.processor import Sample
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
 from roq.protocol.facts import Check
@@ -128,13 +129,26 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Pressed:
+    """The shell has looked what processor this host gets."""
+
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
 class StopWanted:
-    """The host manager shall end, with all its children."""
+    """The host manager shall end, with all its children.
+
+    Attributes:
+        drain: what runs here shall go elsewhere first, if it can in time.
+    """
+
+    drain: bool = False
 
 
 Event = (
     Registered | Rested | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed
-    | LeaderAnswered | LeaderLost | Measured | StopWanted | Tick
+    | LeaderAnswered | LeaderLost | Measured | Pressed | StopWanted | Tick
 )  # fmt: skip
 
 # --- effects --------------------------------------------------------------------------------------

@@ -102,8 +102,13 @@ class Hangs:
             if child is not None and child.state is State.RUNNING
         ]
 
-    def verdict(self, child: Child, probed: Probed, now: float) -> str:
-        """Why this child has hung; empty: it has not, or has until the next look."""
+    def verdict(self, child: Child, probed: Probed, now: float, patience: float = 0.0) -> str:
+        """Why this child has hung; empty: it has not, or has until the next look.
+
+        Args:
+            patience: seconds for which it may be silent and not run on top, because it may just
+                not get a processor. One that is stopped needs none.
+        """
         pulse = self._pulses.get(child.name)
         if pulse is None:
             return ""
@@ -116,9 +121,10 @@ class Hangs:
         said = f"said nothing for {silence:.1f} s and "
         if probed.state in STOPPED:
             return said + "is stopped"
-        if probed.state in ASLEEP and observed - pulse.still_since >= self._hung / 2 - _ROUNDING:
+        still = observed - pulse.still_since
+        if probed.state in ASLEEP and still >= self._hung / 2 + patience - _ROUNDING:
             return said + "has not run since"
-        return said + "goes on working" if silence >= BUSY_SECONDS else ""
+        return said + "goes on working" if silence >= BUSY_SECONDS + patience else ""
 
     def _observed(self, now: float) -> float:
         if self._clock is None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from roq.hcm.children import Children, State
 from roq.hcm.leader import LeaderLink
+from roq.hcm.processor import Processor
 from roq.protocol.control import Health
 from roq.protocol.facts import Check
 
@@ -42,6 +43,21 @@ def of_host(
         state="stopping" if stopping else "serving",
         checks=checks,
     )
+
+
+def shortage(processor: Processor) -> str:
+    """What is wrong with the processor of a host, and what to do; follows its name."""
+    return (
+        f"gets too little processor: {processor.text()}. Its processes are given more time; give "
+        "it more of a processor, or fewer queues"
+    )
+
+
+def processor_check(processor: Processor, short: bool) -> Check:
+    """Whether the host gets enough of it; if not, everything takes its time but goes on."""
+    text = shortage(processor) if short else processor.text()
+    detail = f"this host {text}" if short else text
+    return Check(name="processor", ok=not short, detail=detail, essential=False)
 
 
 def _leader(leader: LeaderLink) -> Check:

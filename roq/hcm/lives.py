@@ -39,11 +39,13 @@ from roq.hcm.events import (
     SpawnFailed,
     Terminate,
 )
-from roq.hcm.hangs import Hangs
+from roq.hcm.hangs import STOPPED, Hangs
 from roq.hcm.leader import LeaderLink
 from roq.hcm.ports import PortBook
+from roq.hcm.processor import Processor
 from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
+from roq.hcm.starts import Starts
 from roq.hcm.stops import Stops
 from roq.protocol.control import Done, Started, StartExchange, StartMonitor
 from roq.protocol.spec import Spec
@@ -62,12 +64,15 @@ class Lives:
     Attributes:
         children: by name.
         stops: requests that wait for children to be gone.
+        processor: whether this host gets enough of it.
     """
 
     def __init__(self, settings: Settings, leader: LeaderLink) -> None:
         self.children = Children()
         self._ports = PortBook()
         self.stops = Stops()
+        self.processor = Processor()
+        self._starts = Starts(settings.starts_max)
         self._settings = settings
         self._leader = leader
         self._epochs = Epochs()
@@ -169,8 +174,16 @@ class Lives:
             child.epoch = self._epochs.next()
         except RequestError as error:
             return self._give_up(child, str(error), now)
-        child.alive, child.killed = True, ""
-        child.info = child.peer = None
+        child.killed, child.excused = "", False
+        child.info = child.peer = child.deadline = None
+        if not self._starts.enter(child.name, now, patient=self.processor.patient(now)):
+            child.waits = True
+            return []
+        return self._launch(child, now)
+
+    def _launch(self, child: Child, now: float) -> list[Effect]:
+        """It is its turn."""
+        child.alive, child.waits, child.begun = True, False, now
         child.deadline = now + self._settings.start_seconds
         return [
             Spawn(make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now)))
@@ -185,6 +198,7 @@ class Lives:
 
     def _adopt(self, spec: Spec, pid: int, ports: tuple[int, ...], now: float) -> list[Effect]:
         child = adopted_child(spec, pid, CrashHistory(self._settings.crashes))
+        child.begun = now
         if self.children.get(child.name) is not None or len(self.children) >= CHILDREN_MAX:
             return []
         self._epochs.adopted(spec.epoch)
@@ -199,6 +213,8 @@ class Lives:
         """It has reported for the first time."""
         child.state = State.RUNNING
         child.ran = True
+        self._starts.leave(child.name)
+        self.processor.back(child.name)
         self._hangs.heard(child, now)
         child.deadline = None
         child.reason = ""
@@ -220,13 +236,19 @@ class Lives:
         self._ports.left(name, now)
         if child.state is State.STOPPING:
             return self._gone(self._dead(child, now), now)
-        if child.state is State.FAILED:
+        if child.state is State.FAILED and not child.excused:
             child = self._dead(child, now)
             return [] if child.ran else self._gone(child, now)
         how = f"{child.killed}; {how}" if child.killed else how
-        self._dead(child, now)
+        return self._fell(self._dead(child, now), how, now)
+
+    def _fell(self, child: Child, how: str, now: float) -> list[Effect]:
+        """It has ended though it was wanted."""
         if not child.ran:
             return self._give_up(child, how, now)
+        if child.excused:
+            child.history.excused()
+            return self._again(child, how, 0.0, now)
         delay = child.history.crashed(now)
         if delay is None:
             limits = self._settings.crashes
@@ -250,6 +272,7 @@ class Lives:
 
     def _dead(self, child: Child, now: float) -> Child:
         child.alive, child.pid, child.deadline = False, 0, None
+        self._starts.leave(child.name)
         self._hangs.forget(child)
         self._leader.changed(now)
         return child
@@ -284,6 +307,9 @@ class Lives:
             return []
         self._leader.changed(now)
         child.state = State.STOPPING
+        if child.waits:
+            child.waits = False
+            self._starts.give_up(child.name)
         child.stop_reason = child.reason = reason
         text = f"{child.name} is being stopped"
         effects = failures(child.take_waiters(), text, UNAVAILABLE)
@@ -334,23 +360,33 @@ class Lives:
             effects += self._waiters_late(child, now)
             if child.deadline is not None and now >= child.deadline:
                 effects += self._due(child, now)
+        for name in self._starts.turns(now, patient=self.processor.patient(now)):
+            waiting = self.children.get(name)
+            if waiting is not None:
+                effects += self._launch(waiting, now)
         effects += self._hangs.look(self.children, now)
         for stop in self.stops.expire(now):
             text = f"{', '.join(sorted(stop.left))} did not end, not even when killed"
             effects.append(Reply(stop.peer, failure(stop.request_id, text, RequestError.code)))
         return effects
 
-    def deadlines(self) -> Iterator[float]:
+    def deadlines(self, now: float) -> Iterator[float]:
         """The times at which something is due."""
         for child in self.children:
             yield from child.deadlines()
-        for due in (self.stops.next_deadline(), self._hangs.next_deadline()):
+        for due in (
+            self.stops.next_deadline(),
+            self._hangs.next_deadline(),
+            self._starts.next_deadline(patient=self.processor.patient(now)),
+        ):
             if due is not None:
                 yield due
 
     def check(self) -> None:
         """Assert the invariants."""
         self.children.check()
+        waiting = {child.name for child in self.children if child.waits}
+        assert waiting == set(self._starts)  # noqa: S101
         assert len(self.children) <= CHILDREN_MAX  # noqa: S101
 
     def _waiters_late(self, child: Child, now: float) -> list[Effect]:
@@ -359,8 +395,17 @@ class Lives:
         if child.successor is not None and now >= child.successor[1].deadline:
             late.append(child.successor[1])
             child.successor = None
-        text = f"{child.name} does not run in time: {child.reason or 'it has not reported yet'}"
+        if not late:
+            return []
+        turn = "it waits for its turn to be started" if child.waits else "it has not reported yet"
+        text = f"{child.name} does not run in time: {child.reason or turn}{self._shortage(now)}"
         return failures(late, text, UNAVAILABLE)
+
+    def _shortage(self, now: float) -> str:
+        """Why everything takes so long, as the end of a sentence."""
+        if not self.processor.patient(now):
+            return ""
+        return f"; this host gets too little processor: {self.processor.text()}"
 
     def _due(self, child: Child, now: float) -> list[Effect]:
         child.deadline = None
@@ -369,22 +414,29 @@ class Lives:
         if child.killed:
             return self._unending(child, now)
         if child.state is State.STOPPING:
-            why = f"did not end within {self._settings.stop_seconds:g} s"
-        else:
-            why = f"did not report within {self._settings.start_seconds:g} s"
-        return self._kill(child, why, now)
+            return self._kill(child, f"did not end within {self._settings.stop_seconds:g} s", now)
+        latest = child.begun + self.processor.stretched(self._settings.start_seconds, now)
+        if now < latest or not self.processor.may_judge(now):
+            child.deadline = max(min(latest, now + self._settings.start_seconds), now + 1.0)
+            return []
+        return self._judge(child, f"did not report within {now - child.begun:.3g} s", now)
+
+    def _judge(self, child: Child, why: str, now: float, *, certain: bool = False) -> list[Effect]:
+        """It is given up by its silence, which need not be its fault unless that is certain."""
+        child.excused = self.processor.patient(now) and not certain
+        self.processor.judged(child.name, now)
+        return self._kill(child, why + self._shortage(now) * child.excused, now)
 
     def _kill(self, child: Child, why: str, now: float) -> list[Effect]:
         child.killed = why
-        child.deadline = now + UNENDING_SECONDS
+        child.deadline = now + self.processor.stretched(UNENDING_SECONDS, now)
         return [Note("child_killed", f"{child.name} is killed: it {why}", True), Kill(child.name)]
 
     def _unending(self, child: Child, now: float) -> list[Effect]:
         """Not even SIGKILL ends it: nobody is to wait for it any more."""
-        reason = (
-            f"process {child.pid} {child.killed} and does not end, not even when killed: does a "
-            "disk or a network file system of this host hang?"
-        )
+        reason = f"process {child.pid} {child.killed} and does not end, not even when killed"
+        if not child.excused:
+            reason += ": does a disk or a network file system of this host hang?"
         child.reason = reason
         self._leader.changed(now)
         effects: list[Effect] = [Note("child_unending", f"{child.name}: {reason}", True)]
@@ -409,15 +461,15 @@ class Lives:
         child = self.children.get(probed.child)
         if child is None or child.epoch != probed.epoch or child.state is not State.RUNNING:
             return []
-        why = self._hangs.verdict(child, probed, now)
-        if not why:
+        why = self._hangs.verdict(child, probed, now, self.processor.silence(now))
+        if not why or not self.processor.may_judge(now):
             return []
         self._hangs.forget(child)
         child.state = State.RESTARTING
         child.info = None
         child.reason = f"has hung: it {why}"
         self._leader.changed(now)
-        return self._kill(child, why, now)
+        return self._judge(child, why, now, certain=probed.state in STOPPED)
 
     def pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""

@@ -43,6 +43,7 @@ from roq.hcm.events import (
     Measured,
     Note,
     Peer,
+    Pressed,
     Probed,
     Registered,
     Reply,
@@ -54,9 +55,10 @@ from roq.hcm.events import (
     StopWanted,
 )  # fmt: skip
 from roq.hcm.figures import figures, known
-from roq.hcm.health import of_host
+from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import LeaderLink
 from roq.hcm.lives import Lives
+from roq.hcm.processor import Sample
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
 from roq.machine import Tick
@@ -71,6 +73,7 @@ from roq.protocol.control import (
     Health,
     HealthRequest,
     HostReport,
+    HostReportAck,
     Inventory,
     Started,
     StartExchange,
@@ -78,10 +81,12 @@ from roq.protocol.control import (
     StopQueue,
 )  # fmt: skip
 from roq.protocol.facts import Check
-from roq.protocol.figures import Sample
+from roq.protocol.figures import Sample as Figure
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
+LEADERLESS_SECONDS: Final = 3.0
+"""Nobody has taken a report for so long: nothing here goes elsewhere any more."""
 WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 
@@ -96,8 +101,12 @@ class HostMachine:
         self._leader_epoch = 0
         self._trouble = ""
         self._refusal = ""
+        self._short = False
         self._reported_to = ""
         self._measured: tuple[Check, ...] = ()
+        self._drain_by: float | None = None
+        self._heard = 0.0
+        """When a leader has taken a report, since it is drained."""
         self._finish_by: float | None = None
         self._finished = False
         self._due_at = inf
@@ -106,6 +115,11 @@ class HostMachine:
     def stopping(self) -> bool:
         """Whether it was asked to end."""
         return self._finish_by is not None
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was asked to end, and waits until what runs here has gone elsewhere."""
+        return self._drain_by is not None and not self.stopping
 
     @property
     def children(self) -> int:
@@ -123,10 +137,11 @@ class HostMachine:
             routine = self._routine(event, now)
             if routine is not None:
                 return routine
-        effects = self._handle(event, now) + self._lives.time_passed(now) + self._finish(now)
+        effects = self._handle(event, now) + self._lives.time_passed(now)
+        effects += self._drained(now) + self._finish(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
-        self._due_at = self._next_due()
+        self._due_at = self._next_due(now)
         return effects
 
     def health(self, request_id: int = 0) -> Health:
@@ -135,12 +150,12 @@ class HostMachine:
             self._settings.host,
             self._lives.children,
             self._leader,
-            self._measured,
+            (processor_check(self._lives.processor, self._short), *self._measured),
             stopping=self.stopping,
             request_id=request_id,
         )
 
-    def figures(self) -> Iterator[Sample]:
+    def figures(self) -> Iterator[Figure]:
         """How the figures of this host and its children stand now."""
         return figures(self._lives.children, self._leader, self._settings.exchange_max)
 
@@ -168,8 +183,10 @@ class HostMachine:
             case Measured(checks):
                 self._measured = checks
                 return []
-            case StopWanted():
-                return self._stop_all(now)
+            case Pressed(sample):
+                return self._pressed(sample, now)
+            case StopWanted(drain):
+                return self._drain(now) if drain and not self.draining else self._stop_all(now)
             case Tick():
                 return []
 
@@ -231,7 +248,8 @@ class HostMachine:
         self._lives.check_start(message)
         self._check_leader(message.leader_epoch, message.cluster)
         self._lives.count_from(message.base)
-        wait = self._settings.start_seconds + KILL_SECONDS
+        processor = self._lives.processor
+        wait = processor.stretched(self._settings.start_seconds, now) + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
         child = self._lives.children.get(child_name(message.queue, number_of(message)))
         if child is None:
@@ -304,7 +322,9 @@ class HostMachine:
             control=self._settings.control,
             leader_epoch=self._obeyed,
             exchange_max=self._settings.exchange_max,
+            starved=self._short,
             children=[child.describe() for child in self._lives.children],
+            leaving=self._drain_by is not None,
         )
 
     def _leader_said(self, said: LeaderAnswered | LeaderLost, now: float) -> list[Effect]:
@@ -312,6 +332,10 @@ class HostMachine:
         match said:
             case LeaderAnswered(answer):
                 self._leader.answered(answer, now)
+                if isinstance(answer, HostReportAck):
+                    self._heard = now
+                    if self.draining and answer.stuck:
+                        return self._undrained(answer.stuck, now)
             case LeaderLost(endpoint, reason):
                 self._leader.lost(endpoint, reason, now)
         effects: list[Effect] = []
@@ -332,14 +356,58 @@ class HostMachine:
 
     # --- time and the end -------------------------------------------------------------------------
 
-    def _next_due(self) -> float:
-        deadlines = list(self._lives.deadlines())
+    def _pressed(self, sample: Sample, now: float) -> list[Effect]:
+        processor = self._lives.processor
+        processor.take(sample, now)
+        short = processor.short(now)
+        if short == self._short:
+            return []
+        self._short = short
+        if short:
+            return [Note("starved", f"this host {shortage(processor)}", warning=True)]
+        return [Note("fed", "this host gets the processor that it needs again")]
+
+    def _next_due(self, now: float) -> float:
+        deadlines = list(self._lives.deadlines(now))
         report_at = self._leader.next_deadline()
         if report_at is not None:
             deadlines.append(report_at)
         if self._finish_by is not None and not self._finished:
             deadlines.append(self._finish_by)
+        if self._drain_by is not None and self.draining:
+            deadlines += [self._drain_by, self._heard + LEADERLESS_SECONDS]
         return min(deadlines, default=inf)
+
+    def _drain(self, now: float) -> list[Effect]:
+        if self.stopping:
+            return []
+        if not (self._settings.drain_seconds and self.children and self._leader.leading):
+            return self._stop_all(now)
+        self._drain_by, self._heard = now + self._settings.drain_seconds, now
+        self._leader.changed(now)
+        text = (
+            f"stopping: {self.children} processes have {self._settings.drain_seconds:g} s to go to "
+            "other hosts"
+        )
+        return [Note("draining", text)]
+
+    def _drained(self, now: float) -> list[Effect]:
+        """Stop as soon as nothing is left here, or it takes too long."""
+        if self._drain_by is None or not self.draining:
+            return []
+        if not self.children:
+            return [Note("drained", "nothing is left here"), *self._stop_all(now)]
+        if now >= self._drain_by:
+            return self._undrained(f"{self._settings.drain_seconds:g} s are over", now)
+        if now >= self._heard + LEADERLESS_SECONDS:
+            why = "no configuration manager that leads answers"
+            return self._undrained(why, now)
+        return []
+
+    def _undrained(self, why: str, now: float) -> list[Effect]:
+        left = ", ".join(child.name for child in self._lives.children)
+        text = f"{left:.500} could not go to other hosts: {why}"
+        return [Note("not_drained", text, warning=True), *self._stop_all(now)]
 
     def _stop_all(self, now: float) -> list[Effect]:
         if self.stopping:

@@ -20,8 +20,10 @@ class Settings:
         monitor_ports, statistics_ports, exchange_ports: first, and first that is too high;
             (0, 0): any free port.
         exchange_max: exchanges that may run here; 0: no limit.
+        starts_max: processes that are started at the same time; others wait for their turn.
         start_seconds: a child must report for the first time within this.
         stop_seconds: between SIGTERM and SIGKILL.
+        drain_seconds: what runs here has so long to go elsewhere before it is stopped; 0: none.
         hung_seconds: silence after which a child that does nothing counts as hung; 0: never.
         orphan_seconds: children end when this host manager is silent for so long.
         kpi_seconds: period of the children's reports to their monitor.
@@ -36,8 +38,10 @@ class Settings:
     statistics_ports: tuple[int, int] = (0, 0)
     exchange_ports: tuple[int, int] = (0, 0)
     exchange_max: int = 0
+    starts_max: int = 8
     start_seconds: float = 10.0
     stop_seconds: float = 5.0
+    drain_seconds: float = 0.0
     hung_seconds: float = 1.0
     orphan_seconds: float = 60.0
     kpi_seconds: float = 1.0

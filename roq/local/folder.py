@@ -101,7 +101,7 @@ class Folder:
 
     def stop_provided_hosts(self) -> None:
         """Ask the host managers that a provider has made to stop; `close` waits for them."""
-        self._ask("roq.hcm", PROVIDED_HOSTS)
+        self._ask(signal.SIGINT, "roq.hcm", PROVIDED_HOSTS)
 
     def stop_children(self, host: str) -> None:
         """Ask monitors and exchanges whose host manager is gone to stop; `close` waits for them.
@@ -109,12 +109,12 @@ class Folder:
         Args:
             host: the folder of that host manager.
         """
-        self._ask("-m", host)
+        self._ask(signal.SIGTERM, "-m", host)
 
-    def _ask(self, word: str, *parts: str) -> None:
+    def _ask(self, number: signal.Signals, word: str, *parts: str) -> None:
         for process in psutil.process_iter():
             if self._uses(process, word, *parts):
-                _send(process, signal.SIGTERM)
+                _send(process, number)
                 self._asked.append(process)
 
     def _uses(self, process: psutil.Process, word: str = "-m", *parts: str) -> bool:

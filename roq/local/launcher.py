@@ -12,6 +12,7 @@ unasked afterwards is started again, with the same addresses and data.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -157,6 +158,8 @@ class Launcher:
             log_path=folder.log(planned.name),
             on_ready=self._part_ready,
             on_end=self._part_ended,
+            # When everything ends there is no other host that could take what runs on one.
+            ending=signal.SIGINT if planned.kind == HOST else signal.SIGTERM,
         )
         if not planned.tells:
             part.ready = {}
@@ -260,7 +263,7 @@ class Launcher:
             self._stopped()
             return
         for part in self._steps[0]:
-            part.terminate()
+            part.end()
         self._timer = self._reactor.call_later(STOP_SECONDS, self._kill_step)
         self._next_step()
 

@@ -39,6 +39,7 @@ class Part:
         log_path: where its output goes.
         on_ready: called in the loop when that line has come.
         on_end: called in the loop when the process has ended.
+        ending: the signal at which it ends without further ado.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Part:
         on_ready: Callable[[Part], None],
         on_end: Callable[[Part], None],
         env: Mapping[str, str] | None = None,
+        ending: signal.Signals = signal.SIGTERM,
     ) -> None:
         self.name = name
         self.log_path = log_path
@@ -61,13 +63,14 @@ class Part:
         self._reactor = reactor
         self._on_ready = on_ready
         self._on_end = on_end
+        self._ending = ending
         self._buffer = b""
         self._log_start = log_path.stat().st_size if log_path.exists() else 0
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(write, True)
         try:
             self._child = spawn(
-                guarded([word.replace("{ready_fd}", str(write)) for word in argv]),
+                guarded([word.replace("{ready_fd}", str(write)) for word in argv], ending),
                 log_path=log_path,
                 env=env,
                 pass_fds=(write,),
@@ -91,8 +94,12 @@ class Part:
         return self.code is None
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Ask it to stop, as an operator would."""
         self._child.terminate()
+
+    def end(self) -> None:
+        """Ask it to stop together with everything else."""
+        self._child.send(self._ending)
 
     def kill(self) -> None:
         """End it and everything that it has started."""

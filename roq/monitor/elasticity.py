@@ -18,7 +18,7 @@ from roq.errors import RequestError, Unavailable
 from roq.model import Limits, exchange_name
 from roq.monitor.emptying import Emptying, Leaving
 from roq.monitor.epochs import Epochs
-from roq.monitor.events import Ask, Effect, Note, Peer
+from roq.monitor.events import Ask, Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
 from roq.monitor.news import News
@@ -156,6 +156,12 @@ class Elasticity:
         Raises:
             RequestError: it cannot be emptied.
         """
+        if not message.wanted:
+            leaving = self.emptying.find(message.number)
+            done: list[Effect] = [Send(peer, Done(id=message.id))]
+            if leaving is None or leaving.scaling:
+                return done
+            return [*self._call_off(message.number, "its host keeps it", now), *done]
         effects = self.emptying.asked(peer, message, now)
         effects += self.scaling.removed_by_others(message.number, now)
         return effects + self._empty_on(now)
@@ -352,7 +358,9 @@ class Elasticity:
             return effects
         why = self.emptying.overdue(leaving, now)
         if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
-            return effects + self.scaling.emptied(leaving.number)
+            return effects + self.scaling.emptied(
+                leaving.number, *self.emptying.final_end(leaving.number)
+            )
         return effects + self._call_off(leaving.number, why, now) if why else effects
 
     def _let_go(self, now: float) -> list[Effect]:

@@ -20,7 +20,7 @@ from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Sessions
-from roq.protocol.control import Done, Empty
+from roq.protocol.control import Emptied, Empty
 
 ANSWER_SECONDS: Final = 12.0
 """Whoever asks for an exchange to be emptied is told after so long what it waits for."""
@@ -57,6 +57,7 @@ class Leaving:
         empty_since: nobody has published there since; None if somebody does.
         ready: it is empty and read.
         stopped_at: it was stopped; None before.
+        read_seconds: it may go so long after its last publisher, read or not; 0: it may not.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Leaving:
     empty_since: float | None = None
     ready: bool = False
     stopped_at: float | None = None
+    read_seconds: float = 0.0
     waiters: list[_Waiter] = field(default_factory=list)
 
 
@@ -117,6 +119,13 @@ class Emptying:
         """
         leaving = self.begin(message.number, now, scaling=False)
         leaving.scaling = False
+        leaving.read_seconds = message.read_seconds
+        if message.at_once:
+            effects = self.look(leaving, now)
+            why = self._holds(leaving, now)
+            if why:
+                return [*effects, _not_empty(peer, message.id, leaving, why)]
+            return [*effects, self._answer(_Waiter(peer, message.id, now), leaving.number)]
         if len(leaving.waiters) >= WAITERS_MAX:
             oldest = leaving.waiters.pop(0)
             waits = [_refusal(oldest, "others have asked for the same since")]
@@ -144,10 +153,22 @@ class Emptying:
         else:
             leaving.empty_since = None
         leaving.ready = not self.waits_for(leaving)
-        if not leaving.ready:
+        if self._holds(leaving, now):
             return []
         waiters, leaving.waiters = leaving.waiters, []
-        return [Send(each.peer, Done(id=each.request)) for each in waiters]
+        return [self._answer(each, leaving.number) for each in waiters]
+
+    def _answer(self, waiter: _Waiter, number: int) -> Send:
+        epoch, end = self.final_end(number)
+        return Send(waiter.peer, Emptied(id=waiter.request, number=number, epoch=epoch, end=end))
+
+    def final_end(self, number: int) -> tuple[int, int]:
+        """Epoch of this exchange, and where its log ends; (0, -1) if it does not serve.
+
+        That is final once it is ready: nobody publishes there, and nobody is sent there any more.
+        """
+        exchange = self._exchanges.numbered(number)
+        return (0, -1) if exchange is None else (exchange.key[1], exchange.load.end_offset)
 
     def stopped(self, number: int, now: float) -> None:
         """This exchange was stopped for good."""
@@ -181,6 +202,14 @@ class Emptying:
             return f"{behind} subscriber{'s' * (behind > 1)} not at its end yet"
         return ""
 
+    def _holds(self, leaving: Leaving, now: float) -> str:
+        """What it still has to wait for, in a few words; empty if it may go."""
+        why = self.waits_for(leaving)
+        empty_since, limit = leaving.empty_since, leaving.read_seconds
+        if empty_since is not None and 0 < limit <= now - empty_since:
+            return ""  # whoever has not read it by now is told what is lost
+        return why
+
     def overdue(self, leaving: Leaving, now: float) -> str:
         """Why this is to be called off, in a few words; empty if it is not."""
         serves = self._exchanges.numbered(leaving.number) is not None
@@ -207,8 +236,8 @@ class Emptying:
             late = [each for each in leaving.waiters if now >= each.deadline]
             for waiter in late:
                 leaving.waiters.remove(waiter)
-                text = f"{exchange_name(leaving.number)} is not empty: {self.waits_for(leaving)}"
-                effects.append(_refusal(waiter, text))
+                why = self.waits_for(leaving)
+                effects.append(_not_empty(waiter.peer, waiter.request, leaving, why))
             if self._gone_for_good(leaving, now):
                 del self._leaving[leaving.number]
                 self._exchanges.leaving.discard(leaving.number)
@@ -249,6 +278,11 @@ class Emptying:
                 f"{exchange_name(number)} is the last exchange of queue {self._queue} that takes "
                 "publishers: add another one first"
             )
+
+
+def _not_empty(peer: Peer, request: int, leaving: Leaving, why: str) -> Send:
+    text = f"{exchange_name(leaving.number)} is not empty: {why}"
+    return Send(peer, failure(request, text, UNAVAILABLE))
 
 
 def _refusal(waiter: _Waiter, text: str, code: str = UNAVAILABLE) -> Send:

@@ -62,6 +62,7 @@ class Operation:
         serial: of the question that is open; 0 if none is.
         deadline: when this phase has lasted too long; None if somebody else sees to that.
         tries: how often it was asked.
+        epoch, end: of the log of an exchange that is to go, once it is empty; -1: not known.
     """
 
     reason: str
@@ -73,6 +74,8 @@ class Operation:
     serial: int = 0
     deadline: float | None = None
     tries: int = 0
+    epoch: int = 0
+    end: int = -1
 
     @property
     def out(self) -> bool:
@@ -154,11 +157,12 @@ class Scaling:
         self._operations.append(Operation(reason, now, Phase.EMPTYING, number=number))
         return self._news.scale("in", "started", reason, number=number)
 
-    def emptied(self, number: int) -> list[Effect]:
-        """The exchange that is to go is empty and read: have it stopped."""
+    def emptied(self, number: int, epoch: int, end: int) -> list[Effect]:
+        """The exchange that is to go is empty and read up to its `end`: have it stopped."""
         operation = self._removal(number)
         if operation is None or operation.phase is not Phase.EMPTYING:
             return []
+        operation.epoch, operation.end = epoch, end
         return self._ask_to_stop(operation)
 
     def arrived(self, number: int, now: float) -> list[Effect]:
@@ -260,7 +264,7 @@ class Scaling:
         ask = self._ask(
             ScaleIn(
                 queue=self._queue, queue_id=self._queue_id, number=operation.number,
-                reason=operation.reason,
+                reason=operation.reason, epoch=operation.epoch, end=operation.end,
             ),
             ASK_SECONDS,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class HostLoad:
 
     host: str
     state: str
-    """`live`, or why it can take nothing: `silent`, `lost`, `not heard of yet`."""
+    """`live`, or why it can take nothing: `silent`, `lost`, `not heard of yet`, `cordoned`, …"""
     exchanges: int = 0
     monitors: int = 0
     exchange_max: int = 0
@@ -93,6 +93,11 @@ def demand(hosts: Iterable[HostLoad], host: str) -> str:
     for load in hosts:
         if load.host == host:
             reason = refusal(load)
+            if load.state in {"cordoned", "draining"}:
+                raise NoCapacity(
+                    f"host {host} {reason}, so it gets nothing new: use another host, or "
+                    f"`roq host uncordon {host}`"
+                )
             if load.state != "live":
                 raise HostNotFound(f"host {host} {reason}: its host manager does not report")
             if reason:

@@ -25,13 +25,13 @@ Everything pushed has a version; who sees a jump asks again with `Join` or `Atta
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.protocol.facts import Check, ChildInfo, ExchangeLoad, HostUse, PublisherLoad
-from roq.protocol.rules import HOLD_SECONDS_MAX
+from roq.protocol.rules import HoldSeconds
 
 OK: Final = 0
 NOT_LEADER: Final = 8
@@ -138,7 +138,11 @@ class HostReport(Control, frozen=True, kw_only=True, tag=3010):
     """In use."""
     memory_free_bytes: int = 0
     """What else could be used."""
+    starved: bool = False
+    """It gets too little processor: whatever is asked of it takes longer, and so do its reports."""
     children: list[ChildInfo] = []
+    leaving: bool = False
+    """It was told to stop, and goes on until nothing is left there, or its time is over."""
 
 
 class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
@@ -150,6 +154,8 @@ class HostReportAck(Control, frozen=True, kw_only=True, tag=3510):
     """Queue → control address of its monitor, for the queues that have an exchange on this host."""
     leader_epoch: int = 0
     """Of the leader that answers: the host manager obeys no lower one from now on."""
+    stuck: str = ""
+    """Why what runs on a host that is leaving cannot go elsewhere; empty as long as it may."""
 
 
 class ScaleOut(Control, frozen=True, kw_only=True, tag=3020):
@@ -180,6 +186,10 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
     queue_id: bytes
     number: int
     reason: str
+    epoch: int = 0
+    """Of the process that was emptied; 0: not known."""
+    end: int = -1
+    """Where its log ends for good; -1: not known."""
 
 
 class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
@@ -323,7 +333,7 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     code: str = ""
     epoch: int = 0
     """Of the monitor; 0: not told."""
-    hold_seconds: Annotated[int, msgspec.Meta(ge=0, le=HOLD_SECONDS_MAX)] | None = None
+    hold_seconds: HoldSeconds | None = None
     """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
 
 
@@ -448,14 +458,31 @@ class Passed(Control, frozen=True, kw_only=True, tag=3219):
 
 
 class Empty(Control, frozen=True, kw_only=True, tag=3220):
-    """Have all publishers of this exchange go elsewhere; answered (Done) once it is empty and read.
+    """Have all publishers of this exchange go elsewhere; answered once it is empty and read.
 
-    A Failure says what it still waits for; the exchange goes on being emptied, and the request
-    may be repeated.
+    The answer is Emptied, or a Failure that says what it still waits for; the exchange goes on
+    being emptied then, and the request may be repeated.
     """
 
     queue_id: bytes
     number: int
+    wanted: bool = True
+    """False: it is to take publishers again; answered (Done) at once."""
+    at_once: bool = False
+    """Whether a Failure comes at once if it is not empty yet."""
+    read_seconds: float = 0.0
+    """It counts as empty if it has had no publishers for so long, read or not; 0: never."""
+
+
+class Emptied(Control, frozen=True, kw_only=True, tag=3720):
+    """This exchange is empty, and everything in its log was read."""
+
+    RESULT: int = OK
+    number: int
+    epoch: int = 0
+    """Of its process; 0: not known."""
+    end: int = -1
+    """Where its log ends for good; -1: not known."""
 
 
 class Configure(Control, frozen=True, kw_only=True, tag=3221):
@@ -477,6 +504,6 @@ MonitorRequest = (
 Answer = (
     Failure | Done | ClusterInfo | Located | HostReportAck | Started | HostReport | ChildAck
     | ExchangeAck | Assigned | Topology | Version | ScaledOut | Elasticity | Relocate | Passed
-    | Health
+    | Emptied | Health
 )  # fmt: skip
 """Everything that a client of any of these servers may get."""

@@ -41,6 +41,14 @@ from roq.protocol.control import (
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
+from roq.protocol.public_hosts import (
+    CordonHost,
+    DrainHost,
+    HostRequest,
+    Public,
+    RemoveHost,
+    UncordonHost,
+)
 from roq.protocol.rules import (
     NUMBER_MAX,
     PARTS,
@@ -77,10 +85,6 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Public(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD", omit_defaults=True):
-    """Base of every public request."""
-
-
 class LocateQueue(Public, frozen=True, kw_only=True, tag=2000):
     """Where is this queue?"""
 
@@ -105,7 +109,7 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
     QName: str
     Host: str
     Durability: str = "none"
-    Limits: dict[str, int] = {}
+    Limits: dict[str, int] = {}  # noqa: RUF012 - a struct copies it
     TransactionID: str | int = ""
     """The same one again finds the queue created instead of refusing."""
 
@@ -160,7 +164,7 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
 
     QName: str
     Durability: str = "none"
-    Limits: dict[str, int] = {}
+    Limits: dict[str, int] = {}  # noqa: RUF012 - a struct copies it
     TransactionID: str | int = ""
     """As in 2003."""
 
@@ -202,7 +206,7 @@ class DescribeQueue(Public, frozen=True, kw_only=True, tag=2104):
 ManagementRequest = (
     RemoveQueue | StopQueue | CreateQueueOn | CreateExchange | StartQueue | SetRules | GetRules
     | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | RemoveExchange
-    | ListQueues | ListHosts | ListExchanges | DescribeQueue
+    | ListQueues | ListHosts | ListExchanges | DescribeQueue | HostRequest
 )  # fmt: skip
 """What the management port understands."""
 
@@ -246,6 +250,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),
     Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeRow`"),
     Command(2104, "describe queue", DescribeQueue, "the fields of `QueueDescription`"),
+    Command(2110, "cordon host", CordonHost, "`COMMENT` SUCCESS", True),
+    Command(2111, "uncordon host", UncordonHost, "`COMMENT` SUCCESS", True),
+    Command(2112, "drain host", DrainHost,
+            "`COMMENT` SUCCESS; 2102 tells in `Left` and `Stuck` how far it is", True),
+    Command(2113, "remove host", RemoveHost, "`COMMENT` SUCCESS", True),
 )  # fmt: skip
 
 _BY_NUMBER: Final = {command.number: command for command in COMMANDS}
@@ -437,6 +446,8 @@ def _checked(request: Public) -> ManagementRequest:
         case CreateQueue():
             _check_definition(request.Durability, request.Limits)
             _check_transaction(request.TransactionID)
+        case CordonHost() | UncordonHost() | DrainHost() | RemoveHost():
+            check_host(request.Host)
         case CreateExchange():
             if request.Host:
                 check_host(request.Host)

@@ -81,6 +81,14 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     Children: list[ChildRow]
     Provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
+    Epoch: int = 0
+    """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
+    Schedule: str = "active"
+    """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
+    Left: list[str] = []
+    """If it is draining: what is still there, by name, and what that waits for."""
+    Stuck: str = ""
+    """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
 
 
 class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +112,16 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     because of the load, and goes by itself, too."""
 
 
+class DepartedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange in the answer to 2104 that went, or is going, for good."""
+
+    Number: int
+    Epoch: int
+    """Of its last process; 0: it never had one, or nobody knows."""
+    End: int
+    """The offset where the log of that process ends; -1: nobody knows."""
+
+
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to 2104, beside RESULT and COMMENT."""
 
@@ -122,6 +140,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Hexadecimal."""
     Limits: QueueLimits
     Exchanges: list[ExchangeRow]
+    Departed: list[DepartedRow] = []
+    """The exchanges that went last, at most 128, the latest at the end."""
     Rules: dict[str, object]
     """The 2007 document, without RESULT and COMMENT; empty if there are none."""
     Reasons: list[str] = []

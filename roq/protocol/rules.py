@@ -7,7 +7,7 @@ there is complete: a tool that forgets a number is told so, instead of switching
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ NUMBER_MAX: Final = (1 << 53) - 1
 """Largest integer that a JavaScript client can say."""
 INT32_MAX: Final = (1 << 31) - 1
 HOLD_SECONDS_MAX: Final = 3_600
+HoldSeconds = Annotated[int, msgspec.Meta(ge=0, le=HOLD_SECONDS_MAX)]
 SLOW: Final = ("hold", "drop")
 """What may become of a slow subscriber."""
 EXCHANGES_MAX: Final = 1_024

@@ -2,18 +2,26 @@
 
 A socket that reconnects by itself resumes in the middle, waits as long as ZeroMQ likes, and says
 nothing. One with a lifeline connects once: its owner is told and makes another one when he wants.
+
+Where no descriptor is left for the connection, libzmq does not begin it and says nothing for ever.
+So one of which nothing is heard at all is over after some seconds.
 """
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from typing import Final
 
 import zmq
 
-from roq.runtime.reactor import Reactor
+from roq.runtime import descriptors
+from roq.runtime.reactor import Reactor, Timer
 
+BEGIN_SECONDS: Final = 3.0
+"""A connection is begun within this, if ever; that it takes longer to succeed is another matter."""
+_BEGINNINGS: Final = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED
 _ENDINGS: Final = (
     zmq.EVENT_CLOSED
     | zmq.EVENT_DISCONNECTED
@@ -23,15 +31,25 @@ _ENDINGS: Final = (
 )
 REFUSED: Final = "connection refused"
 """Nothing that was sent has arrived: there never was a connection."""
+NOT_GREETED: Final = "nothing of RoQ answers there"
+"""Nor has anything then: the other end was no RoQ, or ended before it had said who it is."""
+NOT_BEGUN: Final = "no connection could be begun"
+"""Likewise; the reason goes on where it is known why."""
+_NEVER_CONNECTED: Final = (REFUSED, NOT_GREETED, NOT_BEGUN)
+_NONE_LEFT: Final = OSError(errno.EMFILE, "too many open files")
 _REASONS: Final = {
     int(zmq.EVENT_CLOSED): REFUSED,
     int(zmq.EVENT_DISCONNECTED): "connection closed by the other side",
 }
-_OTHER: Final = "nothing of RoQ answers there"
+
+
+def never_connected(reason: str) -> bool:
+    """Whether what was sent before an end for this reason has certainly not arrived."""
+    return reason.startswith(_NEVER_CONNECTED)
 
 
 class Lifeline:
-    """Watches one socket. Made before the socket connects; loop thread only.
+    """Watches one socket. Made before the socket connects, best by `connect`; loop thread only.
 
     Args:
         reactor: in whose loop the socket is used.
@@ -46,13 +64,26 @@ class Lifeline:
         self._socket = socket
         self._on_ended = on_ended
         self._told = False
+        self._begun = False
+        self._timer: Timer | None = None
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self._events: zmq.Socket[bytes] = socket.get_monitor_socket(_ENDINGS)
+        self._events: zmq.Socket[bytes] = socket.get_monitor_socket(_BEGINNINGS | _ENDINGS)
         self._events.setsockopt(zmq.LINGER, 0)
         reactor.add(self._events, self._readable)
 
+    def connect(self, endpoint: str) -> None:
+        """Connect the socket; that this is not even begun is told as well.
+
+        Raises:
+            zmq.ZMQError: there can be no such address.
+        """
+        self._socket.connect(endpoint)
+        self._timer = self._reactor.call_later(BEGIN_SECONDS, self._late)
+
     def close(self) -> None:
         """Watch no more; before the socket is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._events.closed:
             self._reactor.remove(self._events)
             self._socket.disable_monitor()
@@ -63,8 +94,19 @@ class Lifeline:
             frames = self._events.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return
+        self._begun = True
+        # The first frame begins with the number of the event, in the order of this machine.
+        event = int.from_bytes(frames[0][:2], sys.byteorder)
+        if not event & _BEGINNINGS:
+            self._tell(_REASONS.get(event, NOT_GREETED))
+
+    def _late(self) -> None:
+        self._readable()  # the loop may only have been late
+        if not self._begun:
+            why = f": {descriptors.reason(_NONE_LEFT)}" if descriptors.exhausted() else ""
+            self._tell(NOT_BEGUN + why)
+
+    def _tell(self, reason: str) -> None:
         if not self._told:
             self._told = True
-            # The first frame begins with the number of the event, in the order of this machine.
-            event = int.from_bytes(frames[0][:2], sys.byteorder)
-            self._on_ended(_REASONS.get(event, _OTHER))
+            self._on_ended(reason)

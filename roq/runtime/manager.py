@@ -22,6 +22,11 @@ QUESTION_EVERY: Final = 4
 RECONNECT_SECONDS: Final = 2.0
 """A host manager that is silent for so long is called anew, and so again and again: reports do not
 pile up on the way to one that is away, and one that comes back is found within a second."""
+RECONNECT_MOST_SECONDS: Final = 8.0
+"""The pause doubles up to this: an answer that is late, because there is little processor, would be
+thrown away with its connection."""
+ANSWER_SECONDS: Final = 10.0
+"""An answer that is late is one nevertheless."""
 DISOWNED_SECONDS: Final = 10.0
 """Without a word from its host manager for so long a process ends that is said to be unknown."""
 DISOWNED_HOLDS_SECONDS: Final = 8.0
@@ -73,6 +78,7 @@ class ManagerLink:
         self._clock = ObservedClock(reactor.now())
         self._heard = self._wanted = self._called = self._clock.read(reactor.now())
         self._disowned: float | None = None
+        self._pause = RECONNECT_SECONDS
         self._reports = 0
         self._client = self._connect()
         self._timer = reactor.call_later(0, self._report)
@@ -133,14 +139,15 @@ class ManagerLink:
             self._on_stop("removed")
             return
         self._timer = self._reactor.call_later(REPORT_SECONDS, self._report)
-        if now - max(self._heard, self._called) > RECONNECT_SECONDS:
+        if now - max(self._heard, self._called) > self._pause:
             self._called = now
+            self._pause = min(2 * self._pause, RECONNECT_MOST_SECONDS)
             self._call_anew()
         if self._reports % QUESTION_EVERY:
             self._client.send(ChildReport(child=self._child()))
         else:
             report = ChildReport(child=self._child(), metrics=dict(self._metrics()))
-            self._client.request(report, QUESTION_EVERY * REPORT_SECONDS, self._answered)
+            self._client.request(report, ANSWER_SECONDS, self._answered)
         self._reports += 1
 
     def _call_anew(self) -> None:
@@ -161,6 +168,7 @@ class ManagerLink:
         if not isinstance(answer, ChildAck):
             return  # silence is counted by the clock
         self._heard = self._clock.read(self._reactor.now())
+        self._pause = RECONNECT_SECONDS
         if answer.action == "stop":
             self._on_stop(answer.reason)
         else:

@@ -56,5 +56,10 @@ def policy(name: str) -> Policy:
     return own if own is not None else as_policy(load(ENTRY_POINTS, name), name)
 
 
+def policies() -> frozenset[str]:
+    """The names of the policies that there are: RoQ's own and those of installed packages."""
+    return frozenset((*POLICIES, *offered(ENTRY_POINTS)))
+
+
 def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value

@@ -59,6 +59,10 @@ class Child:
         """End it now (SIGKILL)."""
         self._signal(signal.SIGKILL)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        self._signal(number)
+
     def wait(self, timeout: float) -> int | None:
         """Wait for the end, at most `timeout` seconds; None if it still runs then."""
         if self._process.poll() is None:

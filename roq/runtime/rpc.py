@@ -26,7 +26,7 @@ from roq.errors import (
 )
 from roq.protocol import documents
 from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
-from roq.runtime import sockets
+from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import Lifeline
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor, Timer, drain
@@ -158,7 +158,9 @@ class RpcClient:
             socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
             if self._on_lost is not None:
                 self._lifeline = Lifeline(self._reactor, socket, self._on_lost)
-            socket.connect(self.endpoint)
+                self._lifeline.connect(self.endpoint)
+            else:
+                socket.connect(self.endpoint)
         except zmq.ZMQError:
             self._shut()
             raise
@@ -166,7 +168,7 @@ class RpcClient:
         self._reactor.add(socket, self.read)
 
     def _open_later(self, error: zmq.ZMQError) -> None:
-        self._trouble = f"cannot connect to {self.endpoint}: {error.strerror}"
+        self._trouble = f"cannot connect to {self.endpoint}: {descriptors.reason(error)}"
         self._limited.warning("no_socket", self._reactor.now(), "%s", self._trouble)
         self._again = self._reactor.call_later(AGAIN_SECONDS, self._open_again)
 

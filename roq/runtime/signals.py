@@ -13,23 +13,31 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Also SIGHUP (the terminal was closed), unless it is ignored as under nohup."""
 
 
-def on_stop(reactor: Reactor, stop: Callable[[], None]) -> None:
+def on_stop(
+    reactor: Reactor, stop: Callable[[], None], gently: Callable[[], None] | None = None
+) -> None:
     """Call `stop` in the loop at the first of the signals; at the second leave the loop at once.
 
     Main thread only.
+
+    Args:
+        reactor: the loop.
+        stop: begins to stop.
+        gently: called instead if the first signal is SIGTERM; `stop` comes with the second then.
     """
-    seen = 0
+    steps = [stop, reactor.stop]
 
-    def arrived() -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
-            stop()
+    def arrived(number: int) -> None:
+        nonlocal gently
+        if gently is not None and number == signal.SIGTERM:
+            gently()
         else:
-            reactor.stop()
+            steps[0]()
+            del steps[:-1]
+        gently = None
 
-    def handler(_number: int, _frame: FrameType | None) -> None:
-        reactor.call_soon(arrived)
+    def handler(number: int, _frame: FrameType | None) -> None:
+        reactor.call_soon(lambda: arrived(number))
 
     for number in STOP_SIGNALS:
         signal.signal(number, handler)

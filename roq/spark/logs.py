@@ -12,7 +12,7 @@ from roq.client.log_reader import LogReader
 from roq.client.views import ExchangeSummary, QueueDescription
 from roq.errors import RoQError, StaleEpoch, Unavailable
 from roq.runtime import sockets
-from roq.spark.offsets import LogKey, Span
+from roq.spark.offsets import Departed, LogKey, Span
 from roq.spark.options import Options
 
 CACHE_SECONDS: Final = 0.1
@@ -73,6 +73,18 @@ class Logs:
         """Data address of the exchange that has this log; empty if none has it any more."""
         exchange = self._present().get(log)
         return exchange.data if exchange is not None else ""
+
+    def listed(self) -> frozenset[LogKey]:
+        """The logs that the cluster has not given up, whether they can be read now or not."""
+        return frozenset(self._present())
+
+    def numbers(self) -> frozenset[int]:
+        """Of all exchanges that the queue has, also of those that do not serve (yet)."""
+        return frozenset(each.number for each in self._queue.exchanges)
+
+    def departed(self) -> Mapping[int, Departed]:
+        """By number, the exchanges that went last, and where their logs ended."""
+        return {each.number: Departed(each.epoch, each.end) for each in self._queue.departed}
 
     def look_again(self) -> None:
         """Forget what is remembered, so that the next question is asked for real."""

@@ -2,13 +2,16 @@
 
 A log is one life of an exchange: its number and its epoch. Logs come (an exchange was added, or
 started anew) and go (it was removed, or its process has died); a query goes on with what there is.
+Of a log that went in order its cluster tells the end, so a query knows whether it has read all of
+it. The numbers of exchanges only rise, so it knows which came and went while it did not look.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from roq.errors import ConfigError
@@ -37,6 +40,15 @@ class Span(NamedTuple):
     end: int
 
 
+class Departed(NamedTuple):
+    """An exchange that went for good."""
+
+    epoch: int
+    """Of its last process; 0: none, or nobody knows."""
+    end: int
+    """Of the log of that process; -1: nobody knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offsets:
     """How far all logs of a queue are read.
@@ -45,17 +57,26 @@ class Offsets:
         queue_id: hexadecimal; a queue that was removed and made anew is another one.
         next: offset of the next batch, by log.
         away: those of the logs that could not be read any more, as was told.
+        highest: of all exchanges up to this number it is known whether they have to be read;
+            if it is not given, those in `next`.
     """
 
     queue_id: str
     next: Mapping[LogKey, int] = field(default_factory=dict)
     away: frozenset[LogKey] = frozenset()
+    highest: int = -1
+
+    def __post_init__(self) -> None:
+        if self.highest < 0:
+            known = max((key.number for key in self.next), default=0)
+            object.__setattr__(self, "highest", known)
 
     def document(self) -> dict[str, object]:
         """As a checkpoint holds it: keys in one order, for Spark compares the text."""
         return {
             "away": [str(key) for key in sorted(self.away)],
             "format": FORMAT,
+            "highest": self.highest,
             "logs": {str(key): self.next[key] for key in sorted(self.next)},
             "queue": self.queue_id,
         }
@@ -91,7 +112,8 @@ def read_offsets(document: Mapping[str, object], queue_id: str) -> Offsets:
         found[LogKey(int(number), int(epoch))] = offset
     away = document.get("away", [])
     told = frozenset(key for key in found if isinstance(away, list) and str(key) in away)
-    return Offsets(queue_id, found, told)
+    highest = document.get("highest")
+    return Offsets(queue_id, found, told, highest if type(highest) is int else -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,14 @@ class Step:
     gone: tuple[tuple[LogKey, int], ...] = ()
 
 
-def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
+def advance(
+    start: Offsets,
+    present: Mapping[LogKey, Span],
+    most: int,
+    *,
+    silent: Collection[LogKey] = (),
+    highest: int | None = None,
+) -> Step:
     """Plan how far to read, fairly between logs.
 
     A log that `start` does not know has come since: it is read from its beginning. One that cannot
@@ -119,6 +148,8 @@ def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
         start: how far everything is read.
         present: the logs that can be read now.
         most: batches in all; 0: no limit.
+        silent: logs that cannot be read now, but that the cluster has not given up.
+        highest: as `settled` gives it; None: that of `present`.
     """
     backlog = {
         key: max(0, span.end - max(start.next.get(key, 0), span.floor))
@@ -135,8 +166,54 @@ def advance(start: Offsets, present: Mapping[LogKey, Span], most: int) -> Step:
         newest[key.number] = max(key.epoch, newest.get(key.number, 0))
     away = [(key, offset) for key, offset in missing if key.epoch > newest.get(key.number, 0)]
     kept = dict(sorted(away, key=lambda each: each[0].epoch)[-AWAY_MAX:])
-    gone = tuple((key, offset) for key, offset in missing if key not in start.away)
-    return Step(Offsets(start.queue_id, ends | kept, frozenset(kept)), gone)
+    gone = tuple(
+        (key, offset) for key, offset in missing if key not in start.away and key not in silent
+    )
+    if highest is None:
+        highest = settled(start, present, (), ())
+    told = frozenset(kept).difference(silent)
+    return Step(Offsets(start.queue_id, ends | kept, told, highest), gone)
+
+
+def settled(
+    start: Offsets,
+    present: Collection[LogKey],
+    numbers: Collection[int],
+    departed: Collection[int],
+) -> int:
+    """Up to which number it is known of each exchange whether it has to be read.
+
+    Args:
+        start: how far everything is read.
+        present: the logs that can be read now.
+        numbers: of all exchanges that the queue has now, also of those that do not serve yet.
+        departed: of those that went last.
+    """
+    known = {key.number for key in (*present, *start.next)}
+    top = max((*known, *departed), default=0)
+    awaited = [number for number in numbers if number not in known and number not in departed]
+    return max(start.highest, min([top, *(number - 1 for number in awaited)]))
+
+
+def came_and_went(
+    start: Offsets, end: Offsets, numbers: Collection[int], departed: Mapping[int, Departed]
+) -> dict[int, int]:
+    """Exchanges of which nothing was read, because they came and went between two looks.
+
+    Args:
+        start: how far everything was read at the first look.
+        end: how far it is to be read, as of the second one.
+        numbers: of all exchanges that the queue has now.
+        departed: by number, the exchanges that went last.
+
+    Returns:
+        By number, how many batches they had (-1: nobody knows); those that had none are left out.
+    """
+    here = {*numbers, *(key.number for key in end.next)}
+    since = range(start.highest + 1, end.highest + 1)
+    missed = islice((number for number in since if number not in here), AWAY_MAX)
+    ends = {number: departed[number].end if number in departed else -1 for number in missed}
+    return {number: count for number, count in ends.items() if count != 0}
 
 
 def check_ends(wanted: Mapping[LogKey, int], present: Mapping[LogKey, Span], name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,21 @@ from pyspark.sql.datasource import (
 
 from roq.client.log_reader import LogReader
 from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
+from roq.spark.attendance import Attendance
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs
 from roq.spark.offsets import (
+    Departed,
     LogKey,
     Offsets,
     Part,
     Span,
     advance,
+    came_and_went,
     check_ends,
     parts,
     read_offsets,
+    settled,
     within,
 )
 from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
@@ -112,6 +116,24 @@ class LogPartition(InputPartition):
     queue_id: str
 
 
+class PickTopics:
+    """What Spark calls to push filters down, if it does.
+
+    By default it does not (`spark.sql.python.filterPushdown.enabled`), and refuses every reader
+    that is more than prepared for it: it looks whether the function is that of its own base class.
+    It then applies the filters itself, which is as right; so this says that it is that function.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, pick: Callable[[list[Filter]], list[Filter]]) -> None:
+        self._pick = pick
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Give back the filters that Spark still has to apply."""
+        return self._pick(filters)
+
+
 class BatchReader(Shipped, DataSourceReader):
     """Reads what stands in the logs when the query is planned."""
 
@@ -119,8 +141,12 @@ class BatchReader(Shipped, DataSourceReader):
         self._options = options
         self._prefixes = options.prefixes
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's
-        """Let the exchanges pick topics; gives back the filters that Spark still has to apply."""
+    @property
+    def pushFilters(self) -> PickTopics:  # noqa: N802 - Spark's
+        """Let the exchanges pick topics; called where Spark's configuration permits it."""
+        return PickTopics(self._pick)
+
+    def _pick(self, filters: list[Filter]) -> list[Filter]:
         self._prefixes, left = narrowed(self._prefixes, filters)
         return left
 
@@ -157,12 +183,14 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """What was answered last: Spark before 4.2 does not say where it stands."""
         self._target: dict[LogKey, int] | None = None
         """Where a query ends that reads what there is now; None: it goes on."""
+        self._attendance: Attendance | None = None
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
         logs = self._open()
         start = self._options.start
         self._planned = _offsets_at(start, "startingOffsets", logs, logs.spans(), self._options)
+        self._attend(self._planned)
         return self._planned.document()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's
@@ -185,7 +213,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """How far the next micro-batch reads.
 
         Raises:
-            DataLoss: a log is gone, and was not read to its last known end, or nobody knows that.
+            DataLoss: a log is gone, and was not read to its end, or nobody knows its end.
             RoQError: the cluster or the queue cannot be used.
         """
         logs = self._open()
@@ -194,11 +222,19 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if start is not None:
             known = read_offsets(start, logs.queue_id)
             check_ends(known.next, spans, "the checkpoint")
-        step = advance(known, within(spans, self._target), getattr(limit, "max_rows", 0))
-        for key, offset in step.gone:
-            self._gone(key, offset)
+        if self._planned is not None or start is not None:
+            self._attend(known)  # Spark asks when all that was planned before has been read
+        readable = within(spans, self._target)
+        highest = settled(
+            known, readable, logs.numbers(), logs.departed() if self._target is None else ()
+        )
+        step = advance(
+            known, readable, getattr(limit, "max_rows", 0), silent=logs.listed(), highest=highest
+        )
         self._told.difference_update(spans)
         self._seen.update({key: span.end for key, span in spans.items()})
+        if self._planned is not None or start is not None:
+            self._judge(known, step.end)
         self._planned = step.end
         return step.end.document()
 
@@ -211,12 +247,9 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide what lies between two offsets among tasks."""
         logs = self._open()
-        return _partitions(
-            read_offsets(start, logs.queue_id),
-            read_offsets(end, logs.queue_id),
-            logs,
-            self._options,
-        )
+        begun, until = read_offsets(start, logs.queue_id), read_offsets(end, logs.queue_id)
+        self._judge(begun, until)  # Spark before 4.2 says only here where it stands
+        return _partitions(begun, until, logs, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -224,37 +257,61 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         """The query has ended."""
+        if self._attendance is not None:
+            self._attendance.close()
+            self._attendance = None
         if self._logs is not None:
             self._logs.close()
             self._logs = None
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks get a copy, and open what they need themselves.
-        return {**self.__dict__, "_logs": None}
+        return {**self.__dict__, "_logs": None, "_attendance": None}
 
     def _open(self) -> Logs:
         if self._logs is None:
             self._logs = Logs(self._options)
         return self._logs
 
-    def _gone(self, key: LogKey, offset: int) -> None:
+    def _attend(self, read: Offsets) -> None:
+        if self._attendance is None:
+            self._attendance = Attendance(self._options)
+        self._attendance.read(read.next)
+
+    def _judge(self, start: Offsets, end: Offsets) -> None:
+        """See that nothing went unread between two looks."""
+        assert self._logs is not None  # noqa: S101 - narrows the type
+        departed, numbers = self._logs.departed(), self._logs.numbers()
+        for key, offset in sorted(start.next.items()):
+            if key not in start.away and (key not in end.next or key in end.away):
+                self._gone(key, offset, departed.get(key.number))
+        for number, count in came_and_went(start, end, numbers, departed).items():
+            self._missed(LogKey(number, 0), count)
+
+    def _gone(self, key: LogKey, offset: int, departed: Departed | None) -> None:
         if key in self._told:
             return
         gone = f"the log of exchange x{key.number} (epoch {key.epoch}) is gone"
-        end = self._seen.get(key)
-        if end is None:
+        if departed is None or departed.epoch != key.epoch or departed.end < 0:
             _lose(
                 self._options,
-                f"{gone} since an earlier run of this query: it was read up to offset {offset}, "
-                "and nobody knows whether more came",
+                f"{gone}: it was read up to offset {offset}, and nobody knows whether more came",
             )
-        elif end > offset:
-            _lose(self._options, f"{gone}: offsets {offset} to {end - 1} were not read")
         else:
-            log.warning(
-                "%s; it was read up to offset %d, the last that was known of it", gone, offset,
-                extra={"event": "log_gone"},
-            )  # fmt: skip
+            end = max(departed.end, self._seen.get(key, 0))
+            if end > offset:
+                _lose(self._options, f"{gone}: offsets {offset} to {end - 1} were not read")
+        self._told.add(key)
+
+    def _missed(self, key: LogKey, count: int) -> None:
+        if key in self._told:
+            return
+        batches = f"{count} batches" if count > 0 else "nobody knows how many batches"
+        _lose(
+            self._options,
+            f"exchange x{key.number} came and went while this query did not look, with {batches} "
+            "that were not read",
+        )
         self._told.add(key)
 
 
@@ -271,18 +328,26 @@ def _offsets_at(
     place: Place, name: str, logs: Logs, spans: Mapping[LogKey, Span], options: Options
 ) -> Offsets:
     """The offsets that the place in this option means, in the logs that there are."""
+    highest = settled(Offsets(logs.queue_id), spans, logs.numbers(), logs.departed())
+    found = _next_at(place, name, logs, spans, options)
+    return Offsets(logs.queue_id, found, highest=highest)
+
+
+def _next_at(
+    place: Place, name: str, logs: Logs, spans: Mapping[LogKey, Span], options: Options
+) -> dict[LogKey, int]:
     if place.time_us is not None:
-        return Offsets(logs.queue_id, logs.seek(place.time_us))
+        return logs.seek(place.time_us)
     if place.word == EARLIEST:
-        return Offsets(logs.queue_id, {key: span.floor for key, span in spans.items()})
+        return {key: span.floor for key, span in spans.items()}
     if place.word == LATEST:
-        return Offsets(logs.queue_id, {key: span.end for key, span in spans.items()})
+        return {key: span.end for key, span in spans.items()}
     given = {LogKey(*key): offset for key, offset in (place.offsets or {}).items()}
     gone = [str(key) for key in given if key not in spans]
     if gone:
         _lose(options, f"{name} names logs that are gone: {', '.join(gone)}")
     check_ends(given, spans, name)
-    return Offsets(logs.queue_id, {key: given.get(key, span.floor) for key, span in spans.items()})
+    return {key: given.get(key, span.floor) for key, span in spans.items()}
 
 
 def _partitions(start: Offsets, end: Offsets, logs: Logs, options: Options) -> list[InputPartition]:

@@ -8,7 +8,9 @@
     assert verdict.ok, verdict
 
 The unit is one stream, (publisher, topic), at one subscriber. Payloads are kept as 8-byte digests,
-so histories of millions of messages fit in memory. Several processes write one file each
+so histories of millions of messages fit in memory. Messages of a stream are told apart by them: of
+two with the same payload nobody can say which one came, so give each one its own (`alike` counts
+those that have not). Several processes write one file each
 (`save`), and one of them merges what it loads; `in_force`, `gone` and `excuse` are for the process
 that judges.
 """
@@ -50,6 +52,8 @@ class StreamVerdict:
     """Never sent, or with another payload."""
     excused: int = 0
     """Not received, and nobody has promised it; see `History.excuse`."""
+    alike: int = 0
+    """Sent with the payload of an earlier one: their order is not judged."""
 
     @property
     def ok(self) -> bool:
@@ -171,7 +175,7 @@ class History:
             subscriber: a name of the test's choice.
             prefixes: the topics that it wants.
             from_first: it joined late: what was sent before the first message that it has received
-                of a stream is not missing.
+                of a stream is not missing. If it has received nothing at all, everything is.
         """
         self._wishes[subscriber] = _Wish(tuple(prefixes), from_first)
 
@@ -189,7 +193,10 @@ class History:
         self._wishes[subscriber].gone = True
 
     def excuse(self, publisher: bytes, topic: str, first: int, end: int) -> None:
-        """Nobody has promised these: their publisher has died, or was told that they failed."""
+        """Nobody has promised these: their publisher has died, or was told that they failed.
+
+        They may be missing, but not without a word where a later one of their stream has come.
+        """
         self._excused.setdefault((publisher, topic), []).append(range(first, end))
 
     def received(self, subscriber: str, *items: Message | Batch) -> None:
@@ -312,8 +319,10 @@ class History:
                 highest = max(highest, sequence)
                 seen.add(sequence)
         if not stream[1].startswith(wish.prefixes):
+            row.foreign = len(sequences)  # sent perhaps, but not to this one
             return row
-        first = min(seen, default=len(sent)) if wish.from_first else 0
+        row.alike = len(sent) - len(set(sent))
+        first = min(seen, default=len(sent)) if wish.from_first and self._heard(name) else 0
         if wish.in_force is not None:
             first = min(first, wish.in_force.get(stream, 0))
         end = max(seen, default=first - 1) + 1 if wish.gone else len(sent)
@@ -322,6 +331,10 @@ class History:
             promised = (wish.in_force or {}).get(stream, 0) if wish.from_first else 0
             self._account(row, name, set(range(first, end)) - seen, promised)
         return row
+
+    def _heard(self, name: str) -> bool:
+        """Whether this one has received anything at all."""
+        return any(each == name and got[0] for (each, _), got in self._received.items())
 
     def _account(self, row: StreamVerdict, name: str, missing: set[int], promised: int) -> None:
         """What became of messages that were not received; from `promised` on it was to get all."""
@@ -333,11 +346,13 @@ class History:
             for sequence in range(begin, until)
             if sequence in missing
         } | self._at_the_end(name, stream, missing)
+        # What came after it shows that it is missing, and that is to be told, whoever has died.
+        last = max(self._received.get((name, stream), (array("Q"),))[0], default=-1)
         excused = {
             sequence
             for each in self._excused.get(stream, ())
             for sequence in each
-            if sequence in missing
+            if sequence in missing and (sequence in reported or sequence > last)
         } | {sequence for sequence in reported if sequence < promised}
         row.excused = len(excused)
         row.counted_lost = len(reported - excused)

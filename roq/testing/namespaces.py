@@ -4,8 +4,8 @@
         spawn([*hosts[0].prefix, sys.executable, "-m", "roq", "gcm", …])
 
 Each host is a namespace with one address of 10.97.0.0/24 and its own loopback; the switch is a
-bridge in a namespace of its own, so the machine's own network is not touched. Needs root and `ip`
-(iproute2). Whatever still runs in a namespace is killed when it is removed.
+bridge in a namespace of its own, so the machine's own network is not touched. Needs root, `ip` and
+`tc` (iproute2), and `iptables`. Whatever still runs in a namespace is killed when it is removed.
 
 Links can be limited, cut, made to lose packets, and closed to a port. Names of namespaces hold the
 pid of their maker, so `sweep` finds what one that was killed has left behind.
@@ -35,6 +35,7 @@ WAIT: Final = "50ms"
 """What waits longer for a limited link is dropped, as in a real switch."""
 _CLONE_NEWNET: Final = 0x40000000
 _OURS: Final = re.compile(r"roq-(\d+)-\d+-(s|\d+)")
+_TOOLS: Final = {"ip": "iproute2", "tc": "iproute2", "iptables": "iptables"}
 _serial = count(1)
 
 
@@ -170,10 +171,13 @@ def missing() -> str:
     """Why namespaces cannot be used here; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    if shutil.which("ip") is None:
-        return "network namespaces need the `ip` command (apt-get install iproute2)"
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            return f"network namespaces need the `{tool}` command (apt-get install {package})"
     try:
-        with network(1):
+        with network(1) as (host,):
+            # Some systems have the command and not what it needs in the kernel.
+            host.run("iptables", "-w", "5", "-L", "INPUT")
             return ""
     except Unavailable as error:
         return str(error)

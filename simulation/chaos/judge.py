@@ -7,8 +7,10 @@ judge for hours. Pure.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from roq.simulation.chaos.journal import (
     Back,
@@ -23,6 +25,9 @@ from roq.simulation.chaos.journal import (
     Upto,
     Wrong,
 )
+
+LATE_SECONDS: Final = 60.0
+"""So late a journal may be read; what publishers wrote down is kept for so long."""
 
 Span = tuple[int, int]
 """Sequences from the first one up to, but not including, the second one."""
@@ -41,6 +46,7 @@ class Stream:
         failed: given up by the publisher, or nobody knows.
         ended: it publishes no more (killed, closed, or it has raised).
         settled: it had ended by the last check.
+        starts: when it was about to publish, and the first sequence of what followed.
     """
 
     publisher: str
@@ -53,6 +59,23 @@ class Stream:
     failed: int = 0
     ended: bool = False
     settled: bool = False
+    starts: list[tuple[float, int]] = field(default_factory=list)
+
+    def about_to(self, when: float, count: int) -> None:
+        """It goes on from here up to `count`."""
+        self.starts.append((when, self.upto))
+        self.upto = count
+
+    def since(self, when: float) -> int | None:
+        """The first sequence that was certainly published after this; None: none is known yet."""
+        at = bisect_left(self.starts, (when, 0))
+        return self.starts[at][1] if at < len(self.starts) else None
+
+    def forget(self) -> None:
+        """Drop what nobody will ask for."""
+        if self.starts:
+            old = bisect_left(self.starts, (self.starts[-1][0] - LATE_SECONDS, 0))
+            del self.starts[:old]
 
 
 @dataclass(slots=True)
@@ -60,12 +83,14 @@ class Place:
     """How far one subscriber is in one stream.
 
     Attributes:
+        begin: the first sequence that it received, or reported.
         next: the sequence after the highest one received.
         received: messages.
         skipped: missing before `next`.
         told: reported as lost by the subscriber.
     """
 
+    begin: int = 0
     next: int = 0
     received: int = 0
     skipped: list[Span] = field(default_factory=list)
@@ -92,7 +117,7 @@ class Reader:
     Attributes:
         subscriber: name of the worker.
         opened: when it was in force.
-        before: what was published before, about, by stream.
+        owed: by stream that was there first, from which sequence on it is to get everything.
         ended: it reads no more.
     """
 
@@ -100,7 +125,7 @@ class Reader:
     queue: str
     prefix: str
     opened: float
-    before: Mapping[str, int]
+    owed: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     places: dict[str, Place] = field(default_factory=dict)
 
@@ -159,8 +184,7 @@ class Judge:
                 self._present[worker] = stream
             case Subscribed(when=when, subscriber=subscriber):
                 self.end(worker)
-                before = {name: stream.upto for name, stream in self._streams.items()}
-                self._readers[subscriber] = Reader(worker, queue, topic, when, before)
+                self._readers[subscriber] = Reader(worker, queue, topic, when)
                 self._present[worker] = subscriber
             case Upto() | State():
                 self._progress(worker, record)
@@ -191,7 +215,7 @@ class Judge:
     def _progress(self, worker: str, record: Upto | State) -> None:
         stream = self._streams[self._present[worker]]
         if isinstance(record, Upto):
-            stream.upto = record.count
+            stream.about_to(record.when, record.count)
             return
         self.tally.published += record.published - stream.published
         self._slowest = max(self._slowest, record.slowest)
@@ -226,13 +250,14 @@ class Judge:
         """Where a subscriber begins: who was there first gets everything."""
         stream = self._streams.get(record.stream)
         if stream is not None and stream.opened < reader.opened:
-            return Place(next=record.first)
+            return Place(begin=record.first, next=record.first)
         return Place()
 
     def _lost(self, worker: str, record: Lost) -> None:
         reader = self._readers[self._present[worker]]
         if record.stream and record.count:
-            place = reader.places.setdefault(record.stream, Place(next=record.first))
+            begin = Place(begin=record.first, next=record.first)
+            place = reader.places.setdefault(record.stream, begin)
             place.told.append((record.first, record.first + record.count))
 
     # --- judging ----------------------------------------------------------------------------------
@@ -258,7 +283,7 @@ class Judge:
                 if reader.ended or not _wants(reader, stream):
                     continue
                 place = reader.places.get(name)
-                if place is None and (stream.ended or count <= reader.before.get(name, 0)):
+                if place is None and not self._owes(stream, name, reader, count):
                     continue  # it may have come too late for this one
                 reached = 0 if place is None else place.reached
                 if reached < count:
@@ -276,6 +301,7 @@ class Judge:
     def check(self) -> None:
         """Count what is missing since the last check; what is missing now will never come."""
         for reader in self._readers.values():
+            self._look_at_heads(reader)
             for name, place in reader.places.items():
                 missing, silent = place.settle()
                 self.tally.counted_lost += missing - silent
@@ -288,6 +314,29 @@ class Judge:
         self._readers = {name: each for name, each in self._readers.items() if not each.ended}
         for stream in self._streams.values():
             stream.settled = stream.ended
+            stream.forget()
+
+    def _owes(self, stream: Stream, name: str, reader: Reader, count: int) -> bool:
+        """Whether any of the first `count` messages was published when the reader was there."""
+        if stream.opened >= reader.opened:
+            return not stream.ended
+        owed = reader.owed.get(name, stream.since(reader.opened))
+        return owed is not None and owed < count
+
+    def _look_at_heads(self, reader: Reader) -> None:
+        """Who came later is owed what was published from then on: nothing is missing before it."""
+        for name, stream in self._streams.items():
+            if stream.opened >= reader.opened or name in reader.owed or not _wants(reader, stream):
+                continue
+            owed = stream.since(reader.opened)
+            if owed is None:
+                continue
+            reader.owed[name] = owed
+            place = reader.places.get(name)
+            if place is not None and owed < place.begin:
+                place.skipped.append((owed, place.begin))
+            elif place is None:
+                reader.places[name] = Place(begin=owed, next=owed)
 
 
 def _wants(reader: Reader, stream: Stream) -> bool:

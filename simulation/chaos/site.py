@@ -98,11 +98,8 @@ def site(count: int, *, networked: bool) -> Iterator[Site]:
         Unavailable: namespaces are wanted and cannot be made; says why.
     """
     sweep()
-    if networked:
-        if reason := namespaces.missing():
-            raise Unavailable(reason)
-        if shutil.which("iptables") is None:
-            raise Unavailable("packets are lost by iptables (apt-get install iptables)")
+    if networked and (reason := namespaces.missing()):
+        raise Unavailable(reason)
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         stack.callback(_remove, folder)

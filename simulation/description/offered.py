@@ -72,6 +72,15 @@ def crowds(scenario: Scenario) -> Iterator[list[Crowd]]:
         there = [each.at_last for each in found]
 
 
+def present(scenario: Scenario, at: float) -> int:
+    """How many publishers there are at a moment, seconds since the first phase began."""
+    return sum(
+        crowd.present(at - crowd.begins)
+        for crowd in chain.from_iterable(crowds(scenario))
+        if crowd.begins <= at < crowd.begins + crowd.phase.seconds
+    )
+
+
 def offered(scenario: Scenario, begin: float, end: float) -> Offered:
     """What is to be sent between two moments, seconds since the first phase began."""
     messages = size = 0.0

@@ -13,10 +13,10 @@ import msgspec
 import yaml
 
 from roq.errors import ConfigError
+from roq.simulation.description.checks import problems
 from roq.simulation.description.legacy import LEGACY_KEYS, from_legacy
 from roq.simulation.description.rates import Trace
 from roq.simulation.description.scenario import PublisherGroup, Scenario
-from roq.simulation.description.settings import queue_limits, queue_rules
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 """The scenarios that come with RoQ."""
@@ -24,6 +24,7 @@ BYTES_MAX: Final = 1024 * 1024
 POINTS_BYTES_MAX: Final = 64 * 1024 * 1024
 NODES_MAX: Final = 1_000_000
 _AT: Final = re.compile(r"(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"unknown field `([^`.\[\]]+)`")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -90,12 +91,9 @@ def parse(text: str, path: Path) -> Scenario:
         scenario = msgspec.convert(data, Scenario, strict=False)
     except msgspec.ValidationError as error:
         raise ScenarioError(_located(str(error), node, path)) from None
-    for check in (queue_limits, queue_rules):
-        try:
-            check(scenario)
-        except ConfigError as error:
-            key, _, why = str(error).partition(": ")
-            raise ScenarioError(_located(f"{why} - at `$.{key}`", node, path)) from None
+    for problem in problems(scenario):
+        line = _line(node, problem.path)
+        raise ScenarioError(f"{path}:{line}: {problem.key}: {problem.text}")
     return _with_traces(scenario, node, path)
 
 
@@ -170,7 +168,8 @@ def _located(message: str, node: yaml.Node | None, path: Path) -> str:
     assert found is not None  # noqa: S101 - it matches every text
     where = found["path"] or "$"
     key = where.removeprefix("$").removeprefix(".")
-    line = _line(node, where)
+    unknown = _UNKNOWN.search(found["text"])
+    line = _line(node, f"{where}.{unknown[1]}" if unknown is not None else where)
     return f"{path}:{line}: {key or 'scenario'}: {found['text']}"
 
 

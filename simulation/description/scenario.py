@@ -158,14 +158,6 @@ class Scenario(Part, frozen=True, kw_only=True):
     faults: Annotated[list[Fault], Meta(max_length=10_000)] = []
     expect: Annotated[list[Expectation], Meta(max_length=100)] = []
 
-    def __post_init__(self) -> None:
-        names = [phase.name for phase in self.phases]
-        if len(set(names)) != len(names):
-            raise ValueError("two phases have the same name")
-        late = [fault.at for fault in self.faults if fault.at > self.seconds]
-        if late:
-            raise ValueError(f"a fault at {late[0]:g} s comes after the end at {self.seconds:g} s")
-
     @property
     def seconds(self) -> float:
         """How long all phases take together."""

@@ -426,7 +426,7 @@ class Queue:
         """Everything in it has been read: have it stopped."""
         if exchange.members or not exchange.leaving or exchange.died is not None:
             return
-        self.requests.ask(self.requests.scaling.emptied(exchange.number), now)
+        self.requests.ask(self.requests.scaling.emptied(exchange.number, 0, -1), now)
 
     # --- loss -------------------------------------------------------------------------------------
 

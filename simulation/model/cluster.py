@@ -20,7 +20,8 @@ from roq.monitor.rules import own_policy
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
-from roq.protocol.public import CreateExchange, CreateQueue, Public
+from roq.protocol.public import CreateExchange, CreateQueue
+from roq.protocol.public_hosts import Public
 from roq.simulation.load import Profile
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.clients import PublisherShell, SubscriberShell

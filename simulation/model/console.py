@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roq.protocol import documents
-from roq.protocol.public import CreateExchange, Public
+from roq.protocol.public import CreateExchange
+from roq.protocol.public_hosts import Public
 
 if TYPE_CHECKING:
     from roq.simulation.model.cluster import Cluster

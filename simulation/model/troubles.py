@@ -15,10 +15,10 @@ from typing import Final
 from roq.protocol.public import (
     CreateExchange,
     CreateQueue,
-    Public,
     RemoveExchange,
     RemoveQueue,
 )
+from roq.protocol.public_hosts import Public
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.cluster import QUEUE, Cluster
 from roq.simulation.model.ensemble import DELAY_SECONDS, MACHINE

@@ -20,6 +20,7 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
+from roq.simulation.description.offered import present
 from roq.simulation.report.bounds import LATEST, bounded_phases
 from roq.simulation.report.wording import duration, listed, moment
 
@@ -212,8 +213,10 @@ def at_the_end(run: Run, found: Course) -> dict[str, float]:
         for wanted in (2, 3, 4):
             row = next((at for at, many in enumerate(found.serving) if (many or 0) >= wanted), None)
             attached_then = publishers[row] if row and found.heard[row - 1] else None
-            if attached_then is not None:
-                figures[f"publishers_at_exchange_{wanted}"] = attached_then
+            if row is not None and attached_then is not None:
+                # Who has just moved is attached to both exchanges, and one publisher all the same.
+                there = float(present(run.scenario, found.ends[row]))
+                figures[f"publishers_at_exchange_{wanted}"] = min(attached_then, there)
     return figures
 
 

@@ -18,7 +18,7 @@ from scenarios import played
 from roq.simulation.chaos import site
 from roq.testing import namespaces
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 PATIENT = ("--patience", "3")
 """The machine may do other work."""

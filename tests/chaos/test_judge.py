@@ -130,6 +130,54 @@ def test_who_comes_later_begins_with_what_comes_then(told: Told) -> None:
     assert told.judge.tally.lost == 0
 
 
+def test_who_comes_later_is_owed_all_that_is_published_from_then_on(told: Told) -> None:
+    told.published(10)
+    told.judge.end("subscriber-1")
+    told.read(Subscribed(5.0, "t"))
+    for count in range(11, 21):
+        told.publish(Upto(5.0 + count / 100, count))
+    told.publish(state(20, 20))
+    told.read(got(15, 5))
+    assert not told.judge.behind(told.judge.acked(ended=True))
+    told.judge.check()
+    assert told.judge.tally.lost == 5  # 10 to 14
+    told.judge.check()
+    assert told.judge.tally.lost == 5  # once
+
+
+def test_what_is_reported_of_the_beginning_is_counted_as_such(told: Told) -> None:
+    told.published(10)
+    told.judge.end("subscriber-1")
+    told.read(Subscribed(5.0, "t"))
+    told.publish(Upto(5.1, 20), state(20, 20))
+    told.read(Lost(5.3, STREAM, 12, 3, "gone"), got(15, 5))
+    told.judge.check()
+    assert (told.judge.tally.lost, told.judge.tally.counted_lost) == (2, 3)
+
+
+def test_what_comes_of_before_the_subscription_is_no_fault(told: Told) -> None:
+    told.published(10)
+    told.judge.end("subscriber-1")
+    told.read(Subscribed(5.0, "t"))
+    told.publish(Upto(5.1, 20), state(20, 20))
+    told.read(got(7, 13))
+    told.judge.check()
+    assert told.judge.tally.violations == 0
+
+
+def test_who_gets_nothing_of_a_stream_that_goes_on_is_behind_even_if_it_ends(told: Told) -> None:
+    told.published(10)
+    told.judge.end("subscriber-1")
+    told.read(Subscribed(5.0, "t"))
+    told.judge.end("publisher-1")
+    assert not told.judge.behind(told.judge.acked(ended=True))  # nothing came since
+    told.publish(Opened(1.0, STREAM))
+    told.publish(Upto(2.0, 10), Upto(5.1, 12), state(12, 12))
+    told.judge.end("publisher-1")
+    (late,) = told.judge.behind(told.judge.acked(ended=True))
+    assert "0 of 12" in late
+
+
 def test_who_was_there_first_is_owed_the_beginning(told: Told) -> None:
     told.read(got(2, 3))
     told.judge.check()

@@ -23,7 +23,7 @@ from roq.provider.port import HostRequest, HostState, ProvidedHost, Provider
 from roq.testing.provider_kit import NOBODY, ProviderKit
 from roq.testing.running import RunningCluster
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 FIRST, LAST = "127.0.9.1", "127.0.9.20"
 

@@ -17,7 +17,7 @@ from roq.provider.engine import Engine
 from roq.runtime.toml import Section
 from roq.testing.running import RunningCluster
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 PATIENCE = 50.0
 
 

@@ -19,7 +19,7 @@ from roq.client.views import HostSummary
 from roq.hcm.records import ProcessRecord
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 HOST = "127.0.0.1"
 SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": 1}}
 

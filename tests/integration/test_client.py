@@ -116,7 +116,7 @@ def test_the_broadcast_tells_of_each_change(cluster: roq.Cluster) -> None:
     with cluster.watch() as watch:
         state = watch.receive(30)
         assert state is not None
-        assert set(state.hosts) == {"127.0.0.1", "127.0.0.2"}
+        assert {"127.0.0.1", "127.0.0.2"} <= set(state.hosts)
         cluster.create_queue("seen")
         names: set[str] = set()
         while "seen" not in names:
@@ -296,13 +296,13 @@ def test_management_and_watching_in_asyncio(roq_cluster: RunningCluster) -> None
             assert "managed" in [queue.name for queue in await cluster.queues()]
             await cluster.add_exchange("managed", "127.0.0.2")
             assert len(await cluster.exchanges("managed")) == 2
-            assert len(await cluster.hosts()) == 2
+            assert {"127.0.0.1", "127.0.0.2"} <= {each.host for each in await cluster.hosts()}
             rules = roq.ScalingRules(name="r")
             await cluster.set_rules("managed", rules)
             assert await cluster.get_rules("managed") == rules
             async with cluster.watch() as watch:
                 async for state in watch:
-                    assert len(state.hosts) == 2
+                    assert {"127.0.0.1", "127.0.0.2"} <= set(state.hosts)
                     break
                 while await watch.receive(0) is not None:
                     continue  # there may have been news meanwhile

@@ -13,7 +13,7 @@ import roq.testing
 from roq.client.state import Cause, ClientState
 from roq.testing import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 PATIENT = {"window_batches": 1_024}
 """Publishers need not wait because an exchange gets no processor for a moment."""
 BUSY = {(ClientState.WAITING, Cause.STARVED), (ClientState.CONNECTED, Cause.NONE)}

@@ -32,7 +32,7 @@ def test_the_life_of_a_queue(roq_cluster: RunningCluster) -> None:
 
     def states() -> dict[str, str]:
         listed = roq("queue", "list", "--json", cluster=address)
-        return {row["Name"]: row["State"] for row in json.loads(listed.stdout)}
+        return {row["name"]: row["state"] for row in json.loads(listed.stdout)}
 
     limits = ("--limit", "ring_bytes=1048576", "--limit", "exchanges_max=1")
     created = roq("queue", "create", "life", *limits, cluster=address)
@@ -42,8 +42,8 @@ def test_the_life_of_a_queue(roq_cluster: RunningCluster) -> None:
     assert b"--exists-ok" in again.stderr
     assert roq("queue", "create", "life", "--exists-ok", cluster=address).returncode == 0
     shown = json.loads(roq("queue", "show", "life", "--json", cluster=address).stdout)
-    assert shown["Limits"]["ring_bytes"] == 1_048_576
-    assert shown["Limits"]["exchanges_max"] == 1
+    assert shown["limits"]["ring_bytes"] == 1_048_576
+    assert shown["limits"]["exchanges_max"] == 1
     assert roq("queue", "stop", "life", cluster=address).returncode == 0
     assert states()["life"] == "stopped"
     assert roq("queue", "start", "life", cluster=address).returncode == 0
@@ -61,7 +61,7 @@ def test_exchanges_and_hosts_are_listed(roq_cluster: RunningCluster, queue: str)
         )
         assert added.returncode == 0, added.stderr
     rows = json.loads(roq("exchange", "list", queue, "--json", cluster=address).stdout)
-    assert [(row["Name"], row["Host"]) for row in rows] == [
+    assert [(row["name"], row["host"]) for row in rows] == [
         ("x1", "127.0.0.1"),
         ("x2", "127.0.0.2"),
     ]
@@ -71,7 +71,7 @@ def test_exchanges_and_hosts_are_listed(roq_cluster: RunningCluster, queue: str)
     assert "creation" in table
     assert "manual" in table
     hosts = json.loads(roq("host", "list", "--json", cluster=address).stdout)
-    assert [(row["Host"], row["State"]) for row in hosts] == [
+    assert [(row["host"], row["state"]) for row in hosts] == [
         ("127.0.0.1", "live"),
         ("127.0.0.2", "live"),
     ]

@@ -14,7 +14,7 @@ from gcm_process import SESSION_SECONDS, Console, DaemonProcess, eventually
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CLIENTS = 1_000
 FEW_FILES = 150

@@ -20,7 +20,7 @@ from roq.model import Limits
 from roq.protocol.control import ClusterInfo, Located
 from roq.testing import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 CLIENTS = 1_000
 

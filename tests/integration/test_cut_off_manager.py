@@ -20,7 +20,7 @@ import roq.aio
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol.documents import RawDocument
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SESSION_SECONDS = 4.0
 """Who goes on must keep its session on a machine that does other work."""
@@ -117,7 +117,7 @@ def test_changes_reach_the_one_that_leads_and_what_is_told_from_memory_says_so(
     assert "told from memory" in listed.stdout.splitlines()[-1]
     assert "ZooKeeper cannot be reached" in listed.stdout.splitlines()[-1]
     (row,) = json.loads(told(first, "exchange", "list", "before", "--json").stdout)
-    assert row["FromMemory"]["Seconds"] >= 0
+    assert row["from_memory"]["seconds"] >= 0
     refused = told(first, "queue", "create", "nowhere", "--host", HOST)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "registry away" in refused.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scenarios import nothing_wrong, played
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_a_queue_grows_with_its_load(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import roq
 from roq.protocol.kpi import MoveKpi
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 RESTED = 90.0
 """Seconds: a publisher that could not go where it was sent rests, longer each time."""
 

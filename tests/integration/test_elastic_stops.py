@@ -15,7 +15,7 @@ from roq.client.views import ScalingRules
 from roq.protocol.kpi import MoveKpi
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

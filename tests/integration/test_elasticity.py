@@ -12,7 +12,7 @@ import roq
 from roq.protocol.kpi import MoveKpi, QueueKpi, ScaleKpi
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

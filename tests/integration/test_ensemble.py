@@ -13,7 +13,7 @@ import roq
 from roq.errors import RequestError, Unavailable
 from roq.testing import RunningCluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SERVERS = ("zookeeper 1", "zookeeper 2", "zookeeper 3")
 SESSION_SECONDS = 4.0

@@ -23,7 +23,7 @@ from roq.protocol.control import Answer, HealthRequest, Located, LocateRequest
 from roq.runtime import procfs
 from roq.testing import RunningCluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CROWD = 1_000
 

@@ -23,7 +23,7 @@ from roq.client.subscriber import Subscriber
 from roq.testing.faults import FaultyNetwork
 from roq.testing.history import History, Verdict
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 TOPICS = ["eu.be", "eu.nl", "us", "asia.jp"]
 PUBLISHERS = 5

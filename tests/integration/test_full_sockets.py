@@ -21,7 +21,7 @@ from commands import until
 import roq
 from roq.testing import RunningCluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 

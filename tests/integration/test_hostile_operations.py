@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from roq.runtime import exits
 from roq.testing import RunningCluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CROWD = 1_000
 

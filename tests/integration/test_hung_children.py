@@ -15,7 +15,7 @@ import roq
 import roq.testing
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 HUNG_SECONDS = 2.0
 

@@ -18,7 +18,7 @@ from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import broadcast
 from roq.protocol.documents import RawDocument
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SESSION_SECONDS = 4.0
 """Who goes on must keep its session on a machine that does other work."""

@@ -10,7 +10,7 @@ import zmq
 
 from roq.protocol.control import ClusterInfoRequest
 from roq.runtime import sockets
-from roq.runtime.lifeline import Lifeline
+from roq.runtime.lifeline import NEVER_CONNECTED, Lifeline
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 
@@ -58,6 +58,26 @@ def test_nobody_listens(loop: Loop) -> None:
     lifeline.close()
     lifeline.close()
     client.close(0)
+
+
+def test_the_other_side_goes_before_it_has_said_who_it_is(loop: Loop) -> None:
+    """As a manager that is killed just now: nothing has reached it, so another one may be asked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = sockets.dealer(loop.context)
+        lifeline = Lifeline(loop.reactor, client, loop.tell)
+        client.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        client.send(b"command")
+
+        def accept() -> None:
+            loop.reactor.remove(server.fileno())
+            server.accept()[0].close()
+
+        loop.reactor.add(server.fileno(), accept)
+        loop.run()
+        assert loop.told
+        assert set(loop.told) <= NEVER_CONNECTED
+        lifeline.close()
+        client.close(0)
 
 
 def test_the_other_side_goes(loop: Loop) -> None:

@@ -11,7 +11,7 @@ from roq.simulation import hosts
 from roq.simulation.scenario.display import Silent
 from roq.testing.namespaces import NetworkHost, missing, network
 
-pytestmark = [pytest.mark.integration, pytest.mark.netns]
+pytestmark = [pytest.mark.integration, pytest.mark.netns, pytest.mark.long]
 
 
 @pytest.fixture

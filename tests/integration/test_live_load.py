@@ -19,7 +19,7 @@ from roq.simulation.live.verdict import TaskTally, count
 from roq.simulation.traces.messages import ClientTrace, Trace, decode
 from roq.testing.running import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 QUEUES = ("live", "live-words", "live-traces")
 

@@ -20,7 +20,7 @@ from roq.provider.record import HostFolder, HostRecord
 from roq.testing.provider_kit import NOBODY, ProviderKit
 from roq.testing.running import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FIRST, LAST = "127.0.8.1", "127.0.8.20"
 

@@ -19,7 +19,7 @@ from gcm_process import eventually as within
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol.documents import RawDocument
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 SESSION_SECONDS = {"roq.gcm": 5.0, "roq.hcm": 2.0}

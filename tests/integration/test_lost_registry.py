@@ -17,7 +17,7 @@ from roq.errors import RequestError, Unavailable
 from roq.local.ports import choose_ports
 from roq.testing import RunningCluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ZK = {"zk": {"session_seconds": 2.0}}
 

@@ -101,7 +101,7 @@ def test_a_queue_spans_two_hosts_and_every_message_reaches_the_other_one(cluster
     cluster.roq(one, "queue", "create", "orders", "--host", one.address)
     cluster.roq(two, "exchange", "add", "orders", "--host", two.address)
     listed = json.loads(cluster.roq(one, "exchange", "list", "orders", "--json"))
-    assert [exchange["Host"] for exchange in listed] == [one.address, two.address]
+    assert [exchange["host"] for exchange in listed] == [one.address, two.address]
     assert all("127.0.0.1" not in json.dumps(exchange) for exchange in listed)
 
     readers = [
@@ -133,7 +133,7 @@ def test_a_queue_spans_two_hosts_and_every_message_reaches_the_other_one(cluster
 
 def test_both_hosts_are_known_by_their_advertised_addresses(cluster: Cluster) -> None:
     hosts = json.loads(cluster.roq(cluster.hosts[1], "host", "list", "--json"))
-    assert sorted(host["Host"] for host in hosts) == [host.address for host in cluster.hosts]
+    assert sorted(host["host"] for host in hosts) == [host.address for host in cluster.hosts]
 
 
 def test_a_daemon_that_leaves_loopback_warns_that_nothing_is_authenticated(

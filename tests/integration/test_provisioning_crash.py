@@ -21,7 +21,7 @@ from roq.protocol import documents
 from roq.protocol.control import Control, Done, Failure, ScaledOut, ScaleIn, ScaleOut
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @contextmanager

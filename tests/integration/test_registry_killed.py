@@ -21,7 +21,7 @@ from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports
 from roq.protocol.documents import RawDocument
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 ANSWER_SECONDS = 30.0
 """More than a commit may take, on a machine that does other work as well."""

@@ -14,6 +14,7 @@ from roq.simulation.report.page import written
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(PROGRAM is None, reason="needs Chromium"),
 ]
 

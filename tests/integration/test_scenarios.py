@@ -13,7 +13,7 @@ from scenarios import nothing_wrong, played
 
 from roq.simulation import moves
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_publishers_move_and_no_subscriber_notices(tmp_path: Path) -> None:

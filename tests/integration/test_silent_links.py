@@ -12,7 +12,7 @@ from watched import Scene
 from roq.testing.faults import parse_endpoint
 from roq.testing.namespaces import NetworkHost, missing, network
 
-pytestmark = [pytest.mark.integration, pytest.mark.netns, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.netns, pytest.mark.faults, pytest.mark.long]
 
 NOTICED_SECONDS = 15.0
 """Without help a connection over which a question is under way stands for a quarter of an hour."""

@@ -96,7 +96,7 @@ def test_queue_show_tells_throughput_and_publishers(
         assert until(
             lambda: (
                 json.loads(roq("queue", "show", queue, "--json", cluster=address).stdout)[
-                    "Activity"
+                    "activity"
                 ]["publisher_count"]
                 == 1
             )

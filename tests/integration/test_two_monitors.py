@@ -18,7 +18,7 @@ from roq.protocol.control import Failure, Started, StartMonitor
 from roq.protocol.kpi import MoveKpi, QueueKpi
 from roq.testing import RunningCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_a_data_directory_keeps_the_queues(tmp_path: Path) -> None:
     with started(*arguments) as up:
         addresses = read_ready(up)
         listed = roq("queue", "list", "--json", cluster=addresses["client"])
-        assert [queue["Name"] for queue in json.loads(listed.stdout)] == ["orders"]
+        assert [queue["name"] for queue in json.loads(listed.stdout)] == ["orders"]
         second = roq(*arguments)
         assert second.returncode == 78
         assert b"used by another cluster" in second.stderr

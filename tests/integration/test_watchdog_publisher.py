@@ -13,7 +13,7 @@ from roq.client.publisher import Publisher
 from roq.client.state import Cause, ClientState, StateChange
 from roq.errors import DeliveryError, QueueNotFound, Unavailable
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from watched import Scene
 from roq.client.state import Cause, ClientState
 from roq.errors import Unavailable
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ REQUESTS = st.one_of(
     st.tuples(st.just(2003), NAMES, HOSTS),
     st.tuples(st.just(2004), NAMES, HOSTS, st.sampled_from(["t", "u", ""])),
     st.tuples(st.just(2100), NAMES, st.integers(1, 4)),
+    st.tuples(st.sampled_from([2110, 2111, 2112, 2113]), HOSTS),
     st.tuples(st.just(3020), NAMES, st.sampled_from(["t", "u", "v"])),
     st.tuples(st.just(3021), NAMES, st.integers(1, 4)),
 )
@@ -96,6 +97,7 @@ STEPS = st.one_of(
         lambda what: ("monitor", what)
     ),
     HOSTS.map(lambda name: ("report", name)),
+    HOSTS.map(lambda name: ("leave", name)),
     st.sampled_from([0.5, 4.0, 12.0]).map(lambda seconds: ("wait", seconds)),
     st.sampled_from(["suspend", "back", "lost", "follow", "elect"]).map(
         lambda what: ("registry", what)
@@ -122,6 +124,8 @@ def act(script: Script, peers: list[int], kind: str, value: object) -> None:  # 
     match kind, value:
         case "request", ((3020 | 3021) as number, name, argument):
             peers.append(script.send_raw(scaling(script, number, name, argument), port=5000))
+        case "request", ((2110 | 2111 | 2112 | 2113) as number, name):
+            peers.append(script.send(number, Host=name))
         case "request", (2100, name, number):
             peers.append(script.send(2100, QName=name, Exchange=number))
         case "request", (number, name, *more):
@@ -143,6 +147,8 @@ def act(script: Script, peers: list[int], kind: str, value: object) -> None:  # 
         case "monitor", (name, how):
             script.monitors[name].mute = how == "mute"
             script.monitors[name].waits_for = "1 publisher still there" * (how == "full")
+        case "leave", str(name):
+            script.report(script.hosts[name], leaving=True)
         case "report", str(name):
             script.report(script.hosts[name])
         case "wait", float(seconds):
@@ -176,12 +182,18 @@ def test_every_request_is_answered_once_in_any_interleaving(
         script.pass_time(20)
         script.pending.clear()
     assert all(len(script.answers[peer]) == 1 for peer in peers)
-    assert not script.machine.operations.queues
-    assert script.machine.queues.reserved == {}
+    if not script.machine.hosts.draining():  # else the leader tries again and again
+        assert not script.machine.operations.queues
+        assert script.machine.queues.reserved == {}
     # And a later leader can do everything with what was left behind.
     for host in script.hosts.values():
         host.mute.clear()
     script.elect()
+    for host in script.hosts.values():
+        host.epoch += 10  # a later manager: what the one before wanted holds no more
+        script.report(host)
+        script.settle()
+        assert script.ask(2111, Host=host.name)["RESULT"] == 0
     for _ in range(3):
         for host in script.hosts.values():
             script.report(host)

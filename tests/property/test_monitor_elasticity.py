@@ -12,7 +12,7 @@ from roq.model import PublisherId
 from roq.monitor.events import Ask, Effect, Event, Push, Send
 from roq.policy.balanced import Balanced
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
-from roq.protocol.control import Assigned, Done, Empty, Failure, Relocate, ScaleOut, Topology
+from roq.protocol.control import Assigned, Emptied, Empty, Failure, Relocate, ScaleOut, Topology
 
 NAMES = [f"p{number}" for number in range(6)]
 NUMBERS = st.integers(1, 6)
@@ -103,7 +103,7 @@ class Watched(Queue):
                     assert not entered & leaving
             case Send((name, _), Assigned() as message):
                 self.epochs.setdefault(name.decode(), []).append(message.epoch)
-            case Send(_, Done() | Failure() as message) if message.id >= 1_000:
+            case Send(_, Emptied() | Failure() as message) if message.id >= 1_000:
                 self.emptied[message.id] += 1
             case Send(_, Topology() as message) | Push(_, Topology() as message):
                 assert self._serving() <= {each.number for each in message.exchanges}

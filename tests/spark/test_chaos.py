@@ -10,7 +10,7 @@ from scenarios import played
 
 from roq.simulation.chaos_spark import site
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 SEED = os.environ.get("ROQ_CHAOS_SEED", "1")
 

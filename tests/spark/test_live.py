@@ -28,7 +28,7 @@ from roq.simulation.live.run import run
 from roq.simulation.live.show import Picture, Silent
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 
 def scenario_of(seconds: float) -> Scenario:

@@ -19,7 +19,7 @@ from roq.spark.sink import NotPublished, publish, publisher_id
 from roq.spark.staging import SCHEMA, Staging
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 2_000
 

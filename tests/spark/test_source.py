@@ -17,7 +17,7 @@ from pyspark.sql.functions import col
 import roq
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 DEADLINE_SECONDS = 120.0
 
@@ -74,8 +74,14 @@ def test_a_batch_query_reads_all_logs_in_order(
     assert len(rows) == 1_500
     split = source(spark, roq_cluster, queue, partitionsPerExchange="3")
     assert split.count() == 1_500
-    europe = source(spark, roq_cluster, queue).filter(col("topic").startswith("eu."))
-    assert europe.count() == 1_000
+    pushdown = "spark.sql.python.filterPushdown.enabled"
+    try:
+        for enabled in ("false", "true"):  # the first is what Spark does if nobody says anything
+            spark.conf.set(pushdown, enabled)
+            europe = source(spark, roq_cluster, queue).filter(col("topic").startswith("eu."))
+            assert europe.count() == 1_000
+    finally:
+        spark.conf.unset(pushdown)
 
 
 def test_a_stream_reads_each_message_once_over_a_restart_and_a_new_exchange(

@@ -13,7 +13,7 @@ from roq.simulation.forecast.sweep import Sweep, conduct, run
 from roq.simulation.forecast.table import table, write
 from roq.simulation.forecast.work import Here, Spark
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 
 def sweep() -> Sweep:

@@ -28,7 +28,7 @@ from roq.simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED
 from roq.simulation.traces.tap import Tap
 from roq.testing.running import RunningCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 DRAIN_SECONDS = 120.0
 LOADED = msgspec.structs.replace(run_of(RUN), seconds=20.0)

@@ -27,10 +27,15 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def roq(
-    *arguments: str, cluster: str = "", stdin: bytes = b"", timeout: float = DEADLINE_SECONDS
+    *arguments: str,
+    cluster: str = "",
+    stdin: bytes = b"",
+    timeout: float = DEADLINE_SECONDS,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end."""
-    env = environment(ROQ_CLUSTER=cluster) if cluster else environment()
+    if env is None:
+        env = environment(ROQ_CLUSTER=cluster) if cluster else environment()
     return subprocess.run(
         [*ROQ, *arguments], input=stdin, capture_output=True, timeout=timeout, env=env, check=False
     )

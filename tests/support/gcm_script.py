@@ -22,6 +22,7 @@ from roq.protocol.control import (
     Control,
     Done,
     ElasticityRequest,
+    Emptied,
     Empty,
     Failure,
     HostReport,
@@ -149,6 +150,8 @@ class PaperMonitor:
     last: int = 0
     """Number of the exchange that is the last one to take publishers."""
     mute: bool = False
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Epoch of an exchange, and where its log ends."""
     asked: list[Control] = field(default_factory=list)
 
     def answer(self, message: Control) -> Control | None:
@@ -162,7 +165,10 @@ class PaperMonitor:
             case Empty() if self.waits_for:
                 text = f"x{message.number} is not empty: {self.waits_for}"
                 return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE="unavailable")
-            case Empty() | Configure():
+            case Empty():
+                epoch, end = self.ends.get(message.number, (0, -1))
+                return Emptied(id=message.id, number=message.number, epoch=epoch, end=end)
+            case Configure():
                 return Done(id=message.id)
         raise AssertionError(message)
 

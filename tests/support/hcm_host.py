@@ -105,6 +105,8 @@ class Host:
         self.spawn_fails = ""
         self.obedient = True
         self.answers_leader = True
+        self.stuck = ""
+        """Why the leader cannot drain this host."""
         self._pids = 100
         if registered:
             self.handle(Registered(HOST_EPOCH))
@@ -192,8 +194,8 @@ class Host:
     def leader(self, answer: Answer | Unavailable) -> list[Effect]:
         return self.handle(LeaderAnswered(answer))
 
-    def stop(self) -> list[Effect]:
-        return self.handle(StopWanted())
+    def stop(self, *, drain: bool = False) -> list[Effect]:
+        return self.handle(StopWanted(drain=drain))
 
     def advance(self, seconds: float) -> list[Effect]:
         """Let time pass as a shell would."""
@@ -225,7 +227,7 @@ class Host:
             case ReportToLeader():
                 self.reports.append(effect)
                 if self.answers_leader:
-                    return [LeaderAnswered(HostReportAck(cluster="c1"))]
+                    return [LeaderAnswered(HostReportAck(cluster="c1", stuck=self.stuck))]
             case Announce(cluster):
                 self.announced.append(cluster)
             case Finished():

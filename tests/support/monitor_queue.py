@@ -17,9 +17,11 @@ from roq.protocol import kpi
 from roq.protocol.control import (
     Answer,
     Assigned,
+    Control,
     Done,
     Elasticity,
     ElasticityRequest,
+    Emptied,
     Empty,
     ExchangeAck,
     ExchangeReport,
@@ -365,9 +367,10 @@ class Queue(Driver):
         """The configuration manager answers a question."""
         return self.handle(LeaderAnswered(ask.serial, answer))
 
-    def empty(self, number: int, request: int = 9) -> list[object]:
+    def empty(self, number: int, request: int = 9, **more: object) -> list[object]:
         """Ask for an exchange to be emptied; gives what was answered at once."""
-        return list(self.receive("gcm", Empty(id=request, queue_id=QUEUE_ID, number=number)))
+        message = Empty(id=request, queue_id=QUEUE_ID, number=number, **more)  # type: ignore[arg-type]
+        return list(self.receive("gcm", message))
 
     # --- what was told ----------------------------------------------------------------------------
 
@@ -397,6 +400,13 @@ class Queue(Driver):
             each.message
             for each in self.effects
             if isinstance(each, Send) and each.message.id == request
+        ]
+
+    @staticmethod
+    def emptied(answers: list[object], request: int) -> bool:
+        """Whether it was answered once that the exchange is empty."""
+        return [(type(each), each.id) for each in answers if isinstance(each, Control)] == [
+            (Emptied, request)
         ]
 
     def questions(self, kind: type) -> list:  # type: ignore[type-arg]

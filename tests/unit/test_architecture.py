@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LINES_MAX = 500
+LINES_MAX = 600
+"""A file for a noun is better than two halves of one."""
 
 
 def modules() -> list[Path]:

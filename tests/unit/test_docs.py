@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 from roq.gcm.figures import METRICS as OF_MANAGER
 from roq.hcm.figures import METRICS as OF_HOST
 from roq.runtime.metrics import COMMON
@@ -22,6 +24,13 @@ def test_the_tables_of_metrics_are_up_to_date() -> None:
     module = runpy.run_path(str(ROOT / "scripts" / "metrics_reference.py"))
     document = (ROOT / "docs" / "operations.md").read_text()
     assert module["generated"]() in document, "run python scripts/metrics_reference.py"
+
+
+@pytest.mark.parametrize("name", ["cli", "api"])
+def test_the_references_are_up_to_date(name: str) -> None:
+    module = runpy.run_path(str(ROOT / "scripts" / f"{name}_reference.py"))
+    written = (ROOT / "docs" / f"{name}.md").read_text()
+    assert module["generated"]() == written, "the code has changed: run `make docs`"
 
 
 def test_alerts_and_documents_name_metrics_that_there_are() -> None:
@@ -47,3 +56,11 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_python_in_the_documents_can_be_compiled() -> None:
+    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "api.md"}
+    for page in sorted(pages):
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        for number, code in enumerate(blocks, start=1):
+            compile(code.replace("…", "..."), f"{page.name}, block {number}", "exec")

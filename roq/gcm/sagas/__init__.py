@@ -15,6 +15,8 @@ idempotent at the host manager.
                                                                   undo: StopQueue(number), erase
                remove     Empty, removing -> StopQueue(number)          -> erased
     healing    moved to another host -> StartMonitor, StartExchange     -> addresses
+    host       cordon, uncordon, drain, leave: what is wanted of it is written down
+               vacate   one step: an exchange added elsewhere, one emptied, or the monitor moved
     upkeep     note addresses, stop what nobody wants
 """
 
@@ -25,6 +27,7 @@ from roq.gcm.proofs import Proofs
 from roq.gcm.queues import Queues
 from roq.gcm.sagas.exchange import ExchangeSagas
 from roq.gcm.sagas.healing import HealingSagas
+from roq.gcm.sagas.host import HostSagas
 from roq.gcm.sagas.queue import QueueSagas
 from roq.gcm.sagas.steps import Steps
 from roq.gcm.sagas.upkeep import Upkeep
@@ -39,6 +42,7 @@ class Sagas:
         self.exchange = ExchangeSagas(self._steps)
         self.healing = HealingSagas(self._steps)
         self.upkeep = Upkeep(self._steps)
+        self.host = HostSagas(self._steps, self.exchange, self.healing)
 
     @property
     def leader_epoch(self) -> int:
@@ -51,4 +55,4 @@ class Sagas:
         self._steps.cluster = cluster
 
 
-__all__ = ["ExchangeSagas", "HealingSagas", "QueueSagas", "Sagas", "Upkeep"]
+__all__ = ["ExchangeSagas", "HealingSagas", "HostSagas", "QueueSagas", "Sagas", "Upkeep"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from roq.gcm.records import (
     MANUAL,
     SCALING,
     TRANSACTIONS_MAX,
+    DepartedRecord,
     ExchangeRecord,
     encode,
     transactions_path,
@@ -37,6 +38,7 @@ from roq.gcm.sagas.steps import (
 from roq.model import ElasticRules, QueueState, exchange_name
 from roq.protocol.control import (
     Done,
+    Emptied,
     Empty,
     Failure,
     ScaledOut,
@@ -48,6 +50,9 @@ from roq.protocol.public_answers import done
 
 EMPTY_SECONDS: Final = 15.0
 """A monitor answers earlier: it says after twelve seconds what it still waits for."""
+
+KEEP_SECONDS: Final = 2.0
+"""It matters little whether a monitor hears it: nobody asks it again for what was called off."""
 
 
 class ExchangeSagas:
@@ -93,10 +98,27 @@ class ExchangeSagas:
             )
         return ScaledOut(id=request.id, number=number, host=exchange.host)
 
+    def replace(self, queue: Queue, exchange: ExchangeRecord) -> Part[int]:
+        """Start one more exchange elsewhere, because this one is to go from its host."""
+        return (
+            yield from self._add(
+                queue,
+                "",
+                lambda: self._steps.place_beside(queue),
+                exchange.origin,
+                exchange.number,
+            )
+        )
+
     def _add(
-        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int = 0,
     ) -> Part[int]:
-        exchange = yield from self._define(queue, transaction, place, origin)
+        exchange = yield from self._define(queue, transaction, place, origin, replaces)
         try:
             yield from self._start(queue, exchange)
             yield from self._save_created(queue, exchange.number, transaction)
@@ -118,7 +140,12 @@ class ExchangeSagas:
                 raise
 
     def _define(
-        self, queue: Queue, transaction: str, place: Callable[[], str], origin: str
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int,
     ) -> Part[ExchangeRecord]:
         """The exchange of a request that was begun before, or a new one, written down."""
         record = queue.record
@@ -131,7 +158,11 @@ class ExchangeSagas:
             raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
         host = place()
         exchange = ExchangeRecord(
-            number=record.next_number, host=host, transaction=transaction, origin=origin
+            number=record.next_number,
+            host=host,
+            transaction=transaction,
+            origin=origin,
+            replaces=replaces,
         )
         key = (queue.name, exchange.number)
         self._steps.queues.reserved[key] = host
@@ -167,8 +198,9 @@ class ExchangeSagas:
         number = exchange.number
         try:
             yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            gone = self._departed(queue, exchange)
             queue.children.pop(number, None)
-            yield from self._steps.save(without_exchange(queue.record, number))
+            yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
         except RequestError as error:
             return f"the definition of {exchange_name(number)} is left behind: {error}"
         return ""
@@ -195,7 +227,7 @@ class ExchangeSagas:
         exchange = queue.record.exchange(request.number)
         if exchange is not None:
             _check_shrinking(queue, exchange, rules)
-            yield from self._remove(queue, exchange)
+            yield from self._remove(queue, exchange, request.epoch, request.end)
         return Done(id=request.id)
 
     def remove(self, request: RemoveExchange) -> Saga:
@@ -208,32 +240,85 @@ class ExchangeSagas:
                 "a queue keeps one; remove or stop the queue instead"
             )
         if queue.record.state is QueueState.STOPPED:
-            yield from self._steps.save(without_exchange(queue.record, exchange.number))
+            record = queue.record.departing(self._departed(queue, exchange))
+            yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
+        epoch, end = 0, -1
         if exchange.wanted and not self._lost(queue, exchange):
-            yield from self._empty(queue, exchange)
-        problems = yield from self._remove(queue, exchange)
+            epoch, end = yield from self._empty(queue, exchange)
+        problems = yield from self._remove(queue, exchange, epoch, end)
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
-    def _empty(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+    def _empty(
+        self,
+        queue: Queue,
+        exchange: ExchangeRecord,
+        seconds: float = EMPTY_SECONDS,
+        *,
+        at_once: bool = False,
+        within: float = 0.0,
+    ) -> Part[tuple[int, int]]:
+        """Have it emptied; gives its epoch, and where its log ends (-1: nobody knows)."""
         number = exchange.number
         if not queue.monitor or self._steps.lost(queue, MONITOR):
             raise _not_empty(queue, exchange, "it does not run at the moment")
-        message = Empty(queue_id=queue.record.queue_id, number=number)
-        answers = yield Calls((Call(queue.record.host, queue.monitor, message, EMPTY_SECONDS),))
+        message = Empty(
+            queue_id=queue.record.queue_id, number=number, at_once=at_once, read_seconds=within
+        )
+        answers = yield Calls((Call(queue.record.host, queue.monitor, message, seconds),))
         match answers[0]:
-            case Done():
-                return
+            case Emptied() as emptied:
+                return emptied.epoch, emptied.end
+            case Done():  # a monitor of an earlier version
+                return 0, -1
             case answer:
                 raise _not_empty(queue, exchange, answer)
 
-    def _remove(self, queue: Queue, exchange: ExchangeRecord) -> Part[list[str]]:
+    def vacate(
+        self, queue: Queue, exchange: ExchangeRecord, read_seconds: float, seconds: float
+    ) -> Part[None]:
+        """Remove an exchange if it is empty by now; if not, its monitor goes on emptying it.
+
+        Args:
+            queue: a running queue.
+            exchange: one that is wanted.
+            read_seconds: subscribers have so long to read what is left, once it has no publishers.
+            seconds: its monitor must answer within this.
+
+        Raises:
+            RequestError: says what it waits for.
+        """
+        epoch, end = 0, -1
+        if not self._lost(queue, exchange):
+            epoch, end = yield from self._empty(
+                queue, exchange, seconds, at_once=True, within=read_seconds
+            )
+        yield from self._remove(queue, exchange, epoch, end)
+
+    def keep(self, queue: Queue, exchanges: Iterable[ExchangeRecord]) -> list[Call]:
+        """The calls that have exchanges take publishers again which were being emptied."""
+        return [
+            Call(
+                queue.record.host,
+                queue.monitor,
+                Empty(queue_id=queue.record.queue_id, number=exchange.number, wanted=False),
+                KEEP_SECONDS,
+            )
+            for exchange in exchanges
+            if queue.running and queue.monitor
+        ]
+
+    def _remove(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int, end: int
+    ) -> Part[list[str]]:
         number = exchange.number
-        yield from self._steps.save(
-            queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
-        )
+        record = queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
+        if exchange.wanted:  # else an earlier attempt has written down how it ended
+            record = record.departing(self._departed(queue, exchange, epoch, end))
+        # Written down before it stops, so that a reader that misses its log finds where it ended.
+        yield from self._steps.save(record)
         # A host that does not answer holds nothing up: it is told when it reports again.
         problems = yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
         yield from self._steps.save(without_exchange(queue.record, number))
@@ -281,6 +366,16 @@ class ExchangeSagas:
             problem = yield from self._undo_add(queue, exchange)
             deed += f" ({problem})" * bool(problem)
         yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+
+    def _departed(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1
+    ) -> DepartedRecord:
+        latest = queue.epoch(exchange.number)
+        if not latest:
+            end = 0  # it never ran, so nothing was lost with it
+        elif epoch != latest or end < 0:
+            epoch, end = latest, -1  # another process than the one that was emptied
+        return DepartedRecord(number=exchange.number, epoch=epoch, end=end)
 
     def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         return self._steps.lost(queue, exchange.number)

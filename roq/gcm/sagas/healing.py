@@ -56,10 +56,27 @@ class HealingSagas:
         if problem:
             raise NoRoom(problem)
 
+    def move_monitor(self, queue: Queue, host: str) -> Part[None]:
+        """Start the monitor of a running queue elsewhere, then stop the one that runs.
+
+        The one that runs serves until the other one does.
+
+        Raises:
+            NoRoom: no host can take it.
+            RequestError: it was not started; what is lost by that is healed.
+        """
+        places, problem = self._steps.place_anew(queue, (MONITOR,))
+        if problem:
+            raise NoRoom(problem)
+        yield from self._steps.save_moved(queue.record, places)
+        yield from self._start(queue, places)
+        yield from self._steps.stop_children(queue, "moved", MONITOR, (host,))
+
     def _targets(
         self, queue: Queue, lost: list[Loss], avoid: frozenset[str], *, again: bool
     ) -> tuple[dict[int, str], str]:
         hosts = self._steps.hosts
+        draining = hosts.draining()
         kinds = {MISSING, FAILED} if again else {MISSING}
         targets = {
             each.number: each.host
@@ -68,6 +85,7 @@ class HealingSagas:
             and each.host not in avoid
             and each.host not in hosts.closed
             and hosts.live(each.host) is not None
+            and not (each.host in draining and hosts.refuge(each.host))
         }
         others = {each.number: each for each in lost if each.number not in targets}
         failed = {each.host for each in others.values() if each.kind is FAILED}

@@ -18,7 +18,7 @@ from roq.errors import (
 )
 from roq.gcm.events import Change, Drop, Put
 from roq.gcm.healing import Loss, loss, losses
-from roq.gcm.hosts import LOST, UNMANAGED, Hosts
+from roq.gcm.hosts import LOST, UNMANAGED, Host, Hosts
 from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord, QueueRecord, encode, queue_path
@@ -35,6 +35,8 @@ from roq.protocol.control import (
 )
 
 START_SECONDS: Final = 15.0
+START_STARVED_SECONDS: Final = 65.0
+"""On a host that gets too little processor; its manager gives a start a minute then."""
 STOP_SECONDS: Final = 10.0
 
 EVERYTHING: Final = -1
@@ -218,7 +220,7 @@ class Steps:
             restarted=restarted,
             base=host_epoch(record.epoch),
         )
-        answers = yield Calls((Call(host.name, host.control, message, START_SECONDS, again=True),))
+        answers = yield Calls((_start_call(host, message),))
         self._started(queue, host.name, answers[0])
 
     def start_exchanges(self, queue: Queue, exchanges: tuple[ExchangeRecord, ...]) -> Part[None]:
@@ -240,7 +242,7 @@ class Steps:
                 limits=queue.record.limits,
                 base=host_epoch(exchange.epoch),
             )
-            calls.append(Call(host.name, host.control, message, START_SECONDS, again=True))
+            calls.append(_start_call(host, message))
         answers = yield Calls(tuple(calls))
         failed: RequestError | None = None
         for call, answer in zip(calls, answers, strict=True):
@@ -349,3 +351,8 @@ def _stop_problem(host: str, answer: Result) -> str:
 def exchange_hosts(queue: Queue) -> list[str]:
     """Where the exchanges of a queue are, one entry each."""
     return [exchange.host for exchange in queue.record.exchanges]
+
+
+def _start_call(host: Host, message: StartMonitor | StartExchange) -> Call:
+    seconds = START_STARVED_SECONDS if host.starved else START_SECONDS
+    return Call(host.name, host.control, message, seconds, again=True)

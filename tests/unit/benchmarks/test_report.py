@@ -6,7 +6,9 @@ import pytest
 from rich.console import Console
 
 from roq.benchmarks import picture, plan, report
+from roq.benchmarks.benchmark import nothing_measured
 from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.contenders import redis_streams
 from roq.benchmarks.figures import figures
 from roq.benchmarks.results import Environment, Idle, ProcessCost, Results, Verdict, write_json
 from roq.benchmarks.targets import verdicts
@@ -107,3 +109,28 @@ def test_cases_are_named_by_what_distinguishes_them() -> None:
 
 def test_a_target_that_was_not_measured_is_not_called_missed() -> None:
     assert report.verdict_text(Verdict("x", 1.0, True, None)).plain == "not measured"
+
+
+def test_what_measured_nothing_says_why() -> None:
+    results = made()
+    assert nothing_measured(results) == ""
+    peers = [one for one in results.figures if one.contender == plan.ZMQ_PROXY]
+    failed = msgspec.structs.replace(results, figures=peers)
+    assert nothing_measured(failed) == "no answer within 60 s"
+    skipped = {plan.ROQ_BATCHES: "no Java runtime"}
+    left_out = msgspec.structs.replace(results, figures=[], failures=[], skipped=skipped)
+    assert nothing_measured(left_out) == "no Java runtime"
+    assert nothing_measured(msgspec.structs.replace(left_out, skipped={})) == "nothing was tried"
+
+
+@pytest.mark.parametrize("kind", [report.Bars, report.Lines])
+def test_how_to_install_a_peer_is_told_with_its_brackets(
+    kind: type[report.Bars | report.Lines],
+) -> None:
+    out = io.StringIO()
+    reason = "redis-py is not installed (pip install 'roq-cluster[bench]')"
+    with kind(Console(file=out, width=200), 1) as shown_meanwhile:
+        shown_meanwhile.skipped(redis_streams.contenders()[0], reason)
+        shown_meanwhile.failed(Failure(plan.ROQ_BATCHES, plan.main_case(), 0, reason))
+        shown_meanwhile.says(reason)
+    assert out.getvalue().count(reason) >= 2

@@ -90,10 +90,10 @@ def test_what_is_told_from_memory_says_so(capsys: pytest.CaptureFixture[str]) ->
     print_listing(Listing([row], None))
     print_memory(None)
     (document,) = json.loads(capsys.readouterr().out)
-    assert "FromMemory" not in document
+    assert "from_memory" not in document
     print_listing(Listing([row], memory))
     (document,) = json.loads(capsys.readouterr().out)
-    assert document["FromMemory"] == {"Seconds": 12, "Reason": "ZooKeeper cannot be reached"}
+    assert document["from_memory"] == {"seconds": 12, "reason": "ZooKeeper cannot be reached"}
     print_listing(Listing([], memory))
     captured = capsys.readouterr()
     assert (json.loads(captured.out), "from memory" in captured.err) == ([], True)

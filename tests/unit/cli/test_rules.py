@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner
 
-from roq.cli.rules import fields_of, in_force, limit_of, rules
+from roq.cli.rules import changed, fields_of, in_force, limit_of, rules
 from roq.client.views import QueueDescription, ScalingRules, rules_document
 from roq.model import Limits
 
@@ -81,3 +82,29 @@ def test_what_the_cluster_would_refuse_is_refused_before_it_is_asked(
     done = CliRunner().invoke(rules, ["set", "orders", *arguments])
     assert done.exit_code == 2
     assert text in done.output
+
+
+def test_what_is_not_given_stays_as_it_is() -> None:
+    before = described(ScalingRules(name="mine", latency_ms=20, exchanges_max=8, policy="spread"))
+    after = changed(before, {"exchanges_min": 2}, replace=False)
+    assert after == ScalingRules(
+        name="mine", latency_ms=20, exchanges_max=8, exchanges_min=2, policy="spread"
+    )
+    assert changed(described(after), {"latency_ms": 0}, replace=False).latency_ms == 0
+
+
+def test_replacing_gives_all_others_what_is_in_force_without_rules() -> None:
+    before = described(ScalingRules(name="mine", latency_ms=20, exchanges_max=8))
+    after = changed(before, {"cooldown_seconds": 3}, replace=True)
+    assert after == ScalingRules(name="rules", exchanges_max=6, cooldown_seconds=3)
+
+
+def test_the_first_rules_of_a_queue_keep_its_own_cap() -> None:
+    assert changed(described(None), {"latency_ms": 5}, replace=False) == ScalingRules(
+        name="rules", exchanges_max=6, latency_ms=5
+    )
+
+
+def test_what_contradicts_the_rules_that_stay_is_a_usage_error() -> None:
+    with pytest.raises(click.UsageError, match="--min 7 is above --max 6"):
+        changed(described(None), {"exchanges_min": 7}, replace=False)

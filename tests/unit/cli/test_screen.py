@@ -135,3 +135,25 @@ def test_a_bar_is_as_long_as_the_load_and_marks_the_limit() -> None:
     assert screen.bar(0.5, 10).plain == "████    │ "
     assert screen.bar(1.0, 10).plain == "████████│ "
     assert screen.bar(9.0, 10).plain == "██████████"
+
+
+def test_eighty_columns_cut_nothing_that_matters_of_a_queue() -> None:
+    room = screen.Room(80, 40)
+    frame = screen.queue(view(2, people=3, events=2), "running", "", room, clock)
+    text = "\n".join(shown(frame, 80))
+    assert "2 exchanges · 3 publishers · 20 subscribers · 1 waiting · 3 moves" in text
+    for heading in ("LOAD", "IN/S", "PUBS", "PUBLISHER", "SUBSCRIBER", "LATENCY", "LOST"):
+        assert heading in text
+    assert "130%" in text
+    assert "          x1 carries 130 % of its limit" in text
+
+
+@pytest.mark.parametrize("name", ["orders", "q" * 30, "q" * 64])
+@pytest.mark.parametrize("state", ["running", "searching"])
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_overview_keeps_names_loads_and_losses(name: str, state: str, width: int) -> None:
+    big = msgspec.structs.replace(view(2, queue=name), lost=1_234_567, bytes_in=493e6)
+    lines = shown(screen.overview([(big, state)], screen.Room(width, 24), clock), width)
+    assert lines[1].startswith(name[:12])
+    for kept in (state, "130%", "493.0 MB", "1,234,567"):
+        assert kept in lines[1]

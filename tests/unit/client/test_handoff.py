@@ -1,5 +1,10 @@
 """What waits for the user."""
 
+import tracemalloc
+from itertools import count
+
+import pytest
+
 from roq.client.handoff import Handoff
 from roq.client.message import Batch, Gap
 from roq.errors import Closed
@@ -11,13 +16,13 @@ def batch(size: int = 10) -> Batch:
 
 
 def test_a_user_who_falls_behind_is_noticed_and_let_go_once_everything_is_taken() -> None:
-    handoff = Handoff(bytes_max=100)
-    handoff.put([batch(60)])
+    handoff = Handoff(bytes_max=10_000)
+    handoff.put([batch(6_000)])
     assert not handoff.full
-    handoff.put([batch(60)])
+    handoff.put([batch(6_000)])
     assert handoff.full
     handoff.items.clear()
-    handoff.put([batch(60)])
+    handoff.put([batch(6_000)])
     assert not handoff.full
 
 
@@ -49,7 +54,7 @@ def test_reports_nobody_reads_are_bounded() -> None:
 
 
 def test_reading_goes_on_when_an_eighth_was_taken() -> None:
-    handoff = Handoff(bytes_max=7)
+    handoff = Handoff(bytes_max=2_600)
     handoff.put([batch(1) for _ in range(8)])
     assert handoff.full
     handoff.stop()
@@ -59,3 +64,20 @@ def test_reading_goes_on_when_an_eighth_was_taken() -> None:
     assert not handoff.full
     handoff.put([batch(1)])
     assert handoff.full
+
+
+@pytest.mark.parametrize("size", [2, 10, 100, 1_000])
+def test_what_counts_is_the_memory_that_messages_take(size: int) -> None:
+    bytes_max = 2_000_000
+    numbers = count(256)
+    tracemalloc.start()
+    try:
+        handoff = Handoff(bytes_max=bytes_max)
+        while not handoff.full:
+            payloads = [(next(numbers) % 65_536).to_bytes(2) + bytes(size - 2) for _ in range(500)]
+            wire = 80 + 500 * (size + 2)
+            handoff.put([Batch(payloads, "t", PublisherId(b"p" * 16), 0, 0, wire)])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.7 * bytes_max < taken < 1.5 * bytes_max

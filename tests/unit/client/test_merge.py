@@ -1,6 +1,8 @@
 from roq.client.losses import REPLAY_SECONDS
-from roq.client.merge import Merge, Recall
+from roq.client.merge import Merge
 from roq.client.message import Batch
+from roq.client.stream import Source
+from roq.client.wishes import WISHES_MAX, Recall
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.extensions import pack_floor
@@ -33,7 +35,7 @@ class Driver:
         """Both exchanges were verified as of this time."""
         return self.merge.settle(now, {A: as_of, B: as_of})
 
-    def add(self, batch: bytes, source: tuple[int, int] = A, now: float = 1.0) -> None:
+    def add(self, batch: bytes, source: Source = A, now: float = 1.0) -> None:
         self.merge.add(source, b"t", self.offset, batch, now)
         self.offset += 1
         self.merge.check()
@@ -334,17 +336,114 @@ def test_of_a_striped_stream_only_what_is_below_a_floor_is_lost() -> None:
     assert driver.got() == [0, 4, 5, 6]
 
 
-def test_streams_are_capped_and_a_forgotten_one_does_not_look_like_a_loss() -> None:
+def test_the_age_of_a_marker_counts_with_the_time_in_which_the_subscriber_was_stopped() -> None:
+    driver = Driver()
+    driver.merge = Merge(0.0, elapsed=lambda: 60.0)
+    driver.merge.tables_complete(0.0)
+    driver.add(marker(2, age_us=25_000_000), B, now=1.3)
+    driver.add(data(2), B, now=1.3)
+    driver.add(data(0, 2), now=1.3)
+    assert driver.got() == [0, 1, 2]
+    assert driver.merge.counts.before_start == 0
+
+
+def other(number: int) -> PublisherId:
+    return PublisherId(number.to_bytes(16))
+
+
+def test_streams_are_capped_and_a_forgotten_one_goes_on_where_it_was() -> None:
     driver = Driver(streams_max=2)
-    others = [PublisherId(bytes([number]) * 16) for number in (1, 2)]
     driver.add(data(0))
-    for publisher in others:
-        driver.add(data(0, publisher=publisher))
+    for number in (1, 2):
+        driver.add(data(0, publisher=other(number)))
+    driver.add(data(0), B, now=2.0)
+    assert driver.merge.counts.duplicates == 1
     driver.add(data(1), now=2.0)
+    driver.add(data(3), now=2.0)
     driver.settle(3.0, 2.0)
-    assert driver.got() == [0, 0, 0, 1]
+    assert driver.got() == [0, 0, 0, 1, 3]
     counts = driver.merge.counts
-    assert (counts.lost, counts.streams_forgotten) == (0, 2)
+    assert (counts.lost, counts.streams_forgotten) == (1, 2)
+
+
+def test_the_stream_that_was_used_last_is_not_the_one_to_be_forgotten() -> None:
+    driver = Driver(streams_max=10)
+    for number in range(1, 100):
+        driver.add(data(number - 1))
+        driver.add(data(0, publisher=other(number)))
+        assert P + b"t" in driver.merge._streams
+    assert len(driver.merge._streams) == 10
+
+
+def test_a_new_stream_is_told_of_its_losses_though_others_were_forgotten() -> None:
+    driver = Driver(streams_max=2)
+    for number in range(1, 10):
+        driver.add(data(0, publisher=other(number)))
+    driver.add(data(50), now=3.0)
+    driver.settle(4.0, 4.0)
+    assert (driver.merge.counts.lost, driver.merge.counts.before_start) == (50, 0)
+    assert [gap.messages for gap in driver.merge.gaps] == [50]
+
+
+def test_streams_of_the_start_that_are_too_many_keep_their_place() -> None:
+    driver = Driver(streams_max=3)
+    rows = [(other(number), b"t", 7) for number in range(1, 11)]
+    driver.merge.start(A, rows, latest=True)
+    for number in range(1, 11):
+        driver.add(data(5, 2, publisher=other(number)))
+        driver.add(data(7, publisher=other(number)))
+    assert driver.got() == [7] * 10
+    assert driver.merge.counts.lost == 0
+
+
+def test_what_waits_does_not_count_as_read() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(marker(2), B)
+    assert driver.merge.put_aside() == {}
+    driver.add(data(2), B)
+    driver.add(data(3), B)
+    assert driver.merge.put_aside() == {B: 2}
+    driver.add(data(1))
+    assert driver.merge.put_aside() == {}
+
+
+def test_what_cannot_be_fetched_again_is_not_put_aside() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    driver.merge.source_came(A, 0.0, alone=False)
+    for sequence in (5, 6):
+        driver.add(data(sequence))
+    driver.merge.source_gone(A, 1.0)
+    kept = {sequence: data(sequence) for sequence in range(1, 5)}
+    at = driver.offset
+    for batch in kept.values():
+        driver.add(batch, B)
+    assert driver.merge.counts.stubbed
+    driver.add(data(0), B)
+    while driver.merge.recalls:
+        recall = driver.merge.recalls.pop(0)
+        assert recall.source == B
+        driver.merge.add(B, b"t", recall.offset, kept[recall.offset - at + 1], 1.0)
+    assert driver.got() == [0, 1, 2, 3, 4, 5, 6]
+    assert driver.merge.counts.lost == 0
+
+
+def test_wishes_that_are_too_many_wait_and_are_not_taken_for_lost() -> None:
+    driver = Driver(held_bytes_max=1)
+    publishers = [other(number) for number in range(1, WISHES_MAX + 200)]
+    waiting: dict[int, bytes] = {}
+    for publisher in publishers:
+        waiting[driver.offset] = data(1, publisher=publisher)
+        driver.add(waiting[driver.offset])
+    for publisher in publishers:
+        driver.add(data(0, publisher=publisher), B)
+    assert len(driver.merge.recalls) == WISHES_MAX
+    while driver.merge.recalls:
+        recall = driver.merge.recalls.pop(0)
+        driver.merge.add(A, b"t", recall.offset, waiting.pop(recall.offset), 2.0)
+    assert not waiting
+    assert driver.merge.counts.delivered == 2 * len(publishers)
+    assert driver.merge.counts.lost == 0
 
 
 def test_a_batch_that_was_delivered_before_an_interruption_is_not_delivered_again() -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from roq.client.chain import LogGap
+from roq.client.chain import TRIES_MAX, LogGap
 from roq.client.checks import CHECK_SECONDS, SILENT_SECONDS
 from roq.client.inquiry import FETCH_PATIENCE_SECONDS, PATIENCE_SECONDS
 from roq.client.reader import PRESENCE_SECONDS, Reader
@@ -412,6 +412,30 @@ def test_a_batch_that_is_wanted_again_is_fetched_alone() -> None:
     assert request.wants == [(b"t", 5, 6)]
     effects = driver.answer(FETCH, Fetched(id=request.id, epoch=9, reached=6, floor=6, done=True))
     assert Gone(b"t", 5) in effects
+
+
+def test_a_batch_that_the_log_has_is_wanted_until_it_comes() -> None:
+    driver = confirmed()
+    driver.do(Refetch(b"t", 5))
+    for _ in range(2):
+        (request,) = driver.asked(FETCH)
+        assert isinstance(request, FetchRequest)
+        done = Fetched(id=request.id, epoch=9, reached=6, floor=3, done=True)
+        assert Gone(b"t", 5) not in driver.answer(FETCH, done)
+    for _ in range(TRIES_MAX - 1):
+        (request,) = driver.asked(FETCH)
+        assert isinstance(request, FetchRequest)
+        effects = driver.answer(
+            FETCH, Fetched(id=request.id, epoch=9, reached=6, floor=3, done=True)
+        )
+    assert Gone(b"t", 5) in effects
+
+
+def test_whatever_is_wanted_again_is_asked_for_however_much_it_is() -> None:
+    driver = confirmed()
+    for offset in range(2_000):
+        assert not any(isinstance(effect, Gone) for effect in driver.do(Refetch(b"t", offset)))
+    assert len(driver.reader._again) == 2_000
 
 
 def test_who_is_held_back_fetches_only_what_is_wanted_again() -> None:

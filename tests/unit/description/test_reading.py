@@ -54,7 +54,7 @@ def test_the_published_experiment_offers_what_was_published() -> None:
         ("title: x\nphases: 3", r":2: phases: Expected `array`"),
         ("title: x\nphases: []", r":2: phases: "),
         ("title: x\ntitle: y\nphases: []", r":2: key `title` stands here twice"),
-        (HEAD + "    secnds: 5", r":3: phases\[0\]: .*`secnds`"),
+        (HEAD + "    secnds: 5", r":5: phases\[0\]: .*`secnds`"),
         (HEAD + "    publishers:\n      - rate: -5", r":6: phases\[0\].publishers\[0\].rate"),
         (
             HEAD + "    publishers:\n      - rate: {kind: rampe, from: 1, to: 2}",
@@ -64,10 +64,50 @@ def test_the_published_experiment_offers_what_was_published() -> None:
             HEAD + "    publishers:\n      - size: {kind: uniform, min: 5, max: 1}",
             r":6: .*size: `max`",
         ),
-        (HEAD + "faults: [{at: 9, kind: kill, target: exchange}]", "comes after the end"),
+        (
+            HEAD + "faults: [{at: 9, kind: kill, target: exchange}]",
+            r":5: faults\[0\].at: .*comes after the end",
+        ),
         (HEAD + "faults: [{at: 1, kind: burn, target: exchange}]", r"faults\[0\].kind"),
         (HEAD + "expect: [{what: luck, op: '==', value: 1}]", r"expect\[0\].what"),
-        (HEAD + "  - {name: a, seconds: 1}", "same name"),
+        (HEAD + "  - {name: a, seconds: 1}", r":5: phases\[1\].name: .*same name"),
+        (
+            HEAD + "faults:\n  - at: 1\n    kind: kill\n    target: exchange\n    index: 77\n"
+            "queue: {rules: {exchanges_max: 4}}",
+            r":9: faults\[0\].index: of exchange 77: there are at most 4, counted from 0",
+        ),
+        (
+            HEAD + "faults:\n  - at: 1\n    kind: cut\n    target: exchange",
+            r":7: faults\[0\].kind: nobody plays 'cut'",
+        ),
+        (
+            HEAD + "faults:\n  - at: 1\n    target: subscriber\n    kind: kill",
+            r":7: faults\[0\].target: no fault harms a subscriber",
+        ),
+        (
+            HEAD + "faults:\n  - {at: 1, kind: kill, target: host, index: 1}",
+            r":6: faults\[0\].index: of host 1: there is at most 1",
+        ),
+        (
+            HEAD + "queue:\n  rules:\n    latency_ms: 3\n    exchanges_max: -3",
+            r":8: queue.rules: exchanges_max must be from 1 to 1024, not -3",
+        ),
+        (
+            HEAD + "queue:\n  rules:\n    exchanges_max: 2\n    exchanges_min: 5",
+            r":8: queue.rules: exchanges_min 5 is above exchanges_max 2",
+        ),
+        (
+            HEAD + "queue:\n  rules:\n    latency_ms: 3\n    policy: best",
+            r":8: queue.rules: there is no policy 'best'; there are balanced, ",
+        ),
+        (
+            HEAD + "queue:\n  limits:\n    topics: 5\n    ring_bytes: -5",
+            r":8: queue.limits: limit ring_bytes must be from 65536 to",
+        ),
+        (
+            HEAD + "queue:\n  limits:\n    topics: 5\n    rings: 5",
+            r":8: queue.limits: there is no limit 'rings'",
+        ),
         (
             HEAD + "    publishers: [{rate: {kind: trace, points_file: none.csv}}]",
             r":5: phases\[0\].publishers\[0\].rate.points_file: 'none.csv': No such file",

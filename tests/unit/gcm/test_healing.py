@@ -5,10 +5,12 @@ import pytest
 from gcm_script import PaperHost, Script
 
 from roq.gcm.healing import Kind, Loss, loss
+from roq.gcm.hosts import STARVED_SECONDS
 from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR
 from roq.gcm.recovery import CONFIRM_SECONDS
-from roq.model import child_epoch
+from roq.gcm.sagas.steps import START_SECONDS, START_STARVED_SECONDS, _start_call
+from roq.model import Limits, child_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 
 
@@ -98,3 +100,25 @@ def test_what_is_left_out_for_long_enough_is_started_again(script: Script) -> No
     del host.children["q", 1]
     script.live(CONFIRM_SECONDS + 1.0)
     assert host.children["q", 1].state == "running"
+
+
+@pytest.mark.parametrize("starved", [False, True])
+def test_a_host_that_said_it_is_starved_is_given_longer_before_it_is_lost(
+    script: Script, starved: bool
+) -> None:
+    script.report(script.hosts["h1"], starved=starved)
+    script.vanish("h1")
+    script.expire_node("h1")
+    script.live(STARVED_SECONDS - 5.0)
+    assert script.machine.hosts.lost("h1") is not starved
+    assert (("q", 1) in script.hosts["h2"].children) is not starved
+    script.live(6.0)
+    assert script.machine.hosts.lost("h1")
+
+
+def test_a_starved_host_is_asked_to_start_something_for_a_longer_time() -> None:
+    script = Script(PaperHost("h1"))
+    message = StartMonitor(queue="q", queue_id=b"q", leader_epoch=1, limits=Limits())
+    for starved, seconds in ((False, START_SECONDS), (True, START_STARVED_SECONDS)):
+        script.report(script.hosts["h1"], starved=starved)
+        assert _start_call(script.machine.hosts.demand("h1"), message).timeout == seconds

@@ -163,3 +163,10 @@ def test_every_sample_has_the_labels_that_its_metric_names(script: Script) -> No
     samples = list(script.machine.figures())
     assert all(len(each.labels) == len(each.metric.labels) for each in samples)
     assert {each.metric for each in samples} == set(METRICS)
+
+
+def test_a_host_that_gets_too_little_processor_is_named(script: Script) -> None:
+    script.report(script.hosts["h1"], starved=True)
+    check = checks(ask(script))["hosts"]
+    assert not check.ok
+    assert "h1 gets too little processor" in check.detail

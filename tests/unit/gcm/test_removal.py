@@ -7,7 +7,9 @@ from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.operations import WAIT_SECONDS
+from roq.gcm.records import DEPARTED_MAX, DepartedRecord, QueueRecord
 from roq.gcm.sagas.exchange import EMPTY_SECONDS
+from roq.model import QueueState
 from roq.protocol.control import Empty, StartExchange, StopQueue
 
 
@@ -44,6 +46,34 @@ def test_an_exchange_is_emptied_then_stopped_then_forgotten(two: Script, given: 
     assert numbers(two) == [1]
     answer = two.answer(peer)
     assert answer == {"RESULT": 0, "COMMENT": "SUCCESS", "Exchange": "x2", "Number": 2}
+
+
+def test_where_the_log_of_an_exchange_ended_is_told_when_it_has_gone(two: Script) -> None:
+    epoch = two.hosts["h2"].children["q", 2].epoch
+    two.monitors["q"].ends[2] = (epoch, 4_711)
+    two.send(2100, QName="q", Exchange="x2")
+    for _ in range(3):
+        two.step()
+    gone = {"Number": 2, "Epoch": epoch, "End": 4_711}
+    described = two.ask(2104, QName="q")
+    assert described["Departed"] == [gone]  # before it stops, so that nobody misses it
+    assert numbers(two) == [1]
+    two.elect()
+    assert two.ask(2104, QName="q")["Departed"] == [gone]
+
+
+def test_of_an_exchange_that_was_started_anew_meanwhile_nobody_knows_the_end(two: Script) -> None:
+    epoch = two.hosts["h2"].children["q", 2].epoch
+    two.monitors["q"].ends[2] = (epoch - 1, 4_711)
+    two.ask(2100, QName="q", Exchange="x2")
+    assert two.ask(2104, QName="q")["Departed"] == [{"Number": 2, "Epoch": epoch, "End": -1}]
+
+
+def test_not_more_than_some_exchanges_that_went_are_remembered() -> None:
+    record = QueueRecord(name="q", queue_id=b"q", state=QueueState.RUNNING, host="h1", created=1.0)
+    for number in range(1, DEPARTED_MAX + 3):
+        record = record.departing(DepartedRecord(number=number, epoch=1, end=5))
+    assert [each.number for each in record.departed] == list(range(3, DEPARTED_MAX + 3))
 
 
 def test_what_an_exchange_waits_for_is_told_and_the_command_may_be_repeated(two: Script) -> None:

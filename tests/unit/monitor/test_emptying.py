@@ -11,7 +11,7 @@ from roq.monitor.emptying import (
 from roq.monitor.events import Push
 from roq.policy.snapshot import Shrink
 from roq.protocol import kpi
-from roq.protocol.control import Assigned, Done, Failure, ScaleIn, Topology
+from roq.protocol.control import Assigned, Done, Emptied, Failure, ScaleIn, Topology
 
 REQUEST = 9
 
@@ -28,14 +28,34 @@ def queue_of(*names: str, exchanges: int = 2, **more: object) -> tuple[Queue, Sc
 
 def test_an_exchange_without_publishers_is_empty_at_once() -> None:
     queue, _ = queue_of()
-    assert queue.empty(2) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.empty(2), REQUEST)
+
+
+def test_whoever_has_it_emptied_is_told_where_its_log_ends() -> None:
+    queue, _ = queue_of()
+    there = queue.exchanges[2]
+    there.end = 17
+    queue.periods(2)
+    [answer] = queue.empty(2)
+    assert isinstance(answer, Emptied)
+    assert (answer.number, answer.epoch, answer.end) == (2, there.epoch, 17)
+
+
+def test_a_queue_that_shrinks_says_where_the_log_ends() -> None:
+    queue, _ = shrinking("a")
+    there = queue.exchanges[1]
+    there.end = 17
+    queue.periods(8)
+    [asked] = queue.questions(ScaleIn)
+    assert (asked.number, asked.epoch, asked.end) == (1, there.epoch, there.end)
+    assert asked.end >= 17
 
 
 def test_all_publishers_go_elsewhere_and_then_it_is_empty() -> None:
     queue, _ = queue_of("a", "b", "c", "d", exchanges=3)
     assert queue.empty(1) == []
     queue.periods(2)
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
     assert queue.placed()[1] == []
     assert sorted(len(names) for names in queue.placed().values()) == [0, 2, 2]
 
@@ -68,7 +88,7 @@ def test_it_is_not_empty_before_every_subscriber_has_read_it() -> None:
     assert queue.answers_to(REQUEST) == []
     queue.readers["slow"] = "reads"
     queue.periods(2)
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_a_subscriber_that_is_gone_is_not_waited_for() -> None:
@@ -79,7 +99,7 @@ def test_a_subscriber_that_is_gone_is_not_waited_for() -> None:
     del queue.readers["slow"]
     queue.leave("slow")
     queue.periods(2)
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_whoever_waits_too_long_is_told_for_what_and_may_ask_again() -> None:
@@ -93,8 +113,8 @@ def test_whoever_waits_too_long_is_told_for_what_and_may_ask_again() -> None:
     queue.publishers["a"].mood = "obeys"
     queue.empty(1, request=10)
     queue.periods(45)
-    assert Done(id=10) in queue.answers_to(10) or queue.placed()[1] == []
-    assert queue.empty(1, request=11) == [Done(id=11)]
+    assert queue.emptied(queue.answers_to(10), 10) or queue.placed()[1] == []
+    assert queue.emptied(queue.empty(1, request=11), 11)
 
 
 def test_whoever_waits_for_subscribers_is_told_so() -> None:
@@ -127,7 +147,7 @@ def test_an_exchange_that_dies_while_it_is_emptied_is_empty() -> None:
     queue.publishers["a"].at = []
     queue.attach("a", failed=[(1, 1)])
     queue.periods(4)
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_an_exchange_that_was_restarted_meanwhile_still_gets_nobody() -> None:
@@ -141,7 +161,7 @@ def test_an_exchange_that_was_restarted_meanwhile_still_gets_nobody() -> None:
     assert isinstance(assigned, Assigned)
     assert assigned.exchange.number == 2
     queue.periods(1)
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_publishers_are_served_by_an_exchange_that_leaves_if_there_is_no_other() -> None:
@@ -154,7 +174,7 @@ def test_publishers_are_served_by_an_exchange_that_leaves_if_there_is_no_other()
 
 def test_an_exchange_that_nobody_wants_emptied_any_more_takes_publishers_again() -> None:
     queue, script = queue_of()
-    assert queue.empty(1) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.empty(1), REQUEST)
     queue.run(ASKED_SECONDS - 2)
     assert not script.views[-1].exchanges[0].accepting
     queue.run(5)
@@ -180,7 +200,7 @@ def test_a_striped_publisher_keeps_its_other_exchanges() -> None:
     queue.periods(3)
     assert 1 not in publisher.numbers
     assert 2 in publisher.numbers
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_more_publishers_than_can_move_at_once_move_one_after_another() -> None:
@@ -191,7 +211,7 @@ def test_more_publishers_than_can_move_at_once_move_one_after_another() -> None:
     queue.empty(1)
     queue.periods(4)
     assert len(queue.placed()[2]) == 600
-    assert queue.answers_to(REQUEST) == [Done(id=REQUEST)]
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_a_monitor_that_has_just_taken_over_empties_nothing_yet() -> None:
@@ -202,7 +222,7 @@ def test_a_monitor_that_has_just_taken_over_empties_nothing_yet() -> None:
     assert isinstance(failure, Failure)
     assert failure.CODE == "unavailable"
     queue.periods(4)
-    assert queue.empty(1, request=10) == [Done(id=10)]
+    assert queue.emptied(queue.empty(1, request=10), 10)
 
 
 def test_the_end_of_the_monitor_answers_all_who_wait() -> None:
@@ -324,3 +344,44 @@ def test_an_exchange_that_dies_before_it_was_empty_and_read_was_not(mood) -> Non
     queue.kill(1)
     queue.periods(5)
     assert queue.machine._topology().emptied == []
+
+
+# --- asked again and again, because a host is to hold nothing -------------------------------------
+
+
+def test_asked_at_once_it_says_what_it_waits_for_and_goes_on() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    [refused] = queue.empty(1, at_once=True)
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == "x1 is not empty: 1 publisher still there"
+    queue.periods(4)
+    [refused] = queue.empty(1, at_once=True)
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == "x1 is not empty: 1 subscriber not at its end yet"
+    queue.readers["slow"] = "reads"
+    queue.periods(2)
+    [emptied] = queue.empty(1, at_once=True)
+    assert isinstance(emptied, Emptied)
+
+
+def test_what_is_not_wanted_empty_any_more_takes_publishers_again() -> None:
+    queue, _ = queue_of()
+    queue.empty(1, at_once=True)
+    assert queue.add_publisher("x", 0).numbers == [2]
+    assert queue.empty(1, wanted=False) == [Done(id=REQUEST)]
+    queue.periods(1)
+    assert 1 in {queue.add_publisher(name, 0).numbers[0] for name in "yz"}
+    assert queue.empty(1, wanted=False) == [Done(id=REQUEST)]
+
+
+def test_a_subscriber_that_does_not_read_is_waited_for_within_a_bound() -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    queue.empty(1, at_once=True, read_seconds=20.0)
+    queue.periods(4)
+    [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert isinstance(refused, Failure)
+    queue.periods(20)
+    [emptied] = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert isinstance(emptied, Emptied)

@@ -112,7 +112,7 @@ def test_programs_get_numbers_with_rates_and_busy_publishers() -> None:
     assert document.top[0].bytes_per_second == 1_000.0
     [queue] = numeric(driver.effects, kpi.QueueKpi)
     assert queue.bytes_in_per_second == 1_000.0
-    assert queue.limit_bytes_per_second == 1.25e6
+    assert queue.limit_bytes_per_second == 50e6
 
 
 def test_programs_get_what_subscribers_tell() -> None:

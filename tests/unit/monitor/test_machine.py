@@ -172,7 +172,7 @@ def test_publishers_that_have_not_arrived_yet_count_after_the_next_report_too() 
 
 
 def test_with_load_the_exchange_with_the_lowest_throughput_is_chosen() -> None:
-    driver = Driver()
+    driver = Driver(limits=Limits(throughput_bytes=75_000_000))
     for second in range(4):
         driver.report(1, publishers=1, bytes_in=second * 1_000_000)
         driver.report(2, publishers=5, bytes_in=second * 100_000)

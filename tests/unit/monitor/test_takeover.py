@@ -7,7 +7,7 @@ from monitor_queue import Queue, Script
 from roq.model import PublisherId, monitor_epoch
 from roq.monitor.elasticity import RETURN_SECONDS
 from roq.policy.snapshot import Grow, Move, Shrink, Stripe
-from roq.protocol.control import Done, ElasticityRequest, Failure, ScaleOut
+from roq.protocol.control import ElasticityRequest, Failure, ScaleOut
 
 A = PublisherId(b"a")
 
@@ -102,7 +102,7 @@ def test_an_exchange_that_was_being_emptied_takes_publishers_until_it_is_wanted_
     assert [each.accepting for each in queue.machine._elasticity.rules.policy.views[-1].exchanges]  # type: ignore[union-attr]
     queue.empty(1, request=11)
     queue.periods(2)
-    assert queue.answers_to(11) == [Done(id=11)]
+    assert queue.emptied(queue.answers_to(11), 11)
     assert queue.placed() == {1: [], 2: ["a", "b"]}
 
 

@@ -75,6 +75,14 @@ def test_figures_of_the_last_phase_and_of_growth_are_derived() -> None:
     assert "publishers_at_exchange_3" not in figures
 
 
+def test_a_publisher_that_has_just_moved_is_counted_once() -> None:
+    series = series_of(20)
+    came = series.windows[10]
+    both = [msgspec.structs.replace(each, publishers=3) for each in came.exchanges]
+    series.windows[10] = msgspec.structs.replace(came, exchanges=both)
+    assert at_the_end(run_of("a"), course(series))["publishers_at_exchange_2"] == 4
+
+
 def test_phases_of_a_run_that_did_not_end_are_those_that_began() -> None:
     run = msgspec.structs.replace(run_of("a"), phases=[], seconds=0.0)
     series = msgspec.structs.replace(

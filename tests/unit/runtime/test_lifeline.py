@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 from collections.abc import Iterator
 
 import pytest
 
 from roq.runtime import sockets
-from roq.runtime.lifeline import REFUSED, Lifeline
+from roq.runtime.lifeline import REFUSED, Lifeline, never_connected
 from roq.runtime.reactor import Reactor
 
 DEADLINE = 10.0
@@ -27,7 +29,7 @@ class Owner:
     def connect(self, endpoint: str) -> list[str]:
         """Connect, and give what was told until the end."""
         late = self.reactor.call_later(DEADLINE, self.reactor.stop)
-        self._dealer.connect(endpoint)
+        self._lifeline.connect(endpoint)
         self.reactor.run()
         late.cancel()
         return self.told
@@ -94,3 +96,31 @@ def test_what_is_no_server_of_ours_is_told(owner: Owner) -> None:
 
         owner.reactor.call_later(0.2, answer)
         assert len(owner.connect(f"tcp://127.0.0.1:{stranger.getsockname()[1]}")) == 1
+
+
+def test_a_connection_for_which_no_descriptor_is_left_is_told_with_the_figures(
+    owner: Owner,
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.open(os.devnull, os.O_RDONLY)
+    os.close(last)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last, before[1]))
+    try:
+        (reason,) = owner.connect("tcp://127.0.0.1:9")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert never_connected(reason)
+    assert "are open; raise the limit" in reason
+
+
+def test_a_connection_that_stands_is_not_taken_for_one_that_was_not_begun(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roq.runtime.lifeline.BEGIN_SECONDS", 0.2)
+    context = sockets.new_context()
+    router = sockets.router(context)
+    port = sockets.bind(router, "127.0.0.1")
+    owner.reactor.call_later(0.6, owner.reactor.stop)
+    assert owner.connect(f"tcp://127.0.0.1:{port}") == []
+    router.close(0)
+    context.term()

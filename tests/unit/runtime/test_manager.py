@@ -32,6 +32,7 @@ class Bench:
         self.server: RpcServer | None = None
         self.reports: list[ChildReport] = []
         self.ack: ChildAck | None = ChildAck(monitor="tcp://m:1")
+        self.late_seconds = 0.0
         self.kept: list[ChildAck] = []
         self.stopped: list[str] = []
         self.serve()
@@ -85,6 +86,10 @@ class Bench:
         self.reports.append(report)
         if self.ack is not None and self.server is not None:
             ack = msgspec.structs.replace(self.ack, id=report.id)
+            self.reactor.call_later(self.late_seconds, lambda: self._send(peer, ack))
+
+    def _send(self, peer: Peer, ack: ChildAck) -> None:
+        if self.server is not None:
             self.server.send(peer, documents.encode(ack))
 
 
@@ -143,6 +148,14 @@ def test_a_host_manager_that_comes_back_is_found_and_not_flooded(bench: Bench) -
     bench.until(lambda: link.silent_seconds < 0.5)
     # Most of what was to be said while nobody listened is not said any more.
     assert len(bench.reports) <= 10
+
+
+def test_a_host_manager_that_answers_late_wants_its_children_nevertheless(bench: Bench) -> None:
+    bench.late_seconds = 2.5
+    link = bench.begin(orphan_seconds=5.5)
+    bench.until(lambda: len(bench.kept) > 2 or bench.stopped)
+    assert bench.stopped == []
+    assert link.silent_seconds < 5.5
 
 
 def test_without_descriptors_it_goes_on_trying(

@@ -11,8 +11,9 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from roq.errors import ConfigError
+from roq.spark.attendance import Attendance
 from roq.spark.logs import Logs
-from roq.spark.offsets import LogKey, Offsets, Span, read_offsets
+from roq.spark.offsets import Departed, LogKey, Offsets, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.source import DataLoss, StreamReader
 
@@ -27,15 +28,44 @@ class FakeLogs:
 
     def __init__(self, spans: Mapping[LogKey, Span]) -> None:
         self.now = dict(spans)
+        self.went: dict[int, Departed] = {}
+        self.silent: set[LogKey] = set()
+        """The cluster has not given them up, but they cannot be read."""
 
     def spans(self) -> Mapping[LogKey, Span]:
         return self.now
+
+    def listed(self) -> frozenset[LogKey]:
+        return frozenset(self.now) | self.silent
+
+    def numbers(self) -> frozenset[int]:
+        return frozenset(key.number for key in self.listed())
+
+    def departed(self) -> Mapping[int, Departed]:
+        return self.went
+
+    def address(self, key: LogKey) -> str:
+        return "tcp://a:1" if key in self.now else ""
+
+    def look_again(self) -> None:
+        pass
+
+
+class FakeAttendance:
+    """What the monitor was told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[LogKey, int]] = []
+
+    def read(self, offsets: Mapping[LogKey, int]) -> None:
+        self.told.append(dict(offsets))
 
 
 def reader(logs: FakeLogs, **options: str) -> StreamReader:
     given = {"cluster": "a:1", "queue": "q", **options}
     made = StreamReader(read_options(given, streaming=True))
     made._logs = cast("Logs", logs)
+    made._attendance = cast("Attendance", FakeAttendance())
     return made
 
 
@@ -46,16 +76,17 @@ def ends(document: dict[str, Any]) -> dict[LogKey, int]:
 def test_a_log_that_is_gone_before_it_was_read_fails_the_query_or_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    start = Offsets(QUEUE, {X1: 5}).document()
+    start = Offsets(QUEUE, {X2: 5}).document()
     for options in ({}, {"failOnDataLoss": "false"}):
-        logs = FakeLogs({X1: Span(0, 9)})
+        logs = FakeLogs({X2: Span(0, 5)})
         stream = reader(logs, **options)
         stream.latestOffset(start)
-        logs.now = {X3: Span(0, 0)}
+        # It gets more after the last look, and is taken out of the queue before the next one.
+        logs.now, logs.went = {X1: Span(0, 0)}, {2: Departed(X2.epoch, 9)}
         if options:
-            assert ends(stream.latestOffset(start)) == {X3: 0}
+            assert ends(stream.latestOffset(start)) == {X1: 0, X2: 5}
         else:
-            with pytest.raises(DataLoss, match="offsets 5 to 8 were not read"):
+            with pytest.raises(DataLoss, match=r"x2 .* offsets 5 to 8 were not read"):
                 stream.latestOffset(start)
     assert "offsets 5 to 8 were not read" in caplog.text
 
@@ -64,10 +95,20 @@ def test_a_log_that_was_read_to_its_end_may_go() -> None:
     logs = FakeLogs({X1: Span(0, 9), X2: Span(0, 3)})
     stream = reader(logs)
     start = stream.latestOffset(Offsets(QUEUE).document())
-    logs.now = {X2: Span(0, 4)}
+    logs.now, logs.went = {X2: Span(0, 4)}, {1: Departed(X1.epoch, 9)}
     end = stream.latestOffset(start)
     assert ends(end) == {X1: 9, X2: 4}
     assert ends(reader(logs).latestOffset(end)) == {X1: 9, X2: 4}  # also for the next driver
+
+
+def test_an_end_that_nobody_knows_is_no_end_however_much_was_read() -> None:
+    for went in ({}, {1: Departed(X1.epoch, -1)}, {1: Departed(X3.epoch, 9)}):
+        logs = FakeLogs({X1: Span(0, 9), X2: Span(0, 3)})
+        stream = reader(logs)
+        start = stream.latestOffset(Offsets(QUEUE).document())
+        logs.now, logs.went = {X2: Span(0, 3)}, went
+        with pytest.raises(DataLoss, match=r"x1 .* up to offset 9, and nobody knows"):
+            stream.latestOffset(start)
 
 
 def test_what_left_with_a_log_while_no_driver_was_there_is_not_passed_over_in_silence(
@@ -83,12 +124,88 @@ def test_what_left_with_a_log_while_no_driver_was_there_is_not_passed_over_in_si
     assert caplog.text.count("nobody knows whether more came") == 1
 
 
+def test_a_log_that_came_and_went_between_two_lives_of_a_driver_is_not_passed_over() -> None:
+    start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
+    for went, words in (
+        ({2: Departed(X2.epoch, 7)}, "x2 came and went .* 7 batches"),
+        ({2: Departed(X2.epoch, -1)}, "nobody knows how many batches"),
+        ({3: Departed(4, 0)}, "x2 came and went .* nobody knows"),
+    ):
+        logs = FakeLogs({X1: Span(0, 5)})
+        logs.went = dict(went)
+        with pytest.raises(DataLoss, match=words):
+            reader(logs).latestOffset(start)
+        forgiving = reader(logs, failOnDataLoss="false")
+        end = forgiving.latestOffset(start)
+        assert reader(logs).latestOffset(end) == end  # told once, it is known
+    empty = FakeLogs({X1: Span(0, 5)})
+    empty.went = {2: Departed(X2.epoch, 0)}
+    assert ends(reader(empty).latestOffset(start)) == {X1: 5}
+
+
+def test_a_spark_that_says_only_when_it_plans_where_it_stands_learns_it_then() -> None:
+    start = Offsets(QUEUE, {X1: 5}, highest=1).document()
+    logs = FakeLogs({X1: Span(0, 5)})
+    logs.went = {2: Departed(X2.epoch, 7)}
+    stream = reader(logs)
+    end = stream.latestOffset()
+    with pytest.raises(DataLoss, match=r"x2 came and went"):
+        stream.partitions(start, end)
+    logs = FakeLogs({X2: Span(0, 1)})
+    stream = reader(logs)
+    with pytest.raises(DataLoss, match=r"x1 .* nobody knows"):
+        stream.partitions(start, stream.latestOffset())
+
+
+def test_what_went_before_a_query_began_is_nothing_to_it() -> None:
+    logs = FakeLogs({X1: Span(0, 5)})
+    logs.went = {2: Departed(X2.epoch, 7)}
+    for place in ("earliest", "latest"):
+        stream = reader(logs, startingOffsets=place)
+        assert ends(stream.latestOffset(stream.initialOffset())) == {X1: 5}
+
+
+def test_a_log_that_is_only_silent_is_neither_lost_nor_forgotten() -> None:
+    logs = FakeLogs({X1: Span(0, 5), X2: Span(0, 3)})
+    stream = reader(logs)
+    start = stream.latestOffset(Offsets(QUEUE).document())
+    logs.now, logs.silent = {X1: Span(0, 5)}, {X2}
+    again = stream.latestOffset(start)
+    assert ends(again) == {X1: 5, X2: 3}
+    logs.silent = set()
+    with pytest.raises(DataLoss, match=r"x2 .* nobody knows"):
+        stream.latestOffset(again)
+
+
+def test_an_exchange_that_does_not_serve_yet_did_not_come_and_go() -> None:
+    logs = FakeLogs({X1: Span(0, 5)})
+    logs.silent = {X2}
+    logs.now[LogKey(3, 7)] = Span(0, 1)
+    start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
+    end = reader(logs).latestOffset(start)
+    assert ends(end) == {X1: 5, LogKey(3, 7): 1}
+    logs.silent, logs.went = set(), {2: Departed(X2.epoch, 4)}
+    with pytest.raises(DataLoss, match=r"x2 came and went"):
+        reader(logs).latestOffset(end)
+
+
+def test_the_monitor_is_told_what_was_read_and_not_what_is_planned() -> None:
+    logs = FakeLogs({X1: Span(0, 9)})
+    stream = reader(logs, startingOffsets="earliest")
+    told = cast("FakeAttendance", stream._attendance).told
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+    assert told[-1] == {X1: 0}
+    stream.latestOffset(end)
+    assert told[-1] == {X1: 9}
+
+
 def test_a_spark_that_does_not_say_where_it_stands_reads_nothing_twice() -> None:
     logs = FakeLogs({X1: Span(0, 9), X2: Span(0, 3)})
     stream = reader(logs, startingOffsets="earliest")
     stream.initialOffset()
     assert ends(stream.latestOffset()) == {X1: 9, X2: 3}
-    logs.now = {X2: Span(0, 4)}
+    logs.now, logs.silent = {X2: Span(0, 4)}, {X1}
     assert ends(stream.latestOffset()) == {X1: 9, X2: 4}
     logs.now = {X1: Span(0, 9), X2: Span(0, 4)}
     assert ends(stream.latestOffset()) == {X1: 9, X2: 4}

@@ -63,6 +63,27 @@ def test_who_joined_late_misses_nothing_before_its_first_message() -> None:
 
 def test_who_received_nothing_has_lost_everything() -> None:
     assert recorded().check().lost == 4
+    history = recorded()
+    history.subscribed("reader", ["eu."], from_first=True)
+    assert history.check().lost == 4
+
+
+def test_what_comes_under_a_topic_that_nobody_asked_for_is_foreign() -> None:
+    history = recorded()
+    receive(history, 0, 1, 2, 3)
+    history.received_raw("reader", P, "us", 0, b"a")
+    verdict = history.check()
+    assert (verdict.foreign, verdict.lost) == (1, 0)
+
+
+def test_messages_that_cannot_be_told_apart_are_counted() -> None:
+    history = History()
+    history.subscribed("reader")
+    history.sent(P, "t", b"same", b"same", b"other")
+    history.received_raw("reader", P, "t", 0, b"same", b"same", b"other")
+    verdict = history.check()
+    assert verdict.ok
+    assert verdict.total("alike") == 1
 
 
 def test_histories_of_several_processes_are_merged_from_files(tmp_path: Path) -> None:
@@ -130,6 +151,17 @@ def test_what_nobody_has_promised_is_not_missing() -> None:
     (row,) = history.check().rows
     assert (row.lost, row.counted_lost, row.excused) == (0, 0, 2)
     assert history.check().ok
+
+
+def test_what_nobody_has_promised_is_not_missing_without_a_word_before_what_came() -> None:
+    history = History()
+    history.sent(P, "t", b"a", b"b", b"c", b"d")
+    history.subscribed("one")
+    history.received_raw("one", P, "t", 2, b"c")
+    history.excuse(P, "t", 0, 4)
+    history.gap("one", Gap(topic="t", text="", publisher=P, sequence=0, messages=1))
+    (row,) = history.check().rows
+    assert (row.lost, row.counted_lost, row.excused) == (1, 0, 2)
 
 
 def test_what_left_a_log_unread_is_reported_without_a_name_and_counts_at_the_end_of_a_stream() -> (

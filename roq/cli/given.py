@@ -1,0 +1,60 @@
+"""`--cluster`, before the verb or after it: the one that is nearest to the verb counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+DEFAULT_CLUSTER: Final = "127.0.0.1:5000"
+VARIABLE: Final = "ROQ_CLUSTER"
+_BEFORE: Final = "roq.cluster"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def cluster_before(function: _F) -> _F:
+    """Let a group of commands take `--cluster`, for the command that follows."""
+    return click.option(
+        "--cluster",
+        metavar="HOST:PORT",
+        expose_value=False,
+        callback=_remember,
+        help="As of the command that follows.",
+    )(function)
+
+
+def cluster_after(function: _F) -> _F:
+    """Give a command `--cluster`, as its argument `address`."""
+    return click.option(
+        "--cluster",
+        "address",
+        metavar="HOST:PORT",
+        envvar=VARIABLE,
+        default=DEFAULT_CLUSTER,
+        show_default=True,
+        show_envvar=True,
+        help="Client address of a configuration manager; several with commas.",
+    )(function)
+
+
+def given_before(ctx: click.Context) -> str | None:
+    """What was given before the verb; None if nothing was."""
+    found = ctx.meta.get(_BEFORE)
+    return found if isinstance(found, str) else None
+
+
+def address_given(ctx: click.Context) -> str:
+    """The address for the command of this context."""
+    after = ctx.params.get("address")
+    before = given_before(ctx)
+    said = ctx.get_parameter_source("address") is ParameterSource.COMMANDLINE
+    if isinstance(after, str) and (said or before is None):
+        return after
+    return before or DEFAULT_CLUSTER
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_BEFORE] = value

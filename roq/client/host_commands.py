@@ -1,0 +1,72 @@
+"""What a cluster is told about its hosts: nothing new there, nothing there at all, forget it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from roq.errors import Interrupted, InvalidRequest, RegistryAway, Unavailable
+from roq.protocol.documents import RawDocument
+from roq.protocol.public import check_host
+
+HOST_SECONDS: Final = 30.0
+AGAIN_SECONDS: Final = 0.5
+
+
+class HostCommands(ABC):
+    """Each may be repeated, and is, if a manager dies before it has answered."""
+
+    def cordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Have nothing new placed on a host; what is there stays."""
+        self._tell(2110, host, timeout)
+
+    def uncordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Have a host take what is placed again; takes `cordon_host` and `drain_host` back."""
+        self._tell(2111, host, timeout)
+
+    def drain_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
+        """Cordon a host and have everything on it go elsewhere, without losing a message.
+
+        Returns as soon as that is noted; it is done by the cluster, whoever leads it. `hosts()`
+        tells how far it is: `left` names what is still there, `stuck` says why it cannot go.
+        """
+        self._tell(2112, host, timeout)
+
+    def remove_host(self, host: str, *, force: bool = False, timeout: float = HOST_SECONDS) -> None:
+        """Forget a host that is gone.
+
+        Args:
+            host: its name.
+            force: its machine is gone for good, though processes on it seem to live or queues have
+                something there: that is lost, and set up again elsewhere.
+            timeout: seconds.
+
+        Raises:
+            HostNotFound: nothing is known of it.
+            RequestError: its manager reports, or something belongs there.
+        """
+        self._tell(2113, host, timeout, **({"Force": True} if force else {}))
+
+    def _tell(self, number: int, host: str, timeout: float, **fields: object) -> None:
+        if not isinstance(host, str):
+            raise InvalidRequest(f"a host is named by its address, not by {host!r:.40}")
+        document: RawDocument = {"CMD": number, "Host": check_host(host), **fields}
+        deadline = self._now() + timeout
+        while True:
+            try:
+                self._ask(document, max(AGAIN_SECONDS, deadline - self._now()))
+            except (Unavailable, Interrupted, RegistryAway):
+                if self._now() + AGAIN_SECONDS >= deadline:
+                    raise
+                self._pause(AGAIN_SECONDS)
+            else:
+                return
+
+    @abstractmethod
+    def _ask(self, document: RawDocument, timeout: float | None = None) -> RawDocument: ...
+
+    @abstractmethod
+    def _now(self) -> float: ...
+
+    @abstractmethod
+    def _pause(self, seconds: float) -> None: ...

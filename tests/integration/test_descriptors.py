@@ -1,0 +1,87 @@
+"""How many descriptors clients take, and what they say when there are no more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from roq.testing import RunningCluster, cluster
+
+pytestmark = pytest.mark.integration
+
+SUBSCRIBER_MOST = 13
+PUBLISHER_MOST = 9
+
+MANY = """
+import json, os, resource, sys
+import roq
+from roq.runtime import procfs
+
+address, soft, hard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+found = {"error": ""}
+with roq.connect(address) as connection:
+    found["limit"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    publishers, subscribers = [], []
+    publishers.append(connection.publisher("many"))
+    subscribers.append(connection.subscriber("many"))
+    before = procfs.open_files(os.getpid())
+    while len(publishers) < 10:
+        publishers.append(connection.publisher("many"))
+    between = procfs.open_files(os.getpid())
+    found["publisher"] = (between - before) / 9
+    while len(subscribers) < 10:
+        subscribers.append(connection.subscriber("many"))
+    found["subscriber"] = (procfs.open_files(os.getpid()) - between) / 9
+    try:
+        while len(subscribers) < 100:
+            subscribers.append(connection.subscriber("many"))
+    except roq.RoQError as error:
+        found["error"] = str(error)
+    publishers[0].publish(b"still there").wait(30)
+    found["received"] = [
+        message is not None and message.payload == b"still there"
+        for message in (subscribers[0].receive(30), subscribers[-1].receive(30))
+    ]
+    found["subscribers"] = len(subscribers)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningCluster]:
+    with cluster(hosts=1) as made:
+        with made.connect() as connection:
+            connection.create_queue("many")
+        yield made
+
+
+def many(running: RunningCluster, soft: int, hard: int) -> dict[str, object]:
+    """What a process with these limits can make."""
+    script = [sys.executable, "-c", MANY, running.address, str(soft), str(hard)]
+    ended = subprocess.run(script, capture_output=True, text=True, timeout=150, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, object] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_client_takes_the_descriptors_that_it_may(running: RunningCluster) -> None:
+    found = many(running, 300, 4_096)
+    assert found["limit"] == 4_096
+    assert (found["subscribers"], found["error"]) == (100, "")
+    assert found["received"] == [True, True]
+    assert float(str(found["publisher"])) <= PUBLISHER_MOST
+    assert float(str(found["subscriber"])) <= SUBSCRIBER_MOST
+
+
+def test_a_client_that_has_no_descriptor_left_says_so_with_figures_and_keeps_what_it_has(
+    running: RunningCluster,
+) -> None:
+    found = many(running, 400, 400)
+    assert 10 <= int(str(found["subscribers"])) < 100
+    assert "of 400 are open; raise the limit" in str(found["error"])
+    assert found["received"] == [True, True]
