@@ -142,6 +142,15 @@ class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):
     """It never grows above this by itself; 1: never at all."""
     cooldown_seconds: Size = 10
     """After the number of exchanges was changed it is left alone for so long."""
+    slow_subscriber: str = "hold"
+    """`hold`: publishers wait for who reads slowly; `drop`: it loses what leaves the ring."""
+    hold_seconds: int = 10
+    """So long they wait for a subscriber that does not read on."""
+
+    @property
+    def hold(self) -> int:
+        """For how many seconds publishers wait; 0: not at all."""
+        return self.hold_seconds if self.slow_subscriber == "hold" else 0
 
 
 class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,8 @@ class Case(msgspec.Struct, frozen=True):
     subscribers: int = 1
     rate: int = 0
     """Messages per second for a latency measurement; 0: as fast as it goes."""
+    flood: bool = False
+    """For many seconds: what does a server do with what its subscriber has not read?"""
 
     @property
     def per_batch(self) -> int:

@@ -44,16 +44,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     fan_out: tuple[Stage, ...]
     """With many subscribers; their processes are started for each contender and round."""
+    flood: tuple[Stage, ...] = ()
+    """Measured once, for `flood_seconds`."""
+    flood_seconds: float = 10.0
 
     @property
     def steps(self) -> int:
         """Measurements in all."""
-        return self.rounds * sum(len(stage.contenders) for stage in self.stages) + (
-            self.fan_out_rounds * sum(len(stage.contenders) for stage in self.fan_out)
-        )
+        parts = (
+            (self.rounds, self.stages), (self.fan_out_rounds, self.fan_out), (1, self.flood)
+        )  # fmt: skip
+        return sum(rounds * len(stage.contenders) for rounds, stages in parts for stage in stages)
 
     def seconds_of(self, case: Case) -> float:
         """How long one measurement of a case should take."""
+        if case.flood:
+            return self.flood_seconds
         return self.latency_seconds if case.rate else self.seconds
 
 
@@ -67,6 +73,7 @@ def full(rounds: int = 5) -> Plan:
         idle_seconds=5.0,
         stages=(*_throughput(), _latency()),
         fan_out=_fan_out(SIZES),
+        flood=_flood(),
     )
 
 
@@ -80,6 +87,7 @@ def quick(rounds: int = 2) -> Plan:
         idle_seconds=3.0,
         stages=(*_throughput(), _latency()),
         fan_out=_fan_out((MAIN_SIZE,)),
+        flood=_flood(),
     )
 
 
@@ -93,7 +101,10 @@ def only_roq(plan: Plan) -> Plan:
         )
         return tuple(stage for stage in kept if stage.contenders)
 
-    return msgspec.structs.replace(plan, stages=ours(plan.stages), fan_out=ours(plan.fan_out))
+    return msgspec.structs.replace(
+        plan, stages=ours(plan.stages), fan_out=ours(plan.fan_out),
+        flood=ours(plan.flood),
+    )  # fmt: skip
 
 
 def main_case(batch: int = FULL_BATCH) -> Case:
@@ -109,6 +120,15 @@ def fan_out_case(size: int = MAIN_SIZE) -> Case:
 def latency_case() -> Case:
     """Light load."""
     return Case(size=MAIN_SIZE, rate=LATENCY_RATE)
+
+
+def flood_case() -> Case:
+    """Full speed for longer than any memory lasts."""
+    return Case(size=MAIN_SIZE, batch=FULL_BATCH, flood=True)
+
+
+def _flood() -> tuple[Stage, ...]:
+    return (Stage(flood_case(), (ROQ_BATCHES, ZMQ_PROXY, NATS, REDIS)),)
 
 
 def _throughput() -> tuple[Stage, ...]:

@@ -18,6 +18,7 @@ from roq.benchmarks.figures import Figure
 from roq.benchmarks.results import Results, Verdict
 
 ROLES: Final = {"publisher": "publisher", "exchange": "server", "subscriber": "subscribers"}
+ROLES_SERVER: Final = "exchange"
 _MEGA: Final = 1e6
 
 
@@ -33,6 +34,8 @@ def case_text(case: Case) -> str:
         parts.append(f"latency at {case.rate}/s")
     elif case.per_batch > 1:
         parts.append(f"{case.per_batch} per batch")
+    if case.flood:
+        parts.append("flood")
     if case.subscribers > 1:
         parts.append(f"{case.subscribers} subscribers")
     return ", ".join(parts)
@@ -76,6 +79,7 @@ def show(results: Results, console: Console) -> None:
                 f"CPU and memory, 100 B, 500 per batch, {plan.FAN_OUT} subscribers",
             ),
             _latency(results),
+            _flood(results),
             _idle(results),
             _verdicts(results),
             _trouble(results),
@@ -164,6 +168,22 @@ def _latency(results: Results) -> RenderableType:
             table.add_row(title, *(f"{value:,.0f}" for value in figure.latency_us.values()))
     title = f"Latency from publish to the receiver's hands, 100 B, {plan.LATENCY_RATE}/s, µs"
     return _titled(title, table)
+
+
+def _flood(results: Results) -> RenderableType:
+    """Who loses something at full speed, and what it costs not to."""
+    case, table = plan.flood_case(), _table("", "lost", "messages/s", "server\nRSS MB")
+    for key, title in results.titles.items():
+        figure = _find(results, key, case)
+        failed = [one for one in results.failures if (one.contender, one.case) == (key, case)]
+        if figure is not None:
+            rss = figure.rss.get(ROLES_SERVER, 0) / _MEGA
+            table.add_row(title, "0", rate_text(figure.rate), f"{rss:.0f}")
+        elif failed:
+            table.add_row(title, Text(failed[0].reason, style="red"), "-", "-")
+    if not table.row_count:
+        return Text()
+    return _titled("Ten seconds at full speed, default settings, 1 subscriber", table)
 
 
 def _idle(results: Results) -> RenderableType:

@@ -20,6 +20,8 @@ FIRST_MESSAGES: Final = 20_000
 BYTES_MAX: Final = 192 * 1024 * 1024
 """Payload bytes per measurement at most: NATS and Redis keep what a subscriber has not read in
 memory, RoQ in a ring of limited size, and nothing may be lost in a measurement."""
+FLOOD_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
+"""And in a flood, which is to find out what they do then."""
 FAILURES_MAX: Final = 2
 """A contender that fails so often in one case is not measured there any more."""
 
@@ -99,6 +101,7 @@ class Runner:
     def run(self, plan: Plan) -> None:
         """Measure everything."""
         self._rounds(plan.stages, plan.rounds, plan.seconds_of)
+        self._rounds(plan.flood, 1, plan.seconds_of)
         for contender in self._contenders.values():
             contender.stop()
         # Twenty subscribers of several contenders at a time would crowd the machine: one after the
@@ -152,7 +155,8 @@ class Runner:
 
 
 def _count(rate: float, case: Case, seconds: float) -> int:
-    return _whole(min(int(rate * seconds), BYTES_MAX // case.size), case)
+    most = FLOOD_BYTES_MAX if case.flood else BYTES_MAX
+    return _whole(min(int(rate * seconds), most // case.size), case)
 
 
 def _whole(count: int, case: Case) -> int:

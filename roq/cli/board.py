@@ -54,6 +54,10 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     ring_bytes: int
     leaving: bool
+    holding: bool = False
+    """Its publishers wait for a slow subscriber."""
+    behind: int = 0
+    """Subscribers that it does not wait for any more."""
 
 
 class PublisherRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -343,6 +347,8 @@ def _exchange_row(document: ExchangeKpi, limit: float) -> ExchangeRow:
         memory_bytes=document.memory_bytes,
         ring_bytes=document.ring_bytes,
         leaving=document.leaving,
+        holding=bool(document.holding),
+        behind=document.behind,
     )
 
 

@@ -15,12 +15,13 @@ from roq.cli.output import done, print_fields, print_json
 from roq.client.views import QueueDescription, ScalingRules, rules_of
 from roq.errors import InvalidName
 from roq.model import ElasticRules, check_name
-from roq.protocol.rules import RANGES
+from roq.protocol.rules import RANGES, SLOW
 
 _DEFAULTS: Final = ElasticRules()
 _NAME: Final = "rules"
 _FIELDS: Final = {
     "cooldown": "cooldown_seconds",
+    "slow": "slow_subscriber",
     "exchange_throughput": "exchange_bytes_per_minute",
     "queue_throughput": "queue_bytes_per_minute_per_exchange",
     "queue_publishers": "queue_publishers_per_exchange",
@@ -86,6 +87,16 @@ def rules() -> None:
     "--cooldown", type=_number("AUTOSCALING_ROQ_COOLDOWN"), default=None,
     help="Seconds for which the number of exchanges is left alone after a change.  "
     f"[default: {_DEFAULTS.cooldown_seconds}]",
+)  # fmt: skip
+@click.option(
+    "--slow", type=click.Choice(SLOW), default=None,
+    help="For a slow subscriber: `hold` publishers back while it reads, or `drop` what it misses.  "
+    f"[default: {_DEFAULTS.slow_subscriber}]",
+)  # fmt: skip
+@click.option(
+    "--hold-seconds", type=_number("AUTOSCALING_ROQ_HOLD"), default=None,
+    help="So long they are held back for one that does not read on.  "
+    f"[default: {_DEFAULTS.hold_seconds}]",
 )  # fmt: skip
 @click.option(
     "--exchange-throughput", type=_number("AUTOSCALING_XCHANGE_THR"), default=None,
@@ -207,12 +218,15 @@ def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
         limit: L, see `limit_of`.
     """
     exchanges = f"{found.exchanges_min} to {found.exchanges_max}"
+    held = f"publishers wait for it, {found.hold_seconds} s if it does not read on"
+    slow = held if found.slow_subscriber == "hold" else "nobody waits for it"
     per_exchange = found.queue_bytes_per_minute_per_exchange
     return [
         ("Rules", found.name or _NOT_SET),
         ("Policy", found.policy),
         ("Exchanges", exchanges),
         ("Cool-down", f"{found.cooldown_seconds} s"),
+        ("Slow subscriber", slow),
         ("Exchange: limit L", f"{limit:,} bytes/min ({limit / 60e6:.3g} MB/s)"),
         ("Queue: throughput per exchange", _limit(per_exchange, "bytes/min")),
         ("Queue: publishers per exchange", _limit(found.queue_publishers_per_exchange, "")),

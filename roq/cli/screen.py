@@ -285,7 +285,7 @@ def _exchanges(
     columns = list(COLUMNS)
     if ring_limit:
         columns.append(Column("RING", 6, 6, lambda row: f"{row.ring_bytes / ring_limit:.0%}"))
-    names = max([8, *(len(row.exchange) + 8 * row.leaving for row in rows)])
+    names = max([8, *(len(_exchange_name(row)) for row in rows)])
     hosts = max([4, *(len(row.host) for row in rows)])
     fixed = names + 1 + hosts + 1 + BAR_WIDTHS[0] + 6
     while columns and fixed + sum(column.width for column in columns) > width:
@@ -303,17 +303,25 @@ def _exchanges(
     for column in columns:
         table.add_column(column.heading, width=column.width - 1, justify="right", no_wrap=True)
     for row in rows:
-        name = Text(row.exchange, style="bold")
-        if row.leaving:
-            name += Text(" leaving", style="yellow")
         table.add_row(
-            name,
+            _exchange_name(row),
             row.host,
             bar(row.load, bars),
             Text(f"{row.load:.0%}" if view.limit else "-", style=colour(row.load)),
             *(column.text(row) for column in columns),
         )
     return table
+
+
+def _exchange_name(row: ExchangeRow) -> Text:
+    name = Text(row.exchange, style="bold")
+    if row.leaving:
+        name += Text(" leaving", style="yellow")
+    if row.holding:
+        name += Text(" held", style="yellow")
+    if row.behind:
+        name += Text(f" {row.behind} behind", style="red")
+    return name
 
 
 def _load_heading(width: int) -> Text:

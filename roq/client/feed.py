@@ -29,7 +29,7 @@ from roq.client.reading import Ask, Event, Subscribe, Unsubscribe
 from roq.client.reception import Order, Reception, ReceptionStats, Starts
 from roq.client.stream import Source
 from roq.client.tap import READ_BYTES, Tap
-from roq.client.watchdog import ExchangeFacts, SessionFacts, SubscriberFacts
+from roq.client.watchdog import SessionFacts, SubscriberFacts
 from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
@@ -54,6 +54,7 @@ class Feed:
     """Reads all exchanges of one queue for one subscriber.
 
     Args:
+        name: the subscriber's id.
         prefixes: of topics.
         start: where to begin on the exchanges that are there.
         handoff: where batches go.
@@ -67,6 +68,7 @@ class Feed:
     def __init__(
         self,
         engine: Engine,
+        name: bytes,
         prefixes: list[bytes],
         start: Starts,
         handoff: Handoff,
@@ -91,6 +93,7 @@ class Feed:
             start,
             nonce=lambda: os.urandom(NONCE_BYTES),
             now=self._clock(),
+            name=name,
             elapsed=self._clock.elapsed,
             repair=repair,
             check_duplicates=check_duplicates,
@@ -194,7 +197,8 @@ class Feed:
         now, handoff = self._clock(), self._handoff
         facts = self._reception.facts(queue, session, now)
         if self._paused:  # nobody listens, so nobody is silent
-            facts = replace(facts, exchanges=tuple(_heard(each) for each in facts.exchanges))
+            heard = tuple(replace(each, silent=0.0) for each in facts.exchanges)
+            facts = replace(facts, exchanges=heard)
         for trouble in {tap.trouble for tap in self._taps.values() if tap.trouble}:
             facts = _because(facts, trouble)
         return replace(
@@ -356,8 +360,10 @@ class Feed:
             self._timer, self._timer_at = None, float("inf")
             self._mend()
             now = self._clock()
-            if not self._paused:
-                self._perform(self._reception.tick(now))
+            if self._paused and self._handoff.eased:
+                self._call_soon(self._resume)
+            reception = self._reception
+            self._perform(reception.report(now) if self._paused else reception.tick(now))
             self._after()
 
     def _watch(self) -> None:
@@ -428,6 +434,7 @@ class Feed:
         read that it waits for.
         """
         self._paused = self.confirmed
+        self._handoff.stop()
         for source, tap in list(self._taps.items()):
             if self._paused or self._reception.readers[source].confirmed:
                 tap.pause()
@@ -470,10 +477,6 @@ class Feed:
                 self._timer.cancel()
             self._timer_at = at
             self._timer = self._engine.reactor.call_at(at, self._tick)
-
-
-def _heard(facts: ExchangeFacts) -> ExchangeFacts:
-    return replace(facts, silent=0.0)
 
 
 def _because(facts: SubscriberFacts, trouble: str) -> SubscriberFacts:

@@ -16,6 +16,8 @@ from roq.errors import RoQError
 
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 BUFFER_BATCHES: Final = 20_000
+EASED_SHARE: Final = 0.875
+"""Exchanges wait for who reads on, and not for who stands still while much is taken."""
 MESSAGE_BYTES: Final = 50
 """What a message takes in memory besides its payload, about: Python's object and a pointer."""
 BATCH_BYTES: Final = 300
@@ -43,13 +45,26 @@ class Handoff:
         self._batches_max = batches_max
         self._bytes = 0
         self._gaps = 0
+        self._full_at = 0
+        """Items that were there when `stop` was called."""
         self._first: Item | None = None
         self._first_at = 0.0
 
     @property
     def full(self) -> bool:
-        """Whether the user has fallen behind: read no more until everything was taken."""
+        """Whether the user has fallen behind: read no more until much of it was taken."""
         return self._bytes > self._bytes_max or len(self.items) > self._batches_max
+
+    @property
+    def eased(self) -> bool:
+        """Whether the user has taken enough of what was full for reading to go on."""
+        left = len(self.items)
+        share = left / self._full_at if self._full_at else 0.0
+        if share > EASED_SHARE:
+            return False
+        self._bytes = int(self._bytes * share)
+        self._full_at = 0
+        return True
 
     def untaken(self, now: float) -> float:
         """For how many seconds the first item has been the first, as seen by calls of this."""
@@ -60,6 +75,10 @@ class Handoff:
         if first is None or first is not self._first:
             self._first, self._first_at = first, now
         return now - self._first_at
+
+    def stop(self) -> None:
+        """It is full, and nobody reads on until it has `eased`."""
+        self._full_at = len(self.items)
 
     def put(self, batches: list[Batch]) -> None:
         """Add batches."""

@@ -115,7 +115,10 @@ class Lane:
         failure: set once when it has failed; it is IDLE then.
         reason: why it does not work at present, in a sentence; empty when it does.
         suspect: the monitor says that the exchange is gone.
-        progress_at: when it has acknowledged something last, or got something to acknowledge.
+        progress_at: when it has acknowledged something last, or got something to acknowledge, or
+            said why it does not.
+        held: why acknowledgements wait, in a sentence; empty: they do not.
+        held_at: since when they do.
     """
 
     def __init__(
@@ -142,6 +145,8 @@ class Lane:
         self._ready_by = 0.0
         self.progress_at = 0.0
         self._ready_at = 0.0
+        self.held = ""
+        self.held_at = 0.0
         self._flaps = 0
         self._reset: tuple[int, float] = (0, 0.0)
         self._leave_at: float | None = None
@@ -187,6 +192,7 @@ class Lane:
         if exchange is None:
             return []
         self.phase = LanePhase.OPENING
+        self.held = ""
         self.outbox.unsend()
         self.outbox.tally.connections += 1
         self._ready_by = now + self._ready_seconds
@@ -248,6 +254,8 @@ class Lane:
                 return self._hello_accepted(documents.decode(body, channel.Ready), now)
             if kind == channel.RESET:
                 return self._was_reset(documents.decode(body, channel.Reset), now)
+            if kind == channel.HELD:
+                return self._was_held(documents.decode(body, channel.Held), now)
             if kind == channel.REFUSED:
                 return self._was_refused(documents.decode(body, channel.Refused), now)
         except (ValueError, RemoteProtocolError):
@@ -325,7 +333,18 @@ class Lane:
             return self._fail("the exchange acknowledged what was never sent", lost=False)
         outbox.acknowledge(number, self._status, now)
         self.progress_at = now
+        self.held = ""
         return self._send()
+
+    def _was_held(self, held: channel.Held, now: float) -> list[LaneEffect]:
+        if self.phase is LanePhase.READY:
+            self.held_at = self.held_at if self.held else self.progress_at
+            self.progress_at = now
+            self.held = (
+                f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
+                f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
+            )
+        return []
 
     def _send(self) -> list[LaneEffect]:
         batches = self.outbox.take_unsent()

@@ -120,6 +120,8 @@ class Lanes:
             away=0.0 if ready or self._away_since is None else now - self._away_since,
             owed=self.owed_batches,
             quiet=max((lane.quiet(now) for lane in self.lanes), default=0.0),
+            held=next((lane.held for lane in self.lanes if lane.held), ""),
+            stalled=max((now - lane.held_at for lane in self.lanes if lane.held), default=0.0),
         )
 
     def holds(self, receipt: Receipt) -> bool:

@@ -247,7 +247,7 @@ class LinkMachine(Lanes):
             lane.outbox.expire(
                 now - self.delivery_seconds,
                 f"not acknowledged within {self.delivery_seconds:g} s"
-                + (f": {lane.reason}" if lane.reason else ""),
+                + (f": {lane.reason or lane.held}" if lane.reason or lane.held else ""),
             )
             effects += lane.tick(now)
         every = self._after(effects, now)

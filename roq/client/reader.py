@@ -10,13 +10,16 @@ was the last of its topic, by HEADS (`roq.client.checks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from roq.client.chain import TRIES_MAX, Chain, LogGap, Want
 from roq.client.checks import Checks
 from roq.client.inquiry import Inquiries, Inquiry
+from roq.client.positions import Positions
 from roq.client.reading import (
     Answered,
+    Ask,
     Confirmed,
     DataDown,
     DataUp,
@@ -37,7 +40,7 @@ from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
-from roq.protocol.channel import FETCH, FETCHED_ENTRY, HEADS, SEEK, STREAMS, read_number
+from roq.protocol.channel import FETCH, FETCHED_ENTRY, HEADS, POSITION, SEEK, STREAMS, read_number
 from roq.protocol.entry import (
     ENTRY,
     ENTRY_BYTES,
@@ -76,6 +79,7 @@ class Reader:
         repair: off only in tests that prove what it is good for.
 
     Attributes:
+        positions: what the exchange is told of the reading.
         chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
         checks: whether everything in the log was passed on.
         live_at: when the fan-out said something last.
@@ -127,6 +131,10 @@ class Reader:
         self._ended_at = -1
         self._quiet = False
         self.inquiries = Inquiries(queue)
+        self.positions = Positions(
+            self.chain, queue, exchange.epoch, self._nonce.to_bytes(channel.READER_BYTES, "little"),
+            self._prefixes,
+        )  # fmt: skip
         self._again: dict[tuple[bytes, int], int] = {}
         """What is wanted again, with how often it did not come; `roq.client.wishes` bounds it."""
         self._chain_next = False
@@ -222,6 +230,7 @@ class Reader:
             self.malformed += 1
             return
         self.floor = max(self.floor, floor)
+        self.positions.ended = True
         self._live_position = max(self._live_position, end - 1)
         self._quiet, self._ended_at = end == self._ended_at, end
         if self.chain.verified is not None and end > self.chain.verified:
@@ -261,6 +270,7 @@ class Reader:
                 self.checks.wanted = True
             case DataDown():
                 self.connected = False
+                self.positions.disconnected()
                 self._give_up(self.inquiries.abandon())
             case Answered(frames):
                 self._answered(frames, effects, now)
@@ -300,6 +310,18 @@ class Reader:
             if look is not None:
                 times.append(look)
         return min(times, default=None)
+
+    def report(self, now: float, lowest: int | None) -> Ask | None:
+        """Tell the exchange how far it is read, if it is time to; `lowest`: see `Positions`."""
+        due = self.report_at() <= now
+        return Ask(self.positions.report(self._live_position + 1, now, lowest)) if due else None
+
+    def report_at(self) -> float:
+        """When the next report is due; infinity: not before something happens."""
+        if not (self.connected and self.present and self._repair) or self.chain.verified is None:
+            return inf
+        rests = not (self._paused or self.held_back) and self.positions.read >= self._ended_at
+        return self.positions.deadline(self._live_position + 1, rests=rests)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -406,7 +428,10 @@ class Reader:
                 self._streams(documents.decode(frames[1], channel.Streams), effects)
             elif kind == SEEK and len(frames) == 2:
                 self._sought(documents.decode(frames[1], channel.Seek))
+            elif kind == POSITION and len(frames) == 2:
+                self.positions.answered(documents.decode(frames[1], channel.Reading))
             elif kind == channel.REFUSED:
+                self.positions.refused()
                 self.refused += 1
                 self.inquiries.hurry(now)
             else:

@@ -80,6 +80,7 @@ class Reception:
         start: where to begin on the exchanges that are there.
         nonce: gives 16 random bytes, others each time.
         now: the present time; active time, which does not jump when the process was stopped.
+        name: of the subscriber, for exchanges.
         elapsed: seconds since now, by a clock that counts such time as well.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
@@ -96,6 +97,7 @@ class Reception:
         *,
         nonce: Callable[[], bytes],
         now: float,
+        name: bytes = b"",
         elapsed: Callable[[], float] | None = None,
         held_bytes_max: int | None = None,
         repair: bool = True,
@@ -115,6 +117,7 @@ class Reception:
         self._prefixes = prefixes
         self._start = start
         self._nonce = nonce
+        self._name = name
         self._repair = repair
         self._progress = Progress()
         self._pacing = Pacing()
@@ -156,6 +159,7 @@ class Reception:
             now=now,
             repair=self._repair,
         )
+        reader.positions.name = self._name
         return reader
 
     def topology_known(self, now: float) -> None:
@@ -195,6 +199,7 @@ class Reception:
             exchanges=tuple(_facts(reader, now) for reader in self.readers.values()),
             hole=now - hole.since if hole is not None else 0.0,
             missing=hole.text(self._verified()) if hole is not None else "",
+            behind=tuple(r.exchange.name for r in self.readers.values() if r.positions.behind),
         )
 
     def stats(self) -> ReceptionStats:
@@ -296,6 +301,13 @@ class Reception:
             if deadline is not None and deadline <= now:
                 self._step(source, Tick(), now, orders)
         self.settle(now, orders)
+        return orders + self.report(now)
+
+    def report(self, now: float) -> list[Order]:
+        """Tell exchanges how far they are read, those that are to hear of it; also while paused."""
+        orders: list[Order] = []
+        for source, reader in self.readers.items():
+            self._report(source, reader, now, orders)
         return orders
 
     def settle(self, now: float, orders: list[Order]) -> None:
@@ -336,7 +348,9 @@ class Reception:
 
     def next_deadline(self, now: float) -> float | None:
         """When `tick` is wanted."""
-        times = [reader.next_deadline() for reader in self.readers.values()]
+        times: list[float | None] = []
+        for reader in self.readers.values():
+            times += reader.next_deadline(), reader.report_at()
         if self.merge.waiting:
             times.append(now + HURRY_SECONDS)
         return min((time for time in times if time is not None), default=None)
@@ -358,6 +372,13 @@ class Reception:
         if self.merge.recalls:
             self._recall(now, orders)
         self._collect()
+        self._report(source, reader, now, orders)
+
+    def _report(self, source: Source, reader: Reader, now: float, orders: list[Order]) -> None:
+        aside = self.merge.put_aside() if self.merge.counts.stubbed else {}
+        ask = reader.report(now, aside.get(source))
+        if ask is not None:
+            orders.append((source, ask))
 
     def _pass_on(self, source: Source, reader: Reader, now: float) -> None:
         passed = reader.chain.passed
@@ -381,7 +402,7 @@ class Reception:
             case Gone(topic, offset):
                 self.merge.gone(source, topic, offset)
             case LogGap():
-                self._log_gap(reader.exchange, effect)
+                self._log_gap(reader.exchange, effect, behind=reader.positions.behind)
             case _:
                 assert_never(effect)
 
@@ -406,12 +427,14 @@ class Reception:
             self.gaps.extend(self.merge.gaps)
             self.merge.gaps.clear()
 
-    def _log_gap(self, exchange: ExchangeInfo, gap: LogGap) -> None:
+    def _log_gap(self, exchange: ExchangeInfo, gap: LogGap, *, behind: bool) -> None:
         self.log_gaps += 1
         text = (
             f"exchange {exchange.name} {'has' if gap.certain else 'may have'} lost batches from "
             f"offset {gap.first} to {gap.end}: they left its memory before they were read"
         )
+        if behind:
+            text += "; this subscriber was left behind, as it did not read on in time"
         self.gaps.append(
             Gap(
                 topic=gap.topic.decode("utf-8", "replace"),

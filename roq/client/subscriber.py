@@ -100,6 +100,7 @@ class Subscriber:
         self._items = self._handoff.items
         self._feed = Feed(
             engine,
+            self.id,
             _prefixes(topic),
             _start(start),
             self._handoff,

@@ -103,7 +103,7 @@ class Tap:
         self._burst = burst
         self._reconnected = reconnected
         self._clock = clock
-        self._reading = False
+        self._reading = True
         self._watching = False
         self._context = context
         self._live_address = live
@@ -130,7 +130,6 @@ class Tap:
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
         self._open_live(0.0)
         self._open_data()
-        self._read(on=True)
 
     @property
     def trouble(self) -> str:
@@ -161,15 +160,15 @@ class Tap:
         return self._reading
 
     def pause(self) -> None:
-        """Stop reading: what the sockets cannot hold is dropped by the exchange."""
+        """Stop reading the fan-out: what its socket cannot hold is dropped by the exchange."""
         if self._reading:
-            self._read(on=False)
+            self._reading = False
             self._step(Pause())
 
     def resume(self) -> None:
         """Read again."""
         if not self._reading:
-            self._read(on=True)
+            self._reading = True
             self._step(Resume())
 
     def watch(self, *, wanted: bool) -> None:
@@ -194,22 +193,10 @@ class Tap:
     def close(self) -> None:
         """Close the sockets."""
         self._look_timer.cancel()
-        self._read(on=False)
+        self._reading = False
         self.watch(wanted=False)
         self._close_live()
         self._close_data()
-
-    def _read(self, *, on: bool) -> None:
-        if on is self._reading:
-            return
-        self._reading = on
-        if self._data is None:
-            return
-        if on:
-            self._reactor.add(self._data_fd, self._data_readable)
-            self._reactor.call_soon(self._data_readable)
-        else:
-            self._reactor.remove(self._data_fd)
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -382,8 +369,7 @@ class Tap:
             return
         self._data_trouble = ""
         self._data_fd = cast("int", data.getsockopt(zmq.FD))
-        if self._reading:
-            self._reactor.add(self._data_fd, self._data_readable)
+        self._reactor.add(self._data_fd, self._data_readable)
 
     def _reopen_data(self) -> None:
         with self._lock:
@@ -434,7 +420,7 @@ class Tap:
         fetched = self.reader.fetched
         with self._lock:
             data, now = self._data, self._clock()
-            if data is None or not self._reading:
+            if data is None:
                 return
             for _ in range(BURST):
                 try:
@@ -443,11 +429,10 @@ class Tap:
                     break
                 if not fetched(frames, now):
                     self._step(Answered(frames))
-                    if data is not self._data or not self._reading:
+                    if data is not self._data:
                         return
             self._burst()
-            if self._reading:
-                self._look_at_data()
+            self._look_at_data()
 
 
 def _nothing(*_: object) -> NoReturn:

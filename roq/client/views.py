@@ -199,6 +199,10 @@ class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
     """It does not grow above this by itself; 1: never."""
     cooldown_seconds: Whole = _DEFAULTS.cooldown_seconds
     """After a change the number of exchanges is left alone for so long."""
+    slow_subscriber: str = _DEFAULTS.slow_subscriber
+    """`hold`: publishers wait for who reads slowly; `drop`: it loses what leaves the ring."""
+    hold_seconds: int = _DEFAULTS.hold_seconds
+    """So long they wait for a subscriber that does not read on."""
 
 
 class _Rules(msgspec.Struct, frozen=True):
@@ -228,6 +232,8 @@ def rules_document(rules: ScalingRules) -> RawDocument:
             "AUTOSCALING_ROQ_XCHANGE_MIN": rules.exchanges_min,
             "AUTOSCALING_ROQ_XCHANGE_MAX": rules.exchanges_max,
             "AUTOSCALING_ROQ_COOLDOWN": rules.cooldown_seconds,
+            "AUTOSCALING_ROQ_SLOW": rules.slow_subscriber,
+            "AUTOSCALING_ROQ_HOLD": rules.hold_seconds,
         },
     }
 
@@ -262,5 +268,7 @@ def rules_of(document: RawDocument) -> ScalingRules:
             exchanges_min=ours.AUTOSCALING_ROQ_XCHANGE_MIN,
             exchanges_max=ours.AUTOSCALING_ROQ_XCHANGE_MAX,
             cooldown_seconds=ours.AUTOSCALING_ROQ_COOLDOWN,
+            slow_subscriber=ours.AUTOSCALING_ROQ_SLOW,
+            hold_seconds=ours.AUTOSCALING_ROQ_HOLD,
         )
     return rules

@@ -64,6 +64,8 @@ class PublisherFacts:
         away: for how long none does.
         owed: batches that are not acknowledged.
         quiet: for how long an exchange that has batches has acknowledged nothing.
+        held: why acknowledgements wait though the exchange is well; empty: they do not.
+        stalled: for how long they have.
         late: for how long the background thread did not run though it should have.
         ended: why it is over; empty: it is not.
     """
@@ -77,6 +79,8 @@ class PublisherFacts:
     away: float = 0.0
     owed: int = 0
     quiet: float = 0.0
+    held: str = ""
+    stalled: float = 0.0
     late: float = 0.0
     ended: str = ""
 
@@ -116,6 +120,7 @@ class SubscriberFacts:
         full: no more are read until these are taken.
         hole: for how long the oldest of what waits for its turn has waited.
         missing: what it waits for.
+        behind: names of the exchanges that do not wait for it any more, as it reads too slowly.
         late, ended: as in `PublisherFacts`.
     """
 
@@ -129,6 +134,7 @@ class SubscriberFacts:
     full: bool = False
     hole: float = 0.0
     missing: str = ""
+    behind: tuple[str, ...] = ()
     late: float = 0.0
     ended: str = ""
 
@@ -143,6 +149,10 @@ def publisher_standing(facts: PublisherFacts) -> Standing:
         return over
     if not facts.ready:
         return _publisher_away(facts)
+    if facts.owed and facts.held and facts.stalled >= QUIET_SECONDS:
+        return Standing(
+            ClientState.WAITING, Cause.HELD, f"{facts.held}; {_batches(facts.owed)} for it"
+        )
     if facts.owed and facts.quiet >= QUIET_SECONDS:
         return Standing(
             ClientState.WAITING,
@@ -155,9 +165,8 @@ def publisher_standing(facts: PublisherFacts) -> Standing:
 
 def why_not_sent(facts: PublisherFacts) -> str:
     """Why batches do not leave, in a sentence; there is always one."""
-    return publisher_standing(facts).reason or (
-        f"exchange {facts.exchange} does not acknowledge fast enough"
-    )
+    reason = publisher_standing(facts).reason or facts.held
+    return reason or f"exchange {facts.exchange} does not acknowledge fast enough"
 
 
 def _publisher_away(facts: PublisherFacts) -> Standing:
@@ -188,7 +197,18 @@ def subscriber_standing(facts: SubscriberFacts) -> Standing:
             _ENDS.get(session.state, cause),
             session.reason or facts.start,
         )
-    if facts.untaken >= QUIET_SECONDS:
+    if facts.behind or facts.untaken >= QUIET_SECONDS:
+        return _slow(facts)
+    if session.state in _ENDS:
+        return Standing(ClientState.WAITING, _ENDS[session.state], session.reason)
+    if not facts.exchanges:
+        return _subscriber_alone(facts)
+    return _silent(facts) or _hole(facts) or _without_monitor(session, "messages flow all the same")
+
+
+def _slow(facts: SubscriberFacts) -> Standing:
+    """It reads too slowly, or its application takes nothing."""
+    if not facts.behind:
         then = "and nothing more is read meanwhile" if facts.full else "and more will be read"
         return Standing(
             ClientState.WAITING,
@@ -196,11 +216,17 @@ def subscriber_standing(facts: SubscriberFacts) -> Standing:
             f"the application has taken nothing for {facts.untaken:.1f} s; "
             f"{_batches(facts.batches)} for it, {then}",
         )
-    if session.state in _ENDS:
-        return Standing(ClientState.WAITING, _ENDS[session.state], session.reason)
-    if not facts.exchanges:
-        return _subscriber_alone(facts)
-    return _silent(facts) or _hole(facts) or _without_monitor(session, "messages flow all the same")
+    many = "s" if len(facts.behind) > 1 else ""
+    names = ", ".join(sorted(facts.behind))
+    untaken = ""
+    if facts.untaken >= QUIET_SECONDS:
+        untaken = f": the application has taken nothing for {facts.untaken:.1f} s"
+    return Standing(
+        ClientState.WAITING,
+        Cause.LEFT_BEHIND,
+        f"left behind by exchange{many} {names}, which waited for it for as long as the queue's "
+        f"rules allow{untaken}; what leaves the exchange's memory before it is read is lost",
+    )
 
 
 def _subscriber_alone(facts: SubscriberFacts) -> Standing:

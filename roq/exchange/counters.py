@@ -32,6 +32,8 @@ class Counters:
     bad_subscriptions: int = 0
     fetches_abandoned: int = 0
     acks_skipped: int = 0
+    held_batches: int = 0
+    """There was no room for them, as a slow reader had to be waited for; they came again."""
 
     def abuse(self) -> dict[str, int]:
         """The counters that stay 0 when every peer is well."""

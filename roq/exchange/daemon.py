@@ -123,7 +123,7 @@ class ExchangeServer:
         self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
         self._readers = ReaderTurns(
-            self.reactor, self.core, self._send, self._perform, self._unreachable
+            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle
         )
         self._stopping_since = 0.0
         self._last_read = 0.0
@@ -178,8 +178,10 @@ class ExchangeServer:
         """A publisher has gone elsewhere."""
         self._handle(event)
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
+        if hold_seconds is not None:
+            self.core.holding.rule(hold_seconds)
         self._locator.reset()
         if self._manager is not None:
             self._manager.confirmed()
@@ -410,7 +412,7 @@ class ExchangeServer:
     def _handle(self, event: Event) -> None:
         self._perform(self.core.handle(event, self.reactor.now()))
 
-    def _perform(self, effects: list[Effect] | list[Send]) -> None:
+    def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Publish(frames):

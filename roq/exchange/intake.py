@@ -13,7 +13,8 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.counters import Counters
-from roq.exchange.events import Send
+from roq.exchange.events import Effect, Send
+from roq.exchange.holding import Holding
 from roq.exchange.links import Link, LinkTable, owner_of
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import refusal
@@ -31,7 +32,7 @@ from roq.protocol.batch import (
     Kind,
     read_header,
 )
-from roq.protocol.channel import RESET, Reset
+from roq.protocol.channel import HELD, RESET, Held, Reset
 from roq.ranges import TIME_US_MAX
 
 B = TypeVar("B")
@@ -75,9 +76,12 @@ class Intake(Generic[B]):
         publishers: Publishers[B],
         subscriptions: Subscriptions,
         counters: Counters,
+        holding: Holding[B | bytes],
     ) -> None:
         self._limits = limits
+        self._ring = ring
         self._ring_append = ring.append
+        self._holding = holding
         self._links = links
         self._routes = links.routes
         self._publishers = publishers
@@ -85,15 +89,28 @@ class Intake(Generic[B]):
         self._counters = counters
         self._count_max = limits.batch_messages
         self._bytes_max = batch_bytes_max(limits)
+        self._fast_bytes = self._bytes_max
+        """Larger ones get a closer look."""
+        self._waits = False
+        """Whether a link waits for room."""
         self._now = 0.0
         self._acks: list[Link] = []
-        self._answers: list[Send] = []
+        self._answers: list[Effect] = []
         self._strangers: dict[bytes, float] = {}
         self._probe_part = 0
 
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now
+        if self._ring.gone + self._ring.bytes >= self._holding.look_at:
+            self._holding.look()
+        self.look()
+
+    def look(self) -> None:
+        """Follow what `holding` has found."""
+        self._fast_bytes = min(self._bytes_max, self._holding.fast_bytes)
+        if self._waits and not self._holding.near:
+            self._ask_again()
 
     def append(self, route: bytes, topic: bytes, batch: B, size: int) -> bytes | None:
         """Take one batch in.
@@ -117,7 +134,7 @@ class Intake(Generic[B]):
             or owner != link.owner
             or prefix != _PLAIN
             or not 0 < count <= self._count_max
-            or size > self._bytes_max
+            or size > self._fast_bytes
             or HEADER_BYTES + ext_bytes > size
             or first > SEQUENCE_MAX - count
             or created_us > TIME_US_MAX
@@ -127,7 +144,11 @@ class Intake(Generic[B]):
 
     def take_acks(self) -> list[Link]:
         """The links that are due an ack of all below `expected`; some may have lost connection."""
+        if self._ring.gone + self._ring.bytes >= self._holding.look_at:
+            self.begin(self._now)
         links = self._acks
+        if self._holding.near:
+            return []
         if links:
             self._acks = []
             for link in links:
@@ -135,7 +156,7 @@ class Intake(Generic[B]):
                 link.acked_at = self._now
         return links
 
-    def take_answers(self) -> list[Send]:
+    def take_answers(self) -> list[Effect]:
         """What else publishers are to be told since the last call."""
         answers = self._answers
         if answers:
@@ -153,6 +174,23 @@ class Intake(Generic[B]):
         for link in list(self._links)[self._probe_part :: PROBE_PARTS]:
             if link.route is not None and self._now - link.acked_at >= SILENCE_SECONDS:
                 self._owe_ack(link)
+
+    def tell_held(self) -> list[Effect]:
+        """Tell the publishers that wait for their acks why."""
+        slowest = self._holding.slowest
+        if not self._holding.near or slowest is None:
+            return []
+        held = Held(
+            reader=slowest.name,
+            seconds=max(slowest.waited, slowest.owes),
+            most=self._holding.seconds,
+        )
+        frames = (HELD, documents.encode(held))
+        return [
+            Send(link.route, frames)
+            for link in self._links
+            if link.route is not None and (link.owes_ack or link.waits)
+        ]
 
     def welcome(self, route: bytes) -> None:
         """Whoever it is has said Hello."""
@@ -215,6 +253,8 @@ class Intake(Generic[B]):
             self._owe_ack(link)
         elif header.link_number > link.expected:
             self._gap(link, header.link_number)
+        elif not self._has_room(link, size):
+            pass
         elif self._acceptable(link, header, size):
             count = 0 if header.kind == Kind.VOID else header.count
             return self._take(link, topic, batch, size, header.next_sequence, count)
@@ -272,7 +312,32 @@ class Intake(Generic[B]):
         self._strangers[route] = self._now
         self._reset(route, 0, "say Hello first")
 
+    def _has_room(self, link: Link, size: int) -> bool:
+        """Whether the slowest reader leaves room for it; if not, it is asked for again later."""
+        if self._holding.room(size):
+            link.waits = False
+            return True
+        if not link.waits:
+            link.waits = self._waits = True
+            self._counters.held_batches += 1
+        if not self._holding.near:
+            self._holding.near = True
+            self._fast_bytes = self._holding.fast_bytes
+        return False
+
+    def _ask_again(self) -> None:
+        """There is room again for what there was none for."""
+        self._waits = False
+        for link in self._links:
+            if link.waits:
+                link.waits = False
+                if link.route is not None:
+                    self._await_replay(link)
+                    self._reset(link.route, link.expected, "there is room again")
+
     def _gap(self, link: Link, number: int) -> None:
+        if link.waits:
+            return
         # One gap is told once, or each batch behind it would have all of them sent again.
         told = link.reset_for == link.expected
         if link.route is None or (told and self._now - link.reset_at < RESET_REPEAT_SECONDS):

@@ -46,6 +46,7 @@ class Link:
         "seen",
         "streams",
         "told",
+        "waits",
     )
 
     def __init__(self, publisher: PublisherId, streams: dict[bytes, Stream], now: float) -> None:
@@ -65,6 +66,8 @@ class Link:
         self.told = False
         """Whether batches that came after it had left were refused already."""
         self.owes_ack = False
+        self.waits = False
+        """There was no room for a batch: it will be asked for again."""
         self.acked_at = now
         self.seen = now
         """When it was known to be there for the last time."""

@@ -71,6 +71,10 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         fetches=counters.fetches,
         acks_pending=sum(link.owes_ack for link in core.links.routes.values()),
         lag_ms=round(1_000 * lag_seconds, 3),
+        holding=int(core.holding.near),
+        held_seconds=round(core.holding.held_seconds, 3),
+        behind=len(core.holding.behind),
+        left_behind=core.holding.left_behind,
     )
 
 

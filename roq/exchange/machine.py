@@ -27,6 +27,7 @@ from roq.exchange.events import (
     Unsubscribed,
 )
 from roq.exchange.fetches import Fetches
+from roq.exchange.holding import RESERVE_PARTS, Holding
 from roq.exchange.intake import PROBE_PARTS, PROBE_SECONDS, Intake
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
@@ -37,7 +38,7 @@ from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.ring import Ring
 from roq.machine import Tick
 from roq.model import Limits
-from roq.protocol.channel import BYE, END_TOPIC, HELLO, Ready
+from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, Ready
 from roq.protocol.entry import EntryKind, pack_entry
 
 B = TypeVar("B")
@@ -78,22 +79,26 @@ class ExchangeCore(Generic[B]):
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)
         self.requests = Requests()
-        self._readers = Readers(queue, epoch, self.ring, self.streams, self.fetches, self.counters)
+        self.holding: Holding[B | bytes] = Holding(self.ring)
+        self._readers = Readers(
+            queue, epoch, self.ring, self.streams, self.fetches, self.counters, self.holding
+        )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
-            batch_messages=limits.batch_messages, window_bytes=limits.window_bytes,
+            batch_messages=limits.batch_messages,
+            window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
             window_batches=limits.window_batches,
         )  # fmt: skip
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.ring, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
-            limits, self.ring, self.links, self._publishers, self.subscriptions, self.counters
-        )
+            limits, self.ring, self.links, self._publishers, self.subscriptions, self.counters,
+            self.holding,
+        )  # fmt: skip
         self.append = self.intake.append
         self.take_acks = self.intake.take_acks
-        self.take_answers = self.intake.take_answers
         self._hello_bytes = HELLO_BYTES
         self._now = 0.0
         self._next_end = 0.0
@@ -121,6 +126,8 @@ class ExchangeCore(Generic[B]):
                 return self._subscribed(prefix)
             case Unsubscribed(prefix):
                 self.subscriptions.remove(prefix)
+                if is_presence(prefix):
+                    self.holding.presence_ended(prefix)
                 return []
             case Passed():
                 self._publishers.passed(event)
@@ -131,13 +138,24 @@ class ExchangeCore(Generic[B]):
             case Tick():
                 return self._tick()
 
+    def take_answers(self) -> list[Effect]:
+        """What else publishers and readers are to be told since the last call."""
+        answers = self.intake.take_answers()
+        if self.holding.end_due:
+            self.holding.end_due = False
+            return [*answers, self._end(EntryKind.END, END_TOPIC)]
+        return answers
+
     def answer_next(self, now: float) -> list[Effect]:
         """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
         self._now = now
         request = self.requests.take()
         if request.letter == HELLO:
             return self._welcome(request.route, request.document)
-        return self._readers.handle(request.route, request.letter, request.document)
+        effects = self._readers.handle(request.route, request.letter, request.document)
+        if request.letter == POSITION:
+            self.intake.look()
+        return effects
 
     def next_deadline(self) -> float:
         """When a Tick is due."""
@@ -162,6 +180,7 @@ class ExchangeCore(Generic[B]):
         self.links.check()
         self.streams.check()
         self.fetches.check()
+        self.holding.check()
         self.requests.check()
         self.intake.check()
 
@@ -221,4 +240,6 @@ class ExchangeCore(Generic[B]):
         self._next_end = self._now + END_SECONDS
         self.intake.probe()
         self._publishers.expire(self._now)
-        return [self._end(EntryKind.END, END_TOPIC)]
+        self.holding.tick(self._now)
+        self.intake.look()
+        return [self._end(EntryKind.END, END_TOPIC), *self.intake.tell_held()]

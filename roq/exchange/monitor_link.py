@@ -54,8 +54,8 @@ class Shell(Protocol):
         """The monitor says that a publisher has gone elsewhere."""
         ...
 
-    def acknowledged(self) -> None:
-        """The monitor knows this exchange."""
+    def acknowledged(self, hold_seconds: int | None) -> None:
+        """The monitor knows this exchange; so long slow subscribers are waited for."""
         ...
 
     def unheard(self) -> None:
@@ -157,7 +157,7 @@ class MonitorLink:
             self._shell.dismissed()
         elif isinstance(answer, ExchangeAck):
             self._silent_reports = 0
-            self._shell.acknowledged()
+            self._shell.acknowledged(answer.hold_seconds)
             self._known_to(answer.epoch)
 
     def _known_to(self, epoch: int) -> None:

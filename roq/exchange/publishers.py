@@ -96,6 +96,7 @@ class Publishers(Generic[B]):
         link.left = False
         link.addresses = ()
         link.reset_for = 0
+        link.waits = False
         link.acked_at = now  # Ready says what has come
         link.streams = self._streams.of(link.publisher)
         effects: list[Effect] = []

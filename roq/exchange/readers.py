@@ -15,14 +15,16 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.fetches import Fetches
+from roq.exchange.holding import Holding
 from roq.exchange.streams import StreamTable
 from roq.log.ring import Ring
-from roq.model import TOPIC_BYTES_MAX
+from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
     HEADS,
     PAGE_MAX,
+    POSITION,
     PREFIXES_MAX,
     REFUSED,
     SEEK,
@@ -31,6 +33,8 @@ from roq.protocol.channel import (
     FetchRequest,
     Heads,
     HeadsRequest,
+    Position,
+    Reading,
     Refused,
     Seek,
     SeekRequest,
@@ -39,7 +43,7 @@ from roq.protocol.channel import (
 )
 
 B = TypeVar("B")
-R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest)
+R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest, Position)
 
 
 class _RefusedRequest(Exception):
@@ -69,6 +73,7 @@ class Readers(Generic[B]):
         streams: StreamTable,
         fetches: Fetches[B],
         counters: Counters,
+        holding: Holding[B],
     ) -> None:
         self._queue = queue
         self._epoch = epoch
@@ -76,11 +81,13 @@ class Readers(Generic[B]):
         self._streams = streams
         self._fetches = fetches
         self._counters = counters
+        self._holding = holding
         self._handlers: Final[dict[bytes, Callable[[bytes, bytes], list[Effect]]]] = {
             HEADS: self._heads,
             STREAMS: self._stream_page,
             SEEK: self._seek,
             FETCH: self._fetch,
+            POSITION: self._position,
         }
 
     def serves(self, letter: bytes) -> bool:
@@ -129,10 +136,7 @@ class Readers(Generic[B]):
 
     def _fetch(self, route: bytes, document: bytes) -> list[Effect]:
         request = self._read(document, FetchRequest)
-        if request.epoch != self._epoch:
-            raise _RefusedRequest(
-                "stale_epoch", f"this exchange has epoch {self._epoch}, not {request.epoch}"
-            )
+        self._check_epoch(request.epoch)
         if len(request.wants) > WANTS_MAX:
             raise _RefusedRequest(
                 "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
@@ -143,6 +147,32 @@ class Readers(Generic[B]):
         if not self._fetches.start(route, request):
             raise _RefusedRequest("full", "too many readers fetch at once; try again")
         return []
+
+    def _position(self, route: bytes, document: bytes) -> list[Effect]:
+        request = self._read(document, Position)
+        self._check_epoch(request.epoch)
+        behind = self._holding.report(
+            request.reader, request.name[:PUBLISHER_ID_BYTES], request.read
+        )
+        until = min(request.until, self._ring.end)
+        heads: list[tuple[bytes, int]] = []
+        more = False
+        if request.since < until:
+            prefixes = _prefixes(request.prefixes)
+            heads, more = self._ring.heads_below(prefixes, request.since, until, PAGE_MAX)
+        return _answer(
+            route, POSITION,
+            Reading(
+                id=request.id, epoch=self._epoch, floor=self._ring.floor, until=until, heads=heads,
+                next=heads[-1][1] + 1 if more else 0, behind=behind,
+            ),
+        )  # fmt: skip
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            raise _RefusedRequest(
+                "stale_epoch", f"this exchange has epoch {self._epoch}, not {epoch}"
+            )
 
     def _read(self, document: bytes, kind: type[R]) -> R:
         request = documents.decode(document, kind)

@@ -43,6 +43,7 @@ class ReaderTurns:
         send: sends a piece of what is fetched.
         perform: performs what the core decides.
         gone: called when a peer is not there any more.
+        served: called afterwards: publishers may be told more than before.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ReaderTurns:
         send: Send,
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],
+        served: Callable[[], None],
     ) -> None:
         self._reactor = reactor
         self._core = core
@@ -59,6 +61,7 @@ class ReaderTurns:
         self._send = send
         self._perform = perform
         self._gone = gone
+        self._served = served
         self._serving = False
         """Whether `_serve` is about to be called."""
         self._retry_timer = Timer(0.0, self._serve)
@@ -95,6 +98,7 @@ class ReaderTurns:
             busy = self._serve_one(now)
             started, now = now, time.monotonic()
             self._credit -= now - started
+        self._served()
         self._serving = False
         self._retry_timer.cancel()
         if self._core.requests or self._fetches.runnable(now):

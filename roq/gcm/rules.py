@@ -163,5 +163,7 @@ _MEANING: Final = {
     "AUTOSCALING_ROQ_XCHANGE_MIN": "exchanges_min",
     "AUTOSCALING_ROQ_XCHANGE_MAX": "exchanges_max",
     "AUTOSCALING_ROQ_COOLDOWN": "cooldown_seconds",
+    "AUTOSCALING_ROQ_SLOW": "slow_subscriber",
+    "AUTOSCALING_ROQ_HOLD": "hold_seconds",
 }
 """Field on the wire → field of `ElasticRules`."""

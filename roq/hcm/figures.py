@@ -70,6 +70,15 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("fetches", 1, counter(
             "roq_exchange_fetches_total", "Times a subscriber fetched what it missed.",
             *_EXCHANGE)),
+        ("held_seconds", 1, counter(
+            "roq_exchange_held_seconds_total",
+            "For how long publishers have waited for a slow subscriber.", *_EXCHANGE)),
+        ("behind", 1, gauge(
+            "roq_exchange_subscribers_behind",
+            "Subscribers that nobody waits for until they have caught up.", *_EXCHANGE)),
+        ("left_behind", 1, counter(
+            "roq_exchange_left_behind_total",
+            "Times a subscriber was not waited for any more.", *_EXCHANGE)),
         ("malformed", 1, counter(
             "roq_exchange_malformed_total", "Messages that could not be read.", *_EXCHANGE)),
         ("cpu_percent", 0.01, gauge(

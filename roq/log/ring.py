@@ -54,10 +54,13 @@ class Ring(Generic[B]):
         capacity_bytes: what all batches and their overhead may take; the newest one always stays.
         topics_max: topics that are remembered. When one more comes, the one whose batches left the
             ring longest ago is forgotten; if none has left, the newcomer is refused.
+
+    Attributes:
+        bytes: what is kept, overhead included.
+        gone: what has left, likewise. Both together only grow.
     """
 
     __slots__ = (
-        "_capacity",
         "_entries",
         "_forgotten_below",
         "_forgotten_head",
@@ -67,8 +70,10 @@ class Ring(Generic[B]):
         "_topics",
         "_topics_max",
         "bytes",
+        "capacity",
         "end",
         "floor",
+        "gone",
     )
 
     def __init__(
@@ -77,7 +82,8 @@ class Ring(Generic[B]):
         self.floor = 0
         self.end = 0
         self.bytes = 0
-        self._capacity = capacity_bytes
+        self.gone = 0
+        self.capacity = capacity_bytes
         self._topics_max = topics_max
         self._topics: OrderedDict[bytes, TopicLog] = OrderedDict()
         self._entries: list[Record[B] | None] = []
@@ -129,7 +135,7 @@ class Ring(Generic[B]):
         self._entries.append((log, frame, batch, size))
         self.end = offset + 1
         self.bytes += size + ENTRY_OVERHEAD
-        if self.bytes > self._capacity:
+        if self.bytes > self.capacity:
             self._evict()
         return frame
 
@@ -168,6 +174,25 @@ class Ring(Generic[B]):
         found.reverse()
         return found[:most], len(found) > most
 
+    def heads_below(
+        self, prefixes: tuple[bytes, ...], since: int, until: int, most: int
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        """As `heads`, of the log as it was when it ended at `until`; complete above the floor."""
+        found: list[tuple[int, bytes]] = []
+        for name, log in reversed(self._topics.items()):
+            if log.last < since:
+                break
+            if not name.startswith(prefixes):
+                continue
+            if log.last < until:
+                found.append((log.last, name))
+                continue
+            index = bisect_left(log.offsets, until, lo=log.start)
+            if index > log.start and log.offsets[index - 1] >= since:
+                found.append((log.offsets[index - 1], name))
+        found.sort()
+        return [(name, head) for head, name in found[:most]], len(found) > most
+
     def seek(self, time_us: int) -> int:
         """The first offset appended at or after this time; `end` if nothing is that new."""
         index = bisect_left(self._entries, time_us, lo=self._start, key=_appended_us)
@@ -179,7 +204,7 @@ class Ring(Generic[B]):
         assert self.floor + len(kept) == self.end, "offsets are contiguous"  # noqa: S101
         assert not any(self._entries[: self._start]), "what left is released"  # noqa: S101
         assert self.bytes == sum(r[3] + ENTRY_OVERHEAD for r in kept if r)  # noqa: S101
-        assert self.bytes <= self._capacity or len(kept) == 1  # noqa: S101
+        assert self.bytes <= self.capacity or len(kept) == 1  # noqa: S101
         assert len(self._topics) <= self._topics_max  # noqa: S101
         lasts = [log.last for log in self._topics.values()]
         assert lasts == sorted(lasts), "topics stand in order of their newest batch"  # noqa: S101
@@ -202,7 +227,7 @@ class Ring(Generic[B]):
     def _evict(self) -> None:
         entries, start = self._entries, self._start
         last = len(entries) - 1
-        while self.bytes > self._capacity and start < last:
+        while self.bytes > self.capacity and start < last:
             record = entries[start]
             if record is None:
                 raise LookupError(f"entry {start} left twice")
@@ -210,6 +235,7 @@ class Ring(Generic[B]):
             start += 1
             log, _, _, size = record
             self.bytes -= size + ENTRY_OVERHEAD
+            self.gone += size + ENTRY_OVERHEAD
             log.start += 1
             if log.start * 2 >= len(log.offsets):
                 # At least half of the list goes, so each offset is moved once on the average.

@@ -21,6 +21,8 @@ def of_monitor(
     missing: Collection[int],
     trouble: str,
     policy_trouble: str,
+    holding: Collection[int],
+    behind: Collection[int],
     request_id: int,
 ) -> Health:
     """The answer of a monitor: ready if it shows exchanges to whoever asks.
@@ -33,12 +35,14 @@ def of_monitor(
         missing: numbers of those that the queue has and that do not.
         trouble: why no configuration manager tells it the rules; empty if one does.
         policy_trouble: why the policy that is wanted decides nothing; empty if it does.
+        holding: numbers of exchanges whose publishers wait for a slow subscriber.
+        behind: numbers of those that have left one behind.
         request_id: of the request that is answered.
     """
     policy = Check(
         name="policy", ok=not policy_trouble, detail=policy_trouble or "decides", essential=False
     )
-    checks = [_exchanges(serving, missing), _manager(trouble), policy]
+    checks = [_exchanges(serving, missing), _manager(trouble), policy, _slow(holding, behind)]
     if settling:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))
@@ -67,6 +71,20 @@ def _exchanges(serving: Collection[int], missing: Collection[int]) -> Check:
 def _manager(trouble: str) -> Check:
     detail = f"{trouble}: no growing, no shrinking until one answers" if trouble else "answers"
     return Check(name="manager", ok=not trouble, detail=detail, essential=False)
+
+
+def _slow(holding: Collection[int], behind: Collection[int]) -> Check:
+    texts = []
+    if holding:
+        texts.append(f"publishers of {_names(holding)} wait for one that reads slowly")
+    if behind:
+        texts.append(f"{_names(behind)} left one behind, which may lose messages")
+    return Check(
+        name="subscribers",
+        ok=not texts,
+        detail="; ".join(texts) or "read as fast as is published",
+        essential=False,
+    )
 
 
 def _names(numbers: Collection[int]) -> str:

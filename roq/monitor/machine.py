@@ -233,6 +233,8 @@ class MonitorMachine:
             missing=self._settling.missing(serving),
             trouble=self._elasticity.rules.trouble,
             policy_trouble=self._elasticity.policy_trouble,
+            holding=[each.info.number for each in self._exchanges if each.load.holding],
+            behind=[each.info.number for each in self._exchanges if each.load.behind],
             request_id=request_id,
         )
 
@@ -272,7 +274,9 @@ class MonitorMachine:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
         if outcome is Outcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
-        effects: list[Effect] = [Send(peer, ExchangeAck(id=message.id, epoch=self._epoch))]
+        hold = self._elasticity.rules.hold
+        ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold)
+        effects: list[Effect] = [Send(peer, ack)]
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)
             return effects + self._step_aside(f"{name} reports to a newer one", now)

@@ -13,6 +13,7 @@ from roq.monitor.events import Ask, Confirmed, Disowned, Effect, Note
 from roq.policy.registry import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
+from roq.protocol.rules import HOLD_SECONDS_MAX, SLOW
 
 STALE: Final = StaleEpoch.code
 GONE: Final = QueueNotFound.code
@@ -89,6 +90,11 @@ class Rules:
     def limit(self) -> float:
         """L, payload bytes per minute that one exchange may take."""
         return float(max(1, self.in_force.exchange_bytes or self._limits.throughput_bytes))
+
+    @property
+    def hold(self) -> int | None:
+        """For how many seconds publishers wait for a slow subscriber; None: not known yet."""
+        return self.in_force.hold if self.known else None
 
     def changed(self, now: float) -> None:
         """Somebody says that they have changed: ask now."""
@@ -191,4 +197,6 @@ def problem_of(rules: ElasticRules) -> str:
     for name, value in msgspec.structs.asdict(rules).items():
         if isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
             return f"{name} is {value}"
+    if rules.slow_subscriber not in SLOW or rules.hold_seconds > HOLD_SECONDS_MAX:
+        return f"a slow subscriber is to {rules.slow_subscriber} for {rules.hold_seconds} s"
     return ""

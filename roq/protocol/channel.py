@@ -9,11 +9,13 @@ document, or the binary body where the table says so.
     [topic][batch]                              [FF A] <u64         cumulative link number
     [FF B] Bye                                  [FF X] Reset        replay from `expected`
                                                 [FF N] Refused      Hello or one batch refused
+                                                [FF W] Held         acks wait for a slow reader
 
     reader → exchange                           exchange → reader
     [FF h] HeadsRequest                         [FF h] Heads
     [FF s] StreamsRequest                       [FF s] Streams
     [FF t] SeekRequest                          [FF t] Seek
+    [FF p] Position                             [FF p] Reading
     [FF f] FetchRequest                         [FF d] <u64 id, topic, entry, batch   (0..n)
                                                 [FF f] Fetched
 
@@ -29,7 +31,7 @@ place.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -44,16 +46,20 @@ READY: Final = b"\xffR"
 ACK: Final = b"\xffA"
 RESET: Final = b"\xffX"
 REFUSED: Final = b"\xffN"
+HELD: Final = b"\xffW"
 BYE: Final = b"\xffB"
 HEADS: Final = b"\xffh"
 STREAMS: Final = b"\xffs"
 SEEK: Final = b"\xfft"
+POSITION: Final = b"\xffp"
 FETCH: Final = b"\xfff"
 FETCHED_ENTRY: Final = b"\xffd"
 
 END_TOPIC: Final = b"\xffE"
 PRESENCE_TOPIC: Final = b"\xffS"
 NONCE_BYTES: Final = 16
+READER_BYTES: Final = NONCE_BYTES - 1
+"""What of a nonce stays the same when a reader subscribes to another one: its last bytes."""
 
 NUMBER: Final = Struct("<Q")
 """The body of ACK (link number) and the second frame of FETCHED_ENTRY (request id)."""
@@ -65,6 +71,10 @@ PAGE_MAX: Final = 1_000
 STREAMS_PER_HELLO_MAX: Final = 65_536
 SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024 * 1024
 """A network that is slower than this may not get the largest messages through."""
+
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A place in a log."""
 
 
 def transfer_seconds(message_bytes: int) -> float:
@@ -240,3 +250,55 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing wanted is left at or above `reached`."""
     evicted: Offset = 0
     """Of a part of the log: offsets that had left it before they were looked at."""
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a subscriber has read; and what is there in a part of the log, if it asks.
+
+    Whoever reports is waited for near the end of the ring; who only fetches does not report.
+    """
+
+    id: Offset
+    queue: bytes
+    epoch: Offset
+    reader: bytes
+    """The last 15 bytes of its presence topic."""
+    name: bytes = b""
+    """The subscriber's id, for people."""
+    read: Offset
+    """Everything that it wants below this offset was received, or is known to be gone."""
+    prefixes: list[bytes] = []
+    since: Offset = 0
+    """Which topics have batches from this offset on,"""
+    until: Offset = 0
+    """and below this one? 0: it does not ask."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a position."""
+
+    id: Offset
+    epoch: Offset
+    floor: Offset
+    until: Offset = 0
+    """As in the question, or the end of the log."""
+    heads: list[tuple[bytes, Offset]] = []
+    """Topic and offset of its newest batch below `until`, in order of offset."""
+    next: Offset = 0
+    """Where the next page begins; 0: this was the last one."""
+    behind: bool = False
+    """It was waited for long enough: it is not waited for any more, until it has caught up."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches are taken, or will be asked for again; acks wait until a slow reader has read on.
+
+    Told when it begins and twice a second. Meanwhile the exchange is well.
+    """
+
+    reader: bytes
+    """Id of the slowest subscriber."""
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+    """For how long it has been waited for."""
+    most: Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+    """After so long it is not waited for any more."""

@@ -31,6 +31,7 @@ import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.rules import HoldSeconds
 from roq.ranges import (
     Amount,
     ChildEpoch,
@@ -345,6 +346,8 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     code: str = ""
     epoch: ChildEpoch = 0
     """Of the monitor; 0: not told."""
+    hold_seconds: HoldSeconds | None = None
+    """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):

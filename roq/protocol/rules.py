@@ -7,7 +7,7 @@ there is complete: a tool that forgets a number is told so, instead of switching
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -17,6 +17,10 @@ from roq.model import check_name
 NUMBER_MAX: Final = (1 << 53) - 1
 """Largest integer that a JavaScript client can say."""
 INT32_MAX: Final = (1 << 31) - 1
+HOLD_SECONDS_MAX: Final = 3_600
+HoldSeconds = Annotated[int, msgspec.Meta(ge=0, le=HOLD_SECONDS_MAX)]
+SLOW: Final = ("hold", "drop")
+"""What may become of a slow subscriber."""
 EXCHANGES_MAX: Final = 1_024
 """Exchanges that one queue may have."""
 
@@ -59,6 +63,10 @@ class ElasticityRule(msgspec.Struct, frozen=True, kw_only=True):
     """Exchanges above which it does not grow by itself."""
     AUTOSCALING_ROQ_COOLDOWN: int
     """Seconds for which the number of exchanges is left alone after a change."""
+    AUTOSCALING_ROQ_SLOW: str = "hold"
+    """What becomes of a slow subscriber: `hold` (publishers wait for it) or `drop`."""
+    AUTOSCALING_ROQ_HOLD: int = 10
+    """Seconds that they wait for one that does not read on."""
 
 
 Part = HostRule | ExchangeRule | QueueRule | ElasticityRule
@@ -81,6 +89,7 @@ RANGES: Final[dict[str, tuple[int, int]]] = {
     "AUTOSCALING_ROQ_XCHANGE_MIN": (1, EXCHANGES_MAX),
     "AUTOSCALING_ROQ_XCHANGE_MAX": (1, EXCHANGES_MAX),
     "AUTOSCALING_ROQ_COOLDOWN": (0, 86_400),
+    "AUTOSCALING_ROQ_HOLD": (1, HOLD_SECONDS_MAX),
 }
 """Field → smallest and largest value. Bytes per minute exceed an int32 on a fast network."""
 
@@ -106,6 +115,10 @@ def _check_elasticity(part: ElasticityRule) -> None:
         check_name(part.AUTOSCALING_ROQ_POLICY, "policy")
     except InvalidName as error:
         raise InvalidRequest(f"AUTOSCALING_ROQ_POLICY: {error}") from None
+    if part.AUTOSCALING_ROQ_SLOW not in SLOW:
+        raise InvalidRequest(
+            f"AUTOSCALING_ROQ_SLOW must be {' or '.join(SLOW)}, not {part.AUTOSCALING_ROQ_SLOW!r}"
+        )
     low, high = part.AUTOSCALING_ROQ_XCHANGE_MIN, part.AUTOSCALING_ROQ_XCHANGE_MAX
     if low > high:
         raise InvalidRequest(

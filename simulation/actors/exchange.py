@@ -219,7 +219,7 @@ class Exchange:
 
     # --- turns of its loop ------------------------------------------------------------------------
 
-    def _perform(self, effects: list[Effect] | list[Send]) -> None:
+    def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Publish(frames):

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.client.message import Batch, Gap
-from roq.client.reading import Answered, Ask, DataDown, DataUp, Event, Start, Subscribe, Unsubscribe
+from roq.client.reading import (
+    Answered,
+    Ask,
+    DataDown,
+    DataUp,
+    Event,
+    Pause,
+    Resume,
+    Start,
+    Subscribe,
+    Unsubscribe,
+)
 from roq.client.reception import Order, Reception, Starts
 from roq.client.stream import Source
 from roq.model import ExchangeInfo
@@ -20,6 +31,8 @@ RECONNECT_SECONDS: Final = 0.1
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
 LATEST: Final = Start()
+WAITING_MAX: Final = 100
+"""Messages of one fan-out that wait for who takes nothing; beyond it they are dropped."""
 
 
 @dataclass(slots=True)
@@ -29,12 +42,14 @@ class _Line:
     Attributes:
         filters: set at the fan-out.
         live, data: present connections; None while there is none.
+        waiting: what has come by the fan-out while the user takes nothing.
     """
 
     exchange: ExchangeInfo
     filters: list[bytes] = field(default_factory=list)
     live: Connection | None = None
     data: Connection | None = None
+    waiting: list[Frames] = field(default_factory=list)
 
 
 class Subscriber:
@@ -50,6 +65,7 @@ class Subscriber:
 
     Attributes:
         reception: the machine.
+        rests: the user takes nothing, so the fan-outs are not read.
     """
 
     def __init__(
@@ -89,6 +105,7 @@ class Subscriber:
         self._on_doubt = on_doubt
         self._on_confirmed = on_confirmed
         self._confirmed = False
+        self.rests = False
         self._lines: dict[Source, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
@@ -120,6 +137,27 @@ class Subscriber:
         both = [each for line in self._lines.values() for each in (line.live, line.data)]
         return [connection for connection in both if connection is not None]
 
+    # --- the user ---------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Take nothing more."""
+        if self.reception.confirmed and not self.rests:
+            self.rests = True
+            for source in self._lines:
+                self._step(source, Pause())
+
+    def go_on(self) -> None:
+        """Take what has come, and read on."""
+        if not self.rests:
+            return
+        self.rests = False
+        self.reception.read_again(self._world.now)
+        for source, line in list(self._lines.items()):
+            self._step(source, Resume())
+            waiting, line.waiting = line.waiting, []
+            for frames in waiting:
+                self._live(source, frames)
+
     # --- connections ------------------------------------------------------------------------------
 
     def received(self, connection: Connection, frames: Frames) -> None:
@@ -130,12 +168,18 @@ class Subscriber:
         source, line = found
         reader = self.reception.readers[source]
         if connection is line.live:
-            reader.live(list(frames), self._world.now)
-            self._after(self.reception.burst(source, self._world.now))
+            if not self.rests:
+                self._live(source, frames)
+            elif len(line.waiting) < WAITING_MAX:
+                line.waiting.append(frames)
         elif reader.fetched(list(frames), self._world.now):
             self._after(self.reception.burst(source, self._world.now))
         else:
             self._step(source, Answered(list(frames)))
+
+    def _live(self, source: Source, frames: Frames) -> None:
+        self.reception.readers[source].live(list(frames), self._world.now)
+        self._after(self.reception.burst(source, self._world.now))
 
     def disconnected(self, connection: Connection) -> None:
         """See `Client`; ZeroMQ connects again by itself."""
@@ -163,6 +207,8 @@ class Subscriber:
         line = self._lines[source] = _Line(exchange, reader.subscriptions())
         self._connect_live(source, line)
         self._connect_data(source, line)
+        if self.rests:
+            self._step(source, Pause())
 
     def _connect_live(self, source: Source, line: _Line) -> None:
         if self._lines.get(source) is line:
@@ -181,8 +227,9 @@ class Subscriber:
         self._after(self.reception.handle(source, event, self._world.now))
 
     def _tick(self) -> None:
-        self._after(self.reception.tick(self._world.now))
-        self.reception.check()
+        reception, now = self.reception, self._world.now
+        self._after(reception.report(now) if self.rests else reception.tick(now))
+        reception.check()
         self._arm()
 
     def _after(self, orders: list[Order]) -> None:

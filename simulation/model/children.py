@@ -180,8 +180,10 @@ class ExchangeShell:
         """A publisher has gone elsewhere."""
         self.exchange.handle(event)
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
+        if hold_seconds is not None:
+            self.exchange.core.holding.rule(hold_seconds)
         self._locator.reset()
         self._manager.confirmed()
 

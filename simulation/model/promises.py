@@ -19,6 +19,11 @@ SPARING_CHILDREN = frozenset({
     "clock", "expiry", "away", "empty", "grow", "another-queue", "lose", "insist",
 })  # fmt: skip
 """Kinds of trouble that do nothing to monitors and exchanges."""
+SPARING_READERS = frozenset({
+    "kill-hcm", "kill-gcm", "kill-publisher", "slow-disk", "clock", "expiry", "away", "empty",
+    "grow", "another-queue", "lose", "insist", "sluggish",
+})  # fmt: skip
+"""Kinds of trouble after which a subscriber is there that was there before, and is heard."""
 LEADERLESS = frozenset({"kill-gcm", "expiry", "away", "empty"})
 """Kinds by which nobody may lead for longer than a child waits that nobody wants."""
 PATIENCE_SECONDS = 4.0
@@ -140,6 +145,11 @@ def keeps_next_to_nothing(cluster: Cluster) -> bool:
     return "ring_bytes" in dict(cluster.shape.limits)
 
 
+def left_behind(cluster: Cluster) -> bool:
+    """Whether an exchange has given a subscriber up that did not read on."""
+    return any(each.exchange.core.holding.left_behind for each in cluster.exchanges)
+
+
 def may_lose(cluster: Cluster, happened: Happened) -> bool:
     """Whether a subscriber may report losses.
 
@@ -148,7 +158,10 @@ def may_lose(cluster: Cluster, happened: Happened) -> bool:
     wait.
     """
     if keeps_next_to_nothing(cluster):
-        return True
+        if not set(happened.kinds) <= SPARING_READERS:
+            return True
+        cluster.watch.checked["publishers wait for who reads"] += 1
+        return left_behind(cluster)
     if max(cluster.watch.outage, happened.cut_off) > PATIENCE_SECONDS:
         return True
     return happened.cut_off > REPLAYED_SECONDS and exchanges_died(cluster)

@@ -29,9 +29,9 @@ KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
     "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
     "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
-    "lose", "mute", "insist", "drain",
+    "lose", "mute", "insist", "drain", "sluggish",
 )  # fmt: skip
-LATER: Final = ("insist", "lose", "mute", "drain")
+LATER: Final = ("insist", "lose", "mute", "drain", "sluggish")
 """Kinds with chance of their own, so that the histories of seeds without them stay as they were."""
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
@@ -46,7 +46,7 @@ SECONDS: Final = {
     "drop": (0.2, 2.0), "lag": (0.2, 2.0), "stall": (0.05, 1.5), "slow-disk": (0.5, 5.0),
     "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
     "kill-host": (0.3, 8.0), "mute": (0.1, 0.8), "kill-publisher": (0.1, 1.0),
-    "kill-subscriber": (0.1, 1.0), "drain": (0.5, 8.0),
+    "kill-subscriber": (0.1, 1.0), "drain": (0.5, 8.0), "sluggish": (0.3, 14.0),
 }  # fmt: skip
 """What a trouble lasts, or what a process that was killed takes to be started again."""
 LATER_SHARE: Final = 0.2
@@ -138,6 +138,7 @@ class Troubles:
             "away": self._away, "empty": self._empty, "grow": self._grow,
             "shrink": self._shrink, "another-queue": self._another_queue,
             "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
+            "sluggish": self._sluggish,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -376,6 +377,23 @@ class Troubles:
         subscriber.process.end("killed by a trouble")
         self._for(seconds, lambda: cluster.add_subscriber(from_first=True))
         return f"{subscriber.process}"
+
+    def _sluggish(self, random: Random, seconds: float) -> str:
+        """The application of a subscriber takes nothing, at once or again and again."""
+        found = [each for each in self._cluster.subscribers if each.process.alive]
+        shell = random.choice(found) if found else None
+        subscriber = shell.subscriber if shell is not None else None
+        if subscriber is None or not subscriber.reception.confirmed:
+            return ""
+        times = random.choice([1, 1, 10])
+        for turn in range(times):
+            self._world.call_later(turn * seconds / times, self._while_it_lasts(subscriber.rest))
+            self._world.call_later((turn + 0.8) * seconds / times, subscriber.go_on)
+        self._for(seconds, subscriber.go_on)
+        return f"{shell.process if shell else ''} for {seconds:.2f} s, {times} times"
+
+    def _while_it_lasts(self, act: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None if self._over else act()
 
     # --- disks, clocks, ZooKeeper -----------------------------------------------------------------
 

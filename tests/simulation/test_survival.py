@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from roq.client.kept import Kept
 from roq.coordination.port import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
+from roq.exchange.holding import Holding
 from roq.gcm.definitions import Definitions
 from roq.gcm.records import ExchangeRecord
 from roq.gcm.recovery import Recovery
@@ -31,7 +33,7 @@ from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
 from roq.simulation.model import bounds, promises, troubles
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape
-from roq.simulation.model.trial import Case, Result, Trial
+from roq.simulation.model.trial import LARGE, TIGHT, Case, Result, Trial
 from roq.simulation.model.troubles import Trouble
 from roq.simulation.survival import replay_command, try_seeds
 
@@ -86,6 +88,29 @@ def test_leaving_a_kind_out_changes_nothing_about_the_others() -> None:
             assert these == [trouble for trouble in whole if trouble.kind == kind]
 
 
+def slow_subscribers(seed: int) -> Trial:
+    """Subscribers that take nothing now and then, of exchanges that keep next to nothing."""
+    case, random = Case.draw(seed), Random(f"slow {seed}")
+    plan = [
+        Trouble(random.uniform(0, 6), "sluggish", random.uniform(0.5, 5), random.getrandbits(32))
+        for _ in range(3)
+    ]
+    shape = replace(case.shape, limits=TIGHT)
+    return Trial(replace(case, shape=shape, profile=LARGE, seconds=6.0, plan=plan))
+
+
+def test_who_reads_slowly_loses_nothing_while_publishers_wait() -> None:
+    held = 0.0
+    for seed in range(20):
+        trial = slow_subscribers(seed)
+        result = trial.run()
+        assert not result.broken, result.broken
+        assert result.checked["publishers wait for who reads"] == 1
+        assert result.counted_lost == 0
+        held += sum(each.exchange.core.holding.held_seconds for each in trial.cluster.exchanges)
+    assert held > 5.0, "otherwise nothing was tried"
+
+
 # --- the simulation can fail ----------------------------------------------------------------------
 
 
@@ -113,6 +138,12 @@ def test_messages_that_come_twice_are_found() -> None:
 def test_a_replay_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
     broken = broken_promises("kill-exchange", delay_seconds=(0.01, 0.05))
+    assert any("though nobody was cut off" in text for text in broken), broken
+
+
+def test_publishers_that_wait_for_nobody_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holding, "look", lambda _holding: None)
+    broken = [text for seed in range(10) for text in slow_subscribers(seed).run().broken]
     assert any("though nobody was cut off" in text for text in broken), broken
 
 

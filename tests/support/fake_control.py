@@ -30,6 +30,7 @@ from roq.protocol.control import (
     Relocated,
     Topology,
 )
+from roq.protocol.facts import ExchangeLoad
 from roq.protocol.public_answers import failure_of
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
@@ -45,6 +46,8 @@ class FakeControl:
         relocated: what publishers have made of `relocate`.
         peers: who said something last, by the client's id or the exchange's number.
         mute: the manager answers nobody; `silent`: nor does the monitor.
+        hold_seconds: for how long exchanges wait for slow subscribers; None: they are not told.
+        loads: what exchanges have reported last, by number.
         askers: connections over which the manager was asked.
     """
 
@@ -61,6 +64,8 @@ class FakeControl:
         self.peers: dict[bytes | int, Peer] = {}
         self.silent = False
         self.mute = False
+        self.hold_seconds: int | None = None
+        self.loads: dict[int, ExchangeLoad] = {}
         self.askers: set[bytes] = set()
         self._closed = False
         self._shown: list[ExchangeInfo] = []
@@ -134,7 +139,8 @@ class FakeControl:
         elif isinstance(request, Relocated):
             self.relocated.append(request)
         elif isinstance(request, ExchangeReport):
-            answer = ExchangeAck(id=request.id)
+            answer = ExchangeAck(id=request.id, hold_seconds=self.hold_seconds)
+            self.loads[request.exchange.number] = request.load
         if answer is not None:
             self._mon.send(peer, documents.encode(answer))
 

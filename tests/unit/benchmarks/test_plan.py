@@ -32,8 +32,10 @@ def test_steps_count_every_measurement() -> None:
         idle_seconds=1,
         stages=(plan.Stage(plan.main_case(), ("a", "b")),),
         fan_out=(plan.Stage(plan.fan_out_case(), ("a", "b", "c")),),
+        flood=(plan.Stage(plan.flood_case(), ("a", "b")),),
     )
-    assert chosen.steps == 3 * 2 + 2 * 3
+    assert chosen.steps == 3 * 2 + 2 * 3 + 2
+    assert chosen.seconds_of(plan.flood_case()) == 10.0
 
 
 def test_a_plan_without_peers_has_nothing_but_roq() -> None:

@@ -58,6 +58,9 @@ def test_set_rules_are_told_with_their_units() -> None:
     assert told["Host: CPU"] == "80 %"
     assert told["Queue: publishers per exchange"] == "3"
     assert told["Cool-down"] == "30 s"
+    assert told["Slow subscriber"] == "publishers wait for it, 10 s if it does not read on"
+    drop = ScalingRules(name="mine", slow_subscriber="drop")
+    assert dict(fields_of(drop, 1))["Slow subscriber"] == "nobody waits for it"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,8 @@ def test_set_rules_are_told_with_their_units() -> None:
         (["--cooldown", "soon"], "not a valid integer"),
         (["--min", "3", "--max", "2"], "--min 3 is above --max 2"),
         (["--policy", "a b"], "no valid policy name"),
+        (["--slow", "wait"], "'hold', 'drop'"),
+        (["--hold-seconds", "0"], "1<=x<=3600"),
     ],
 )
 def test_what_the_cluster_would_refuse_is_refused_before_it_is_asked(

@@ -84,6 +84,13 @@ def test_an_overview_fits_into_the_terminal(queues: int) -> None:
     assert lines[1].startswith("queue-0")
 
 
+def test_an_exchange_says_that_its_publishers_wait_and_whom_it_has_left_behind() -> None:
+    slow = msgspec.structs.replace(exchange(1, 0.5), holding=True, behind=2)
+    shown_view = msgspec.structs.replace(view(1), exchanges=[slow])
+    drawn = screen.queue(shown_view, "running", "", screen.Room(80, None), clock, 128 * 2**20)
+    assert "x1 held 2 behind" in "\n".join(shown(drawn, 80))
+
+
 def test_everything_is_shown_where_there_is_room() -> None:
     text = "\n".join(
         shown(screen.queue(view(4), "running", "", screen.Room(160, None), clock, 128 * 2**20), 160)

@@ -53,6 +53,19 @@ def test_reports_nobody_reads_are_bounded() -> None:
     assert len(handoff.items) == 1_000
 
 
+def test_reading_goes_on_when_an_eighth_was_taken() -> None:
+    handoff = Handoff(bytes_max=2_600)
+    handoff.put([batch(1) for _ in range(8)])
+    assert handoff.full
+    handoff.stop()
+    assert not handoff.eased
+    del handoff.items[0]
+    assert handoff.eased
+    assert not handoff.full
+    handoff.put([batch(1)])
+    assert handoff.full
+
+
 @pytest.mark.parametrize("size", [2, 10, 100, 1_000])
 def test_what_counts_is_the_memory_that_messages_take(size: int) -> None:
     bytes_max = 2_000_000

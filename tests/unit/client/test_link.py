@@ -357,6 +357,28 @@ def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
     assert "20 s" in status.reason
 
 
+def test_an_exchange_that_says_why_it_does_not_acknowledge_is_left_alone(ready: Script) -> None:
+    ready.publish()
+    held = channel.Held(reader=b"\xab" * 16, seconds=1.0, most=10.0)
+    for _ in range(30):
+        ready.now += 0.5
+        ready.says(channel.HELD, held)
+        assert ready.feed(Tick()) == []
+    assert "slow subscriber (abababab) of exchange x1" in ready.link.lanes[0].held
+    ready.now += 5.0
+    ready.feed(Tick())
+    status = ready.receipts[0].status
+    assert status is not None
+    assert "held back by a slow subscriber" in status.reason
+
+
+def test_an_acknowledgement_ends_what_was_said_of_its_delay(ready: Script) -> None:
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"r", seconds=1.0, most=10.0))
+    ready.ack(1)
+    assert ready.link.lanes[0].held == ""
+
+
 def test_an_acknowledgement_of_what_was_never_sent_ends_the_link(ready: Script) -> None:
     ready.publish()
     assert AskAttach(((1, 5),)) in ready.ack(7)

@@ -60,6 +60,22 @@ def test_an_exchange_that_does_not_acknowledge_is_named() -> None:
     )
 
 
+def test_a_publisher_that_is_held_says_by_whom() -> None:
+    facts = replace(PUBLISHER, owed=17, held="held back by s", stalled=2.5)
+    standing = publisher_standing(facts)
+    assert (standing.state, standing.cause) == (ClientState.WAITING, Cause.HELD)
+    assert standing.reason == "held back by s; 17 batches wait for it"
+    assert publisher_standing(replace(facts, stalled=1.0)) == CONNECTED
+    assert why_not_sent(replace(facts, stalled=1.0)) == "held back by s"
+
+
+def test_a_subscriber_that_was_left_behind_says_so_first() -> None:
+    standing = subscriber_standing(replace(SUBSCRIBER, behind=("x1",), untaken=9.0, batches=3))
+    assert (standing.state, standing.cause) == (ClientState.WAITING, Cause.LEFT_BEHIND)
+    assert "left behind by exchange x1" in standing.reason
+    assert "has taken nothing for 9.0 s" in standing.reason
+
+
 def test_a_publisher_reconnects_first_and_waits_when_that_lasts() -> None:
     assert publisher_standing(AWAY).state is ClientState.RECONNECTING
     assert publisher_standing(replace(AWAY, used=False)).state is ClientState.CONNECTING

@@ -42,7 +42,8 @@ class World(Answering):
     def passed(self, event: events.Passed) -> None:
         self.heard.append(f"passed {event.epoch}")
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, hold_seconds: int | None) -> None:
+        self.hold = hold_seconds
         self.heard.append("acknowledged")
 
     def unheard(self) -> None:

@@ -135,6 +135,8 @@ OURS = {
     "AUTOSCALING_ROQ_XCHANGE_MIN": 2,
     "AUTOSCALING_ROQ_XCHANGE_MAX": 8,
     "AUTOSCALING_ROQ_COOLDOWN": 30,
+    "AUTOSCALING_ROQ_SLOW": "drop",
+    "AUTOSCALING_ROQ_HOLD": 5,
 }
 
 
@@ -172,6 +174,8 @@ def test_each_field_means_something_for_the_monitor(script: Script) -> None:
         exchanges_min=2,
         exchanges_max=8,
         cooldown_seconds=30,
+        slow_subscriber="drop",
+        hold_seconds=5,
     )
 
 

@@ -11,7 +11,7 @@ from roq.protocol.control import Health
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
         "settling": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
-        "request_id": 7,
+        "holding": (), "behind": (), "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
@@ -43,6 +43,15 @@ def test_one_that_has_just_taken_over_says_so() -> None:
     health = ask(settling=True, state="settling")
     assert not health.ready
     assert "just taken over" in texts(health)["settled"]
+
+
+def test_slow_subscribers_are_a_warning() -> None:
+    health = ask(holding=(2,), behind=(1, 2))
+    assert health.ready
+    assert texts(health)["subscribers"] == (
+        "publishers of x2 wait for one that reads slowly; "
+        "x1, x2 left one behind, which may lose messages"
+    )
 
 
 @pytest.mark.parametrize("state", ["stopping", "settling"])

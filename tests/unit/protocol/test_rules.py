@@ -19,8 +19,12 @@ COMPLETE: dict[str, dict[str, object]] = {
         "AUTOSCALING_ROQ_XCHANGE_MIN": 1,
         "AUTOSCALING_ROQ_XCHANGE_MAX": 8,
         "AUTOSCALING_ROQ_COOLDOWN": 10,
+        "AUTOSCALING_ROQ_SLOW": "hold",
+        "AUTOSCALING_ROQ_HOLD": 10,
     },
 }
+LATER = {"AUTOSCALING_ROQ_SLOW", "AUTOSCALING_ROQ_HOLD"}
+"""Rules that were set without them are still there."""
 FIELDS = [(part, name) for part, fields in COMPLETE.items() for name in fields]
 NUMBERS = [(part, name) for part, name in FIELDS if name in RANGES]
 
@@ -46,7 +50,7 @@ def with_field(part: str, name: str, value: object) -> dict[str, object]:
 
 def test_the_table_has_every_number_of_every_part() -> None:
     fields = {name for kind in PARTS.values() for name in kind.__struct_fields__}
-    assert fields - set(RANGES) == {"AUTOSCALING_ROQ_POLICY"}
+    assert fields - set(RANGES) == {"AUTOSCALING_ROQ_POLICY", "AUTOSCALING_ROQ_SLOW"}
     assert set(RANGES) < fields
     assert {part: set(kind.__struct_fields__) for part, kind in PARTS.items()} == {
         part: set(fields) for part, fields in COMPLETE.items()
@@ -60,7 +64,7 @@ def test_all_parts_together_are_understood() -> None:
     assert {name: told[name] for name in PARTS} == COMPLETE
 
 
-@pytest.mark.parametrize(("part", "name"), FIELDS)
+@pytest.mark.parametrize(("part", "name"), [each for each in FIELDS if each[1] not in LATER])
 def test_a_missing_field_is_named(part: str, name: str) -> None:
     lacking = {key: value for key, value in COMPLETE[part].items() if key != name}
     expected = f"The {name} field is not present, INVALID REQUEST"
@@ -131,5 +135,24 @@ def test_the_defaults_of_elasticity_are_within_the_ranges() -> None:
         ("AUTOSCALING_ROQ_XCHANGE_MAX", defaults.exchanges_max),
         ("AUTOSCALING_ROQ_COOLDOWN", defaults.cooldown_seconds),
         ("AUTOSCALING_ROQ_LATENCY", defaults.latency_ms),
+        ("AUTOSCALING_ROQ_HOLD", defaults.hold_seconds),
     ):
         assert RANGES[name][0] <= value <= RANGES[name][1]
+
+
+def test_a_slow_subscriber_is_waited_for_or_not() -> None:
+    assert not isinstance(
+        understood(**with_field("AUTOSCALING_ROQ", "AUTOSCALING_ROQ_SLOW", "drop")), Bad
+    )
+    bad = understood(**with_field("AUTOSCALING_ROQ", "AUTOSCALING_ROQ_SLOW", "wait"))
+    assert isinstance(bad, Bad)
+    assert "AUTOSCALING_ROQ_SLOW must be hold or drop" in str(bad)
+
+
+def test_what_came_later_need_not_be_there() -> None:
+    part = COMPLETE["AUTOSCALING_ROQ"]
+    request = understood(AUTOSCALING_ROQ={k: v for k, v in part.items() if k not in LATER})
+    assert isinstance(request, public.SetRules)
+    assert request.AUTOSCALING_ROQ is not None
+    assert request.AUTOSCALING_ROQ.AUTOSCALING_ROQ_SLOW == "hold"
+    assert request.AUTOSCALING_ROQ.AUTOSCALING_ROQ_HOLD == 10
