@@ -144,7 +144,7 @@ class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):
     """After the number of exchanges was changed it is left alone for so long."""
     slow_subscriber: str = "hold"
     """`hold`: publishers wait for who reads slowly; `drop`: it loses what leaves the ring."""
-    hold_seconds: int = 10
+    hold_seconds: Size = 10
     """So long they wait for a subscriber that does not read on."""
 
     @property

@@ -73,10 +73,6 @@ SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024 * 1024
 """A network that is slower than this may not get the largest messages through."""
 
 
-Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A place in a log."""
-
-
 def transfer_seconds(message_bytes: int) -> float:
     """How long so many bytes may be on their way, without a sign of life, before one worries."""
     return message_bytes / SLOWEST_BYTES_PER_SECOND

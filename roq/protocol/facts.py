@@ -101,11 +101,11 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Publishers that are owed an acknowledgement at the moment."""
     lag_ms: Amount = 0.0
     """The longest turn of the event loop since the last report."""
-    holding: int = 0
+    holding: Whole = 0
     """1: publishers wait for a slow subscriber at the moment."""
-    held_seconds: float = 0.0
+    held_seconds: Amount = 0.0
     """For how long they have, all in all."""
-    behind: int = 0
+    behind: Whole = 0
     """Subscribers that nobody waits for any more until they have caught up."""
-    left_behind: int = 0
+    left_behind: Whole = 0
     """How often that has happened."""

@@ -148,13 +148,13 @@ class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
     acks_pending: Whole = 0
     lag_ms: Amount = 0.0
     """The longest turn of the exchange's loop in the last period."""
-    holding: int = 0
+    holding: Whole = 0
     """1: its publishers wait for a slow subscriber at the moment."""
-    held_seconds: float = 0.0
+    held_seconds: Amount = 0.0
     """For how long they have, all in all."""
-    behind: int = 0
+    behind: Whole = 0
     """Subscribers that nobody waits for any more until they have caught up."""
-    left_behind: int = 0
+    left_behind: Whole = 0
     """How often that has happened."""
     leaving: bool = False
     """It is being emptied, and will be stopped."""
