@@ -136,9 +136,9 @@ class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
 
     number: ExchangeNumber
     epoch: Whole
-    """Of its last process; 0: it never had one, or nobody knows."""
+    """Of its last process; 0: it never had one, or it is not known."""
     end: WholeOrUnknown
-    """The offset where the log of that process ends; -1: nobody knows."""
+    """The offset where the log of that process ends; -1: not known."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
