@@ -19,7 +19,7 @@ from roq.errors import Busy, HostNotFound, NoCapacity, RequestError
 from roq.gcm.events import Note, Put
 from roq.gcm.hosts import LOST, UNMANAGED, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue
-from roq.gcm.records import HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
+from roq.gcm.records import HOSTS, HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
 from roq.gcm.saga import Call, Calls, Emit, Saga, Save
 from roq.gcm.sagas.exchange import ExchangeSagas
 from roq.gcm.sagas.healing import HealingSagas
@@ -80,10 +80,12 @@ class HostSagas:
         yield from self._mark(host, mark)
         # Monitors of an earlier version take it for a request to empty: only those are told that
         # were asked for that.
-        if not drained or self._hosts.schedule(host) is DRAINING:
-            return
+        if drained:
+            yield from self._keep(host)
+
+    def _keep(self, host: str) -> Part[None]:
         calls: list[Call] = []
-        for queue in self._steps.queues:
+        for queue in self._steps.queues if self._hosts.schedule(host) is not DRAINING else ():
             stay = [each for each in queue.record.exchanges if each.wanted and each.host == host]
             calls += self._exchange.keep(queue, stay)
         yield Calls(tuple(calls[:CALLED_OFF_MAX]))
@@ -96,6 +98,7 @@ class HostSagas:
     def arrive(self, host: str) -> Saga:
         """A later manager is there: what the one before wanted, holds no more."""
         yield from self._mark(host, msgspec.structs.replace(self._marked(host), leaving=0))
+        yield from self._keep(host)
         return done()
 
     def remove(self, host: str, *, force: bool) -> Saga:
@@ -157,6 +160,7 @@ class HostSagas:
         before = hosts.schedule(host)
         yield Save((Put(HOSTS_PATH, encode(wanted)),))
         hosts.marks, hosts.changed = wanted, True
+        self._steps.queues.defects.pop(HOSTS, None)  # what could not be read is replaced
         after = hosts.schedule(host)
         if after is not before:
             yield Emit((Note(f"host_{after}", f"host {host} is {after} now, it was {before}"),))

@@ -73,9 +73,10 @@ def test_marks_that_nobody_can_read_harm_nothing_else(script: Script) -> None:
     script.elect()
     assert script.machine.hosts.schedule("h2") is Schedule.ACTIVE
     assert script.machine.queues.get("q") is not None
-    assert any("cordoned is unreadable" in each for each in script.notes) or (
-        "unreadable" in str(script.machine.health().checks)
-    )
+    (check,) = [each for each in script.machine.health().checks if not each.ok]
+    assert check.detail.startswith("unreadable: which hosts are cordoned is unreadable")
+    script.ask(2110, Host="h3")
+    assert "unreadable" not in str(script.machine.health().checks)
 
 
 def test_a_registry_that_lost_everything_gets_the_cordons_back() -> None:
@@ -260,6 +261,21 @@ def test_its_successor_takes_what_is_placed(script: Script) -> None:
     assert script.machine.hosts.schedule("h1") is Schedule.ACTIVE
     script.settle()
     assert script.snapshot().marks == {}
+
+
+def test_what_was_being_emptied_takes_publishers_again_when_the_successor_is_there(
+    script: Script,
+) -> None:
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    for _ in range(8):
+        script.report(script.hosts["h1"], leaving=True)
+        script.settle()
+        script.pass_time(0.5)
+        script.settle()
+    script.come_back("h1")
+    script.settle()
+    told = [each for each in script.monitors["q"].asked if isinstance(each, Empty)]
+    assert (told[0].wanted, told[-1].number, told[-1].wanted) == (True, 1, False)
 
 
 def test_its_successor_stays_cordoned_if_an_operator_wanted_that(script: Script) -> None:
