@@ -107,15 +107,19 @@ class Draining:
         """
         if not leaving and self._hosts.schedule(host) is not Schedule.DRAINING:
             return ""
+        here = [queue for queue in self._queues if _is_on(queue, host)]
         reasons = [
             f"queue {queue.name}: {waits.reason}"
-            for queue in self._queues
-            if (waits := self._waits.get(queue.name)) and waits.stuck and _is_on(queue, host)
+            for queue in here
+            if (waits := self._waits.get(queue.name)) and waits.stuck
         ]
         if self._hosts.arriving:
             return ""  # the others may report in a moment
-        if not reasons and not self._hosts.refuge(host) and self._is_used(host):
+        refuge = self._hosts.refuge(host)
+        if not reasons and not refuge and here:
             return "no other host takes anything: all are away, cordoned or draining"
+        if leaving and refuge and len(reasons) < len(here):
+            return ""  # its manager would stop those that can go, too
         return "; ".join(reasons[:3])
 
     def left(self, host: str) -> list[str]:
@@ -130,9 +134,6 @@ class Draining:
         if live is not None and not found:
             found = [f"{child.child} is {child.state}" for child in live.children]
         return found[:LEFT_MAX]
-
-    def _is_used(self, host: str) -> bool:
-        return any(_is_on(queue, host) for queue in self._queues)
 
     # --- steps ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roq.gcm.hosts import LIVE, LOST, UNMANAGED, Host, Hosts, Signs
+from roq.gcm.hosts import LIVE, LOST, STARVED_SECONDS, UNMANAGED, Host, Hosts, Signs
 from roq.gcm.proofs import PROOF_SECONDS, Proofs
 from roq.gcm.queues import MONITOR, Queue
 from roq.model import exchange_name, host_epoch
@@ -118,9 +118,9 @@ def _on_live(queue: Queue, number: int, host: Host) -> Loss | None:
 
 
 def _is_unheard(queue: Queue, number: int, host: Host, hosts: Hosts, proofs: Proofs) -> bool:
-    if hosts.may_be_late(host):
-        return False
-    if hosts.elapsed(host.heard) < PROOF_SECONDS or proofs.lives(queue, number):
+    # What else lives there says nothing about this process, so it gets no more time by that.
+    patience = STARVED_SECONDS if host.starved else PROOF_SECONDS
+    if hosts.elapsed(host.heard) < patience or proofs.lives(queue, number):
         return False
     return number == MONITOR or proofs.settled(queue)
 

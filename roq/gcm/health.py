@@ -12,6 +12,7 @@ from typing import Final
 from roq.gcm.draining import Draining
 from roq.gcm.hosts import LIVE, Hosts, Schedule
 from roq.gcm.queues import Queues
+from roq.gcm.records import HOSTS
 from roq.gcm.recovery import Recovery
 from roq.gcm.standing import Standing
 from roq.protocol.control import Health
@@ -130,7 +131,11 @@ def _queues(queues: Queues, recovery: Recovery) -> Check:
 
 def _definitions(queues: Queues) -> Check:
     texts = [f"queue {name}: {why}" for name, why in queues.unreadable.items()]
-    texts += [f"queue {name}: {why}" for name, whys in queues.defects.items() for why in whys]
+    texts += [
+        why if name == HOSTS else f"queue {name}: {why}"
+        for name, whys in queues.defects.items()
+        for why in whys
+    ]
     detail = f"unreadable: {_shown(texts)}" if texts else "all can be read"
     return Check(name="definitions", ok=not texts, detail=detail, essential=False)
 

@@ -56,6 +56,8 @@ NUMBER_END: Final = 1 << 31
 OFFSET_END: Final = 1 << 63
 EPOCH_END: Final = CHILD_EPOCH_MAX + 1
 QUEUE_ID_BYTES_MAX: Final = 64
+TOPICS_EARLIER_MAX: Final = 10_000_000
+"""So many topics an earlier version let a queue have; it gets as many as are allowed now."""
 WORDS_MAX: Final = 200
 """Characters of what is said about an unreadable document."""
 
@@ -339,6 +341,10 @@ def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
 
 def _checked(name: str, record: QueueRecord) -> QueueRecord:
     """The record, if it makes sense as the definition of the queue of this name."""
+    topics = LIMIT_RANGES["topics"][1]
+    if topics < record.limits.topics <= TOPICS_EARLIER_MAX:
+        limits = msgspec.structs.replace(record.limits, topics=topics)
+        record = msgspec.structs.replace(record, limits=limits)
     try:
         problem = _problem_of(name, record)
     except (InvalidName, RequestError) as error:

@@ -15,8 +15,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from roq.errors import ConfigError
+from roq.ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 
 FORMAT: Final = 1
+NUMBER_MAX: Final = (1 << 32) - 1
+"""Largest number of an exchange."""
 AWAY_MAX: Final = 1_000
 """So many logs that cannot be read are remembered, those that began last."""
 
@@ -107,13 +110,24 @@ def read_offsets(document: Mapping[str, object], queue_id: str) -> Offsets:
     assert isinstance(logs, dict)  # noqa: S101 - narrows the type
     for text, offset in logs.items():
         number, _, epoch = str(text).partition(":")
-        if not (number.isdecimal() and epoch.isdecimal() and type(offset) is int and offset >= 0):
-            raise ConfigError(f"the checkpoint holds an offset that is none: {text}: {offset!r}")
-        found[LogKey(int(number), int(epoch))] = offset
+        key = LogKey(_number(number, NUMBER_MAX), _number(epoch, CHILD_EPOCH_MAX))
+        if min(key) < 0 or type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
+            raise ConfigError(
+                f"the checkpoint holds an offset that is none: {text!s:.60}: {offset!r:.60}"
+            )
+        found[key] = offset
     away = document.get("away", [])
     told = frozenset(key for key in found if isinstance(away, list) and str(key) in away)
     highest = document.get("highest")
-    return Offsets(queue_id, found, told, highest if type(highest) is int else -1)
+    if type(highest) is not int or not 0 <= highest <= NUMBER_MAX:
+        highest = -1
+    return Offsets(queue_id, found, told, highest)
+
+
+def _number(text: str, most: int) -> int:
+    """The number that the digits say; -1 if it cannot be one."""
+    fits = text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most
+    return int(text) if fits else -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from roq.errors import Busy, HostNotFound, NoCapacity, RequestError
 from roq.gcm.events import Note, Put
 from roq.gcm.hosts import LOST, UNMANAGED, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue
-from roq.gcm.records import HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
+from roq.gcm.records import HOSTS, HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
 from roq.gcm.saga import Call, Calls, Emit, Saga, Save
 from roq.gcm.sagas.exchange import ExchangeSagas
 from roq.gcm.sagas.healing import HealingSagas
@@ -58,8 +58,7 @@ class HostSagas:
         """Place nothing new on a host from now on; what is there stays."""
         self._demand_known(host)
         mark = msgspec.structs.replace(self._marked(host), cordoned=True, drained=False)
-        yield from self._mark(host, mark)
-        yield from self._keep(host)
+        yield from self._mark_and_keep(host, mark)
         return done()
 
     def drain(self, host: str) -> Saga:
@@ -72,12 +71,19 @@ class HostSagas:
     def uncordon(self, host: str) -> Saga:
         """Place on a host as on any other; what has left it does not come back."""
         self._demand_known(host)
-        yield from self._mark(host, Mark())
-        yield from self._keep(host)
+        yield from self._mark_and_keep(host, Mark())
         return done()
 
+    def _mark_and_keep(self, host: str, mark: Mark) -> Part[None]:
+        """If a drain ends by this mark, what was being emptied takes publishers again."""
+        drained = self._hosts.schedule(host) is DRAINING
+        yield from self._mark(host, mark)
+        # Monitors of an earlier version take it for a request to empty: only those are told that
+        # were asked for that.
+        if drained:
+            yield from self._keep(host)
+
     def _keep(self, host: str) -> Part[None]:
-        """What was being emptied there takes publishers again."""
         calls: list[Call] = []
         for queue in self._steps.queues if self._hosts.schedule(host) is not DRAINING else ():
             stay = [each for each in queue.record.exchanges if each.wanted and each.host == host]
@@ -92,6 +98,7 @@ class HostSagas:
     def arrive(self, host: str) -> Saga:
         """A later manager is there: what the one before wanted, holds no more."""
         yield from self._mark(host, msgspec.structs.replace(self._marked(host), leaving=0))
+        yield from self._keep(host)
         return done()
 
     def remove(self, host: str, *, force: bool) -> Saga:
@@ -131,6 +138,9 @@ class HostSagas:
         if self._hosts.get(host) is None and host not in self._hosts.marks:
             raise HostNotFound(f"host {host} is not registered; `roq host list` shows the hosts")
 
+    def _is_known(self, host: str) -> bool:
+        return self._hosts.arriving or self._hosts.get(host) is not None
+
     def _marked(self, host: str) -> Mark:
         return self._hosts.marks.get(host, Mark())
 
@@ -140,7 +150,7 @@ class HostSagas:
         kept = {
             name: each
             for name, each in hosts.marks.items()
-            if each.cordoned or each.drained or hosts.leaves(name)
+            if each.cordoned or each.drained or (hosts.leaves(name) and self._is_known(name))
         }
         wanted = {name: each for name, each in (kept | {host: mark}).items() if each != Mark()}
         if wanted == hosts.marks:
@@ -150,6 +160,7 @@ class HostSagas:
         before = hosts.schedule(host)
         yield Save((Put(HOSTS_PATH, encode(wanted)),))
         hosts.marks, hosts.changed = wanted, True
+        self._steps.queues.defects.pop(HOSTS, None)  # what could not be read is replaced
         after = hosts.schedule(host)
         if after is not before:
             yield Emit((Note(f"host_{after}", f"host {host} is {after} now, it was {before}"),))

@@ -4,7 +4,7 @@ import pytest
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events, records
-from roq.gcm.hosts import Schedule
+from roq.gcm.hosts import FORGET_SECONDS, Schedule
 from roq.gcm.records import HOSTS_PATH, Mark
 from roq.protocol.control import Empty, HostReportAck, StartExchange, StartMonitor
 from roq.protocol.documents import RawDocument
@@ -73,9 +73,10 @@ def test_marks_that_nobody_can_read_harm_nothing_else(script: Script) -> None:
     script.elect()
     assert script.machine.hosts.schedule("h2") is Schedule.ACTIVE
     assert script.machine.queues.get("q") is not None
-    assert any("cordoned is unreadable" in each for each in script.notes) or (
-        "unreadable" in str(script.machine.health().checks)
-    )
+    (check,) = [each for each in script.machine.health().checks if not each.ok]
+    assert check.detail.startswith("unreadable: which hosts are cordoned is unreadable")
+    script.ask(2110, Host="h3")
+    assert "unreadable" not in str(script.machine.health().checks)
 
 
 def test_a_registry_that_lost_everything_gets_the_cordons_back() -> None:
@@ -174,6 +175,16 @@ def test_a_drain_that_is_taken_back_leaves_the_rest_where_it_is(script: Script) 
     assert script.record("q").exchange(1) is not None
 
 
+@pytest.mark.parametrize("command", [2110, 2111])
+def test_monitors_are_told_nothing_of_a_host_that_was_not_drained(
+    script: Script, command: int
+) -> None:
+    # An earlier version of a monitor would begin to empty what is to stay.
+    script.monitors["q"].asked.clear()
+    assert script.ask(command, Host="h1")["RESULT"] == 0
+    assert [each for each in script.monitors["q"].asked if isinstance(each, Empty)] == []
+
+
 def test_a_cordon_ends_a_drain_and_nothing_else(script: Script) -> None:
     script.monitors["q"].waits_for = "1 publisher still there"
     script.ask(2112, Host="h1")
@@ -252,6 +263,21 @@ def test_its_successor_takes_what_is_placed(script: Script) -> None:
     assert script.snapshot().marks == {}
 
 
+def test_what_was_being_emptied_takes_publishers_again_when_the_successor_is_there(
+    script: Script,
+) -> None:
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    for _ in range(8):
+        script.report(script.hosts["h1"], leaving=True)
+        script.settle()
+        script.pass_time(0.5)
+        script.settle()
+    script.come_back("h1")
+    script.settle()
+    told = [each for each in script.monitors["q"].asked if isinstance(each, Empty)]
+    assert (told[0].wanted, told[-1].number, told[-1].wanted) == (True, 1, False)
+
+
 def test_its_successor_stays_cordoned_if_an_operator_wanted_that(script: Script) -> None:
     script.ask(2110, Host="h1")
     script.report(script.hosts["h1"], leaving=True)
@@ -271,6 +297,43 @@ def test_the_last_manager_is_told_at_once_that_nothing_can_go() -> None:
     assert "no other host" in ack.stuck
     script.settle()
     assert "h1" not in script.snapshot().marks
+
+
+def test_a_manager_that_stops_goes_on_while_another_queue_can_still_leave() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2, exchange_max=1))
+    for queue in ("q", "r"):
+        script.ask(2003, QName=queue, Host="h1")
+        script.monitors[queue].waits_for = "1 subscriber not at its end yet"
+
+    def leave() -> str:
+        for _ in range(12):
+            for host in script.hosts.values():
+                ack = script.report(host, leaving=host.name == "h1")
+                if host.name == "h1":
+                    assert isinstance(ack, HostReportAck)
+                    stuck = ack.stuck
+            script.settle()
+            script.pass_time(0.5)
+            script.settle()
+        return stuck
+
+    assert leave() == ""
+    assert "h2 is full" in row(script, "h1")["Stuck"]
+    for queue in ("q", "r"):
+        script.monitors[queue].waits_for = ""
+    assert "h2 is full" in leave()
+    assert script.record("q").hosts != script.record("r").hosts
+
+
+def test_managers_that_stop_and_never_come_back_leave_no_marks(script: Script) -> None:
+    script.report(script.hosts["h3"], leaving=True)
+    script.settle()
+    script.vanish("h3")
+    script.expire_node("h3")
+    script.live(FORGET_SECONDS + 20)
+    assert script.machine.hosts.get("h3") is None
+    script.ask(2110, Host="h2")
+    assert script.snapshot().marks == {"h2": Mark(cordoned=True)}
 
 
 def test_a_leader_that_has_just_begun_waits_for_the_other_hosts(script: Script) -> None:

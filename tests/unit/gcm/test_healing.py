@@ -116,6 +116,20 @@ def test_a_host_that_said_it_is_starved_is_given_longer_before_it_is_lost(
     assert script.machine.hosts.lost("h1")
 
 
+def test_what_is_lost_on_a_starved_host_is_set_up_elsewhere_though_other_things_there_live(
+    script: Script,
+) -> None:
+    script.report(script.hosts["h1"], starved=True)
+    script.vanish("h1", with_children=False)
+    script.expire_node("h1")
+    del script.hosts["h1"].children["q", 1]
+    script.live(STARVED_SECONDS - 5.0)
+    assert ("q", 1) not in script.hosts["h2"].children
+    script.live(20.0)
+    assert not script.machine.hosts.lost("h1")
+    assert ("q", 1) in script.hosts["h2"].children
+
+
 def test_a_starved_host_is_asked_to_start_something_for_a_longer_time() -> None:
     script = Script(PaperHost("h1"))
     message = StartMonitor(queue="q", queue_id=b"q", leader_epoch=1, limits=Limits())

@@ -74,6 +74,15 @@ def test_what_makes_sense_is_read_as_it_was_written() -> None:
     assert records.decode_snapshot({"/queues/q": later}).queues == (GOOD,)
 
 
+def test_a_queue_that_an_earlier_version_let_have_more_topics_is_read_with_as_many_as_now() -> None:
+    earlier = changed(limits={"topics": 10_000_000})
+    snapshot = records.decode_snapshot({"/queues/q": earlier})
+    assert [each.limits.topics for each in snapshot.queues] == [1_000_000]
+    assert snapshot.unreadable == {}
+    beyond = changed(limits={"topics": 10_000_001})
+    assert list(records.decode_snapshot({"/queues/q": beyond}).unreadable) == ["q"]
+
+
 def test_nodes_that_are_not_ours_are_ignored() -> None:
     documents = {
         "/queues/q": records.encode(GOOD),

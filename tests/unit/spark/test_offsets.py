@@ -33,6 +33,11 @@ def test_a_checkpoint_is_read_back_equal() -> None:
     assert read_offsets(document, QUEUE) == offsets
 
 
+def test_a_highest_number_that_none_can_have_is_not_believed() -> None:
+    document = {**Offsets(QUEUE, {X2: 7}).document(), "highest": 1 << 40}
+    assert read_offsets(document, QUEUE).highest == X2.number
+
+
 def test_the_text_of_a_checkpoint_does_not_depend_on_the_order_of_logs() -> None:
     one, other = Offsets(QUEUE, {X1: 1, X2: 2}), Offsets(QUEUE, {X2: 2, X1: 1})
     assert json.dumps(one.document()) == json.dumps(other.document())
@@ -50,6 +55,10 @@ def test_a_checkpoint_of_another_queue_is_refused() -> None:
         {"format": 1, "logs": {"x1": 4}, "queue": QUEUE},
         {"format": 1, "logs": {"1:2": -4}, "queue": QUEUE},
         {"format": 1, "logs": {"1:2": "4"}, "queue": QUEUE},
+        {"format": 1, "logs": {"1:2": 1 << 63}, "queue": QUEUE},
+        {"format": 1, "logs": {f"{1 << 32}:2": 4}, "queue": QUEUE},
+        {"format": 1, "logs": {f"1:{1 << 36}": 4}, "queue": QUEUE},
+        {"format": 1, "logs": {"9" * 5_000 + ":2": 4}, "queue": QUEUE},
     ],
 )  # fmt: skip
 def test_what_is_no_checkpoint_is_refused(document: dict[str, object]) -> None:
