@@ -182,7 +182,9 @@ class Intake(Generic[B]):
 
     def look_who_waits(self) -> None:
         """Those who had no room and have gone leave nobody waiting."""
-        if self._waits and not any(link.waits and link.route is not None for link in self._links):
+        if self._waits and not any(
+            link.waits and not link.left and link.route is not None for link in self._links
+        ):
             self._holding.nothing_waits()
 
     def tell_held(self) -> list[Effect]:

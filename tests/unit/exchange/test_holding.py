@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
 
-from roq.exchange.events import Received, Unreachable, Unsubscribed
+from roq.exchange.events import Passed, Received, Unreachable, Unsubscribed
 from roq.exchange.holding import ALIVE_SECONDS, FORGET_SECONDS, LEFT_SECONDS
 from roq.exchange.intake import ASK_SECONDS, SILENCE_SECONDS
 from roq.machine import Tick
@@ -345,13 +345,14 @@ def test_a_large_batch_waits_until_the_reader_has_read_on_so_far() -> None:
     assert made.core.ring.floor <= reader.read
 
 
-def test_a_large_batch_whose_publisher_has_gone_holds_nobody() -> None:
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_large_batch_whose_publisher_has_gone_holds_nobody(*, moved: bool) -> None:
     made, publisher, (reader,) = crowd(b"s")
     fill(made, publisher, 0.75)
     other = Publisher(made, "other")
     other.hello()
     assert not send_large(other)
-    made.tell(Unreachable(other.route))
+    made.tell(Passed(other.id, 2, ()) if moved else Unreachable(other.route))
     pass_time(made, 2 * TICK, reader)
     assert not made.core.holding.near
 
