@@ -38,7 +38,10 @@ def test_one_picture_shows_exchanges_publishers_and_subscribers(
 ) -> None:
     address = roq_cluster.address
     with roq_cluster.connect() as cluster:
-        with cluster.publisher(queue) as publisher, cluster.subscriber(queue) as subscriber:
+        with (
+            cluster.publisher(queue, name="till-7") as publisher,
+            cluster.subscriber(queue) as subscriber,
+        ):
             publisher.publish(b"x" * 1_000)
             assert subscriber.receive(30) is not None
             text = ""
@@ -50,7 +53,7 @@ def test_one_picture_shows_exchanges_publishers_and_subscribers(
 
             assert until(is_complete), text
             shown = json.loads(roq("top", queue, "--once", "--json", cluster=address).stdout)
-        assert publisher.id.hex()[:8] in text
+        assert "till-7" in text
         assert shown["state"] == "running"
         [row] = shown["view"]["exchanges"]
         assert (row["exchange"], row["publishers"], row["subscribers"]) == ("x1", 1, 1)
