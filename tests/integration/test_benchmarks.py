@@ -43,7 +43,15 @@ class Watcher:
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("module", [zmq_proxy, raw_hop, nats_core, redis_streams])
+@pytest.mark.parametrize(
+    "module",
+    [
+        zmq_proxy,
+        raw_hop,
+        pytest.param(nats_core, marks=pytest.mark.long),
+        pytest.param(redis_streams, marks=pytest.mark.long),
+    ],
+)
 def test_a_peer_is_started_measured_and_stopped(module: object, tmp_path: Path) -> None:
     (contender,) = module.contenders()  # type: ignore[attr-defined]
     contender.key = "measured"

@@ -30,6 +30,7 @@ def test_there_is_one_for_each_daemon() -> None:
     assert [unit.name for unit in UNITS] == ["roq-gcm.service", "roq-host.service"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")

@@ -12,6 +12,7 @@ from roq.testing.provider_kit import ProviderKit
 class TestPaperProvider(ProviderKit):
     bad_options: ClassVar = ({"hosts_max": -1}, {"hosts_max": "many"})
     paper: ClassVar[Place] = Place()
+    test_a_host_joins_the_cluster_and_serves: ClassVar = None  # its hosts are paper
 
     def open(self) -> Provider:
         return PaperProvider(place=self.paper)
