@@ -27,10 +27,13 @@ class Weather:
     Attributes:
         delay_seconds: a message takes between these two.
         drop: the part of its messages that a fan-out drops (see `Exchange`).
+        queue_max: so many messages an exchange has under way to one client at most; None: any
+            number. Beyond it a fan-out drops, and other sockets refuse (`Connection.full`).
     """
 
     delay_seconds: tuple[float, float] = (0.0002, 0.002)
     drop: float = 0.0
+    queue_max: int | None = None
 
 
 class Pipe(Generic[M]):
@@ -57,6 +60,14 @@ class Pipe(Generic[M]):
         self._losses = 0
         self._repeats = 0
         self._held: list[M] | None = None
+        self._under_way = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether what was sent and has not arrived fills the queues of both ends."""
+        most = self._weather.queue_max
+        held = 0 if self._held is None else len(self._held)
+        return most is not None and self._under_way + held >= most
 
     def send(self, message: M) -> None:
         """Put a message on its way."""
@@ -68,12 +79,15 @@ class Pipe(Generic[M]):
         if self._losses:
             self._losses -= 1
         elif at <= self._until:
+            self._under_way += 1
             self._world.call_at(at, lambda: self._arrive(at, message))
             if self._repeats:
                 self._repeats -= 1
+                self._under_way += 1
                 self._world.call_at(at, lambda: self._arrive(at, message))
 
     def _arrive(self, at: float, message: M) -> None:
+        self._under_way -= 1
         if at <= self._until:
             self._deliver(message)
 
@@ -156,6 +170,11 @@ class Connection:
         if self.accepted:
             self._down.send(frames)
         return self.accepted
+
+    @property
+    def full(self) -> bool:
+        """Whether a socket of the server would refuse to send to the client (`EAGAIN`)."""
+        return self.accepted and self._down.full
 
     def close(self) -> None:
         """The client is done: what it has sent arrives, what is on its way back does not."""

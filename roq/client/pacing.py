@@ -17,8 +17,6 @@ from roq.client.stream import Source, Stream
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
 """What may wait for its turn before anybody is left alone."""
-CAUGHT_UP_BYTES: Final = AHEAD_BYTES // 2
-"""Everybody is read again below this."""
 STALL_SECONDS: Final = 0.5
 """Everybody is read again when the stream that holds most has not moved for so long."""
 _LOOK_SECONDS: Final = 0.000_002
@@ -28,13 +26,18 @@ _LOOK_SECONDS: Final = 0.000_002
 class Pacing:
     """Decides who is held back, for all streams of one subscriber.
 
+    Args:
+        ahead_bytes: what may wait before anybody is left alone; everybody is read again below half
+            of it. Smaller only in simulations, where less is published.
+
     Attributes:
         held_back: exchanges whose fan-out is not to be read, and whose log is read no further.
         wanted: as of when exchanges should be verified, so that nobody waits for one that has
             nothing; None if nothing depends on it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_bytes: int = AHEAD_BYTES) -> None:
+        self.ahead_bytes = ahead_bytes
         self.held_back: frozenset[Source] = frozenset()
         self.wanted: float | None = None
         self._look_at = float("-inf")
@@ -56,7 +59,7 @@ class Pacing:
             verified: as of when each exchange of the topology was verified.
             now: the present time.
         """
-        if held_bytes < (CAUGHT_UP_BYTES if self.held_back else AHEAD_BYTES):
+        if held_bytes < (self.ahead_bytes // 2 if self.held_back else self.ahead_bytes):
             self.held_back, self.wanted = frozenset(), None
         elif now >= self._look_at:
             self._weigh(streams, verified, now)

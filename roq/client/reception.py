@@ -82,6 +82,7 @@ class Reception:
         now: the present time; active time, which does not jump when the process was stopped.
         name: of the subscriber, for exchanges.
         elapsed: seconds since now, by a clock that counts such time as well.
+        ahead_bytes: see `Pacing`.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
     Attributes:
@@ -100,6 +101,7 @@ class Reception:
         name: bytes = b"",
         elapsed: Callable[[], float] | None = None,
         held_bytes_max: int | None = None,
+        ahead_bytes: int = AHEAD_BYTES,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -120,7 +122,7 @@ class Reception:
         self._name = name
         self._repair = repair
         self._progress = Progress()
-        self._pacing = Pacing()
+        self._pacing = Pacing(ahead_bytes)
         self._doubt_not_before = float("-inf")
         self._retired: dict[Source, int] = {}
         self._recalling = False
@@ -230,7 +232,7 @@ class Reception:
 
         It says so each second anyway. But where much is lost, much is put aside within a second.
         """
-        if now < self._doubt_not_before or self.merge.held_bytes < AHEAD_BYTES:
+        if now < self._doubt_not_before or self.merge.held_bytes < self._pacing.ahead_bytes:
             return False
         if not self.merge.doubtful:
             return False

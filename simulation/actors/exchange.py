@@ -51,6 +51,7 @@ class Exchange:
         info: where clients find it.
         alive: it was not killed.
         appended: batches that went into the log.
+        refused: what full sockets did not take: dropped by the fan-out, or tried again.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Exchange:
         )  # fmt: skip
         self.alive = True
         self.appended = 0
+        self.refused = 0
         self._world = world
         self._network = network
         self._announce_above = announce_above
@@ -211,11 +213,15 @@ class Exchange:
 
     def _fan_out(self, frames: Frames) -> None:
         drop, random = self._network.weather.drop, self._world.random.random
+        # A publishing socket drops what finds no room.
         for connection, filters in self._live.items():
             if any(frames[0].startswith(prefix) for prefix in filters) and (
                 not drop or random() >= drop
             ):
-                connection.answer(frames)
+                if connection.full:
+                    self.refused += 1
+                else:
+                    connection.answer(frames)
 
     # --- turns of its loop ------------------------------------------------------------------------
 
@@ -236,7 +242,12 @@ class Exchange:
         if self.paused:
             return
         for link in self.core.take_acks():
-            if link.route is not None:
+            connection = self._data.get(link.route or b"")
+            if connection is not None and connection.full:
+                self.refused += 1
+                self.core.intake.ack_later(link)
+                self._settle_alarm.set_earlier(self._world.now + SERVE_SECONDS)
+            elif link.route is not None:
                 self._send(link.route, (ACK, NUMBER.pack(link.expected - 1)))
         self._perform(self.core.take_answers())
 
@@ -249,6 +260,11 @@ class Exchange:
                 self._perform(core.answer_next(now))
             if core.fetches.runnable(now):
                 piece = core.fetches.next_piece()
+                connection = self._data.get(piece.route)
+                if connection is not None and connection.full:
+                    self.refused += 1
+                    core.fetches.blocked(now)
+                    continue
                 core.fetches.sent(piece)
                 body = () if piece.batch is None else (piece.batch,)
                 self._send(piece.route, (*piece.frames, *body))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.client.message import Batch, Gap
+from roq.client.pacing import AHEAD_BYTES
 from roq.client.reading import (
     Answered,
     Ask,
@@ -32,7 +33,8 @@ TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
 LATEST: Final = Start()
 WAITING_MAX: Final = 100
-"""Messages of one fan-out that wait for who takes nothing; beyond it they are dropped."""
+"""Messages of one fan-out that wait for who takes nothing; beyond it they are dropped. Fewer where
+the network's queues are shorter."""
 
 
 @dataclass(slots=True)
@@ -61,10 +63,13 @@ class Subscriber:
         on_read: told how far it has read, when the monitor would be told at once.
         on_doubt: called when the monitor would be asked which exchanges there are.
         on_confirmed: called once, when it is in force.
+        ahead_bytes: what may wait for its turn before exchanges that are ahead are left alone.
         repair, check_duplicates: off only to show what they are good for.
 
     Attributes:
         reception: the machine.
+        most_held: bytes that waited for their turn at once.
+        held_back: how often an exchange was left alone, as it was ahead.
         rests: the user takes nothing, so the fan-outs are not read.
     """
 
@@ -83,6 +88,7 @@ class Subscriber:
         prefixes: tuple[bytes, ...] = (b"",),
         start: Starts = LATEST,
         held_bytes_max: int | None = None,
+        ahead_bytes: int = AHEAD_BYTES,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -93,6 +99,7 @@ class Subscriber:
             nonce=lambda: world.random.randbytes(16),
             now=world.now,
             held_bytes_max=held_bytes_max,
+            ahead_bytes=ahead_bytes,
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -106,6 +113,8 @@ class Subscriber:
         self._on_confirmed = on_confirmed
         self._confirmed = False
         self.rests = False
+        self.most_held = 0
+        self.held_back = 0
         self._lines: dict[Source, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
@@ -131,6 +140,13 @@ class Subscriber:
             if source not in self._lines:
                 self._open(source, exchange)
 
+    def hear_nothing(self, source: Source, seconds: float) -> None:
+        """What an exchange says arrives only after so long."""
+        line = self._lines.get(source)
+        for connection in (line.live, line.data) if line is not None else ():
+            if connection is not None:
+                connection.stall(seconds, up=False, down=True)
+
     @property
     def connections(self) -> list[Connection]:
         """Those that are open, to all exchanges."""
@@ -152,11 +168,18 @@ class Subscriber:
             return
         self.rests = False
         self.reception.read_again(self._world.now)
-        for source, line in list(self._lines.items()):
+        for source in list(self._lines):
             self._step(source, Resume())
-            waiting, line.waiting = line.waiting, []
-            for frames in waiting:
-                self._live(source, frames)
+            self._catch_up(source)
+
+    def _catch_up(self, source: Source) -> None:
+        """Take what has come by a fan-out while it was not read."""
+        line = self._lines.get(source)
+        while line is not None and line.waiting and self._reads(source):
+            self._live(source, line.waiting.pop(0))
+
+    def _reads(self, source: Source) -> bool:
+        return not self.rests and source not in self.reception.held_back
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -168,9 +191,9 @@ class Subscriber:
         source, line = found
         reader = self.reception.readers[source]
         if connection is line.live:
-            if not self.rests:
+            if self._reads(source) and not line.waiting:
                 self._live(source, frames)
-            elif len(line.waiting) < WAITING_MAX:
+            elif len(line.waiting) < (self._network.weather.queue_max or WAITING_MAX):
                 line.waiting.append(frames)
         elif reader.fetched(list(frames), self._world.now):
             self._after(self.reception.burst(source, self._world.now))
@@ -234,10 +257,9 @@ class Subscriber:
 
     def _after(self, orders: list[Order]) -> None:
         reception = self.reception
-        for source, effect in orders:
-            line = self._lines.get(source)
-            if line is not None:
-                self._perform(line, effect)
+        self._perform_all(orders)
+        if reception.merge.waiting or reception.held_back:
+            self._pace()
         if reception.confirmed and not self._confirmed:
             self._confirmed = True
             self._on_confirmed()
@@ -254,6 +276,22 @@ class Subscriber:
             self._on_read(reception.read())
         if reception.has_doubts(self._world.now):
             self._on_doubt()
+
+    def _pace(self) -> None:
+        """Leave exchanges alone that are ahead of others, and read those that are so no more."""
+        reception = self.reception
+        self.most_held = max(self.most_held, reception.merge.held_bytes)
+        before = reception.held_back
+        self._perform_all(reception.pace(self._world.now))
+        self.held_back += len(reception.held_back - before)
+        for source in sorted(before - reception.held_back):
+            self._world.call_later(0.0, lambda source=source: self._catch_up(source))  # type: ignore[misc]
+
+    def _perform_all(self, orders: list[Order]) -> None:
+        for source, effect in orders:
+            line = self._lines.get(source)
+            if line is not None:
+                self._perform(line, effect)
 
     def _perform(self, line: _Line, effect: Ask | Subscribe | Unsubscribe) -> None:
         match effect:

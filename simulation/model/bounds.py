@@ -63,6 +63,7 @@ OWED: Final[Mapping[str, Owed]] = MappingProxyType({
     "slow-disk": Owed(seconds=START_SECONDS),
     "grow": _CHANGE, "shrink": _CHANGE, "another-queue": _CHANGE,
     "lose": _CLIENTS, "mute": _CHILD, "insist": _CHANGE, "sluggish": _CLIENTS,
+    "uneven": _CLIENTS,
     "drain": Owed(seconds=COMMAND_SECONDS + SETTLE_SECONDS),
 })  # fmt: skip
 LOOK_SECONDS: Final = 1.0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from roq.client.directory import Directory
+from roq.client.pacing import AHEAD_BYTES
 from roq.client.receipt import Receipt, SendStatus
 from roq.client.session import MonitorSession
 from roq.client.session_machine import PUBLISHER, SUBSCRIBER
@@ -242,6 +243,7 @@ class SubscriberShell:
         watch: Watch,
         from_first: bool,
         check_duplicates: bool = True,
+        ahead_bytes: int = AHEAD_BYTES,
     ) -> None:
         self.process = process
         self.name = name
@@ -252,6 +254,7 @@ class SubscriberShell:
         self._watch = watch
         self._known: set[tuple[int, int]] = set()
         self._check_duplicates = check_duplicates
+        self._ahead_bytes = ahead_bytes
         self._queue = queue
         history.subscribed(name, from_first=from_first)
         self.died_at: float | None = None
@@ -314,6 +317,7 @@ class SubscriberShell:
                 on_confirmed=lambda: self._history.in_force(self.name),
                 on_doubt=lambda: self.process.call_soon(self._session.ask_topology),
                 check_duplicates=self._check_duplicates,
+                ahead_bytes=self._ahead_bytes,
             )  # fmt: skip
         self.subscriber.told(topology)
         readers = set(self.subscriber.reception.readers)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from roq.client.pacing import AHEAD_BYTES
 from roq.errors import Unavailable
 from roq.hcm.settings import Settings
 from roq.monitor.rules import own_policy
@@ -59,6 +60,8 @@ class Shape:
         orphan_seconds: children that nobody wants end after so long.
         restless: publishers are moved all the time.
         check_duplicates: of subscribers; off only to show that the promises can be broken.
+        ahead_bytes: what waits in a subscriber before it leaves exchanges alone that are ahead.
+        queue_max: see `Weather`.
     """
 
     managers: int = 1
@@ -71,6 +74,8 @@ class Shape:
     orphan_seconds: float = 60.0
     restless: bool = False
     check_duplicates: bool = True
+    ahead_bytes: int = AHEAD_BYTES
+    queue_max: int | None = None
 
 
 class ManagerSlot:
@@ -112,6 +117,7 @@ class Cluster:
         self.shape = shape
         self.wires = Wires(self.world)
         self.wires.weather.delay_seconds = shape.delay_seconds
+        self.wires.weather.queue_max = shape.queue_max
         self.ensemble = Ensemble(self.world, self.wires, shape.session_seconds)
         self.history = History()
         self.watch = Watch(self.world)
@@ -214,6 +220,7 @@ class Cluster:
         shell = SubscriberShell(
             process, self.addresses, QUEUE, process.name, self.history,
             watch=self.watch, from_first=from_first, check_duplicates=self.shape.check_duplicates,
+            ahead_bytes=self.shape.ahead_bytes,
         )  # fmt: skip
         self.subscribers.append(shell)
         return shell

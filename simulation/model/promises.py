@@ -17,6 +17,7 @@ from roq.testing.history import StreamVerdict
 SPARING_CHILDREN = frozenset({
     "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",
     "clock", "expiry", "away", "empty", "grow", "another-queue", "lose", "insist",
+    "uneven",
 })  # fmt: skip
 """Kinds of trouble that do nothing to monitors and exchanges."""
 SPARING_READERS = frozenset({
@@ -24,6 +25,13 @@ SPARING_READERS = frozenset({
     "grow", "another-queue", "lose", "insist", "sluggish",
 })  # fmt: skip
 """Kinds of trouble after which a subscriber is there that was there before, and is heard."""
+PACED = frozenset({"uneven"})
+"""Kinds of trouble by which no exchange is silent for so long that nobody waits for it any more."""
+HELD_TIMES = 2
+"""What is put aside in a subscriber may come to so many times that from which on it leaves
+exchanges alone: what is under way arrives, and two may each be ahead of the other."""
+ROOMY_BYTES = 16_000
+"""Below this a few batches are much of it."""
 LEADERLESS = frozenset({"kill-gcm", "expiry", "away", "empty"})
 """Kinds by which nobody may lead for longer than a child waits that nobody wants."""
 PATIENCE_SECONDS = 4.0
@@ -134,6 +142,22 @@ def excuse_the_dead(cluster: Cluster, happened: Happened) -> None:
                     cluster.history.excuse(publisher.id, topic, first, end)
 
 
+def _reads_ahead(cluster: Cluster, happened: Collection[str]) -> list[str]:
+    """Subscribers leave exchanges alone that are ahead, while others get on, if slowly."""
+    most = HELD_TIMES * cluster.shape.ahead_bytes
+    if not set(happened) <= PACED or cluster.shape.ahead_bytes < ROOMY_BYTES:
+        return []
+    if keeps_next_to_nothing(cluster):
+        return []  # its batches are large
+    cluster.watch.checked["who is ahead of others waits for them"] += 1
+    found = [each.subscriber for each in cluster.subscribers if each.subscriber is not None]
+    return [
+        f"{each.name} has put aside {each.most_held} bytes, and not only {most}"
+        for each in found
+        if each.most_held > most
+    ]
+
+
 def exchanges_died(cluster: Cluster) -> bool:
     """Whether an exchange was started more than once."""
     spawned = cluster.watch.spawned
@@ -177,6 +201,7 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     found += _remembers_the_dead(cluster) if ended else []
+    found += _reads_ahead(cluster, happened.kinds)
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)

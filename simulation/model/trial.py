@@ -33,6 +33,8 @@ ORPHAN_SECONDS: Final = 3.5
 RESTLESS: Final = 0.7
 TIGHT_SHARE: Final = 0.3
 PATIENT: Final = 0.6
+NARROW_SHARE: Final = 0.2
+"""The part of the seeds with short queues between exchanges and clients."""
 CROWDED: Final = (("throughput_bytes", 60_000), ("exchanges_max", 3))
 """Limits with which publishers are moved, and exchanges come and go."""
 TIGHT: Final = (("ring_bytes", 1 << 16),)
@@ -123,6 +125,10 @@ class Case:
             if more.random() < TIGHT_SHARE:
                 shape, profile = replace(shape, limits=TIGHT), LARGE
             patient = more.random() < PATIENT
+        narrow = Random(f"narrow ways of {seed}")
+        if narrow.random() < NARROW_SHARE:
+            ahead, queue = narrow.choice([4_000, 16_000]), narrow.choice([8, 40, 200])
+            shape = replace(shape, ahead_bytes=ahead, queue_max=queue)
         return cls(
             seed=seed,
             shape=shape,

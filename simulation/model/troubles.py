@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
-from roq.protocol.public import (
-    CreateExchange,
-    CreateQueue,
-    RemoveExchange,
-    RemoveQueue,
-)
+from roq.protocol.public import CreateExchange, CreateQueue, RemoveExchange, RemoveQueue
 from roq.protocol.public_hosts import CordonHost, DrainHost, Public, UncordonHost
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.cluster import QUEUE, Cluster
@@ -29,10 +25,10 @@ KINDS: Final = (
     "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
     "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
     "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
-    "lose", "mute", "insist", "drain", "sluggish",
+    "lose", "mute", "insist", "drain", "sluggish", "uneven",
 )  # fmt: skip
-LATER: Final = ("insist", "lose", "mute", "drain", "sluggish")
-"""Kinds with chance of their own, so that the histories of seeds without them stay as they were."""
+LATER: Final = ("insist", "lose", "mute", "drain", "sluggish", "uneven")
+"""Kinds with chance of their own: the histories of seeds without them stay as they were."""
 CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
                                 "pause"})  # fmt: skip
 """Kinds that keep readers from what there is: without them an exchange that dies loses nothing."""
@@ -47,8 +43,11 @@ SECONDS: Final = {
     "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
     "kill-host": (0.3, 8.0), "mute": (0.1, 0.8), "kill-publisher": (0.1, 1.0),
     "kill-subscriber": (0.1, 1.0), "drain": (0.5, 8.0), "sluggish": (0.3, 14.0),
+    "uneven": (0.5, 8.0),
 }  # fmt: skip
 """What a trouble lasts, or what a process that was killed takes to be started again."""
+FIT_SECONDS: Final = (0.1, 0.4)
+FREE_SECONDS: Final = (0.02, 0.1)
 LATER_SHARE: Final = 0.2
 """The part of the seeds in which such a kind comes."""
 FOR_GOOD: Final = {"kill-hcm": 0.2, "kill-gcm": 0.2, "kill-host": 0.4}
@@ -94,6 +93,8 @@ def draw(
     for kind in LATER:
         if kind == "drain":
             later = Random(f"drains of {seed}")
+        elif kind == "uneven":
+            later = Random(f"uneven ways of {seed}")
         if later.random() < LATER_SHARE:
             plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
     plan.sort(key=lambda trouble: trouble.at)
@@ -138,7 +139,7 @@ class Troubles:
             "away": self._away, "empty": self._empty, "grow": self._grow,
             "shrink": self._shrink, "another-queue": self._another_queue,
             "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
-            "sluggish": self._sluggish,
+            "sluggish": self._sluggish, "uneven": self._uneven,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -391,6 +392,22 @@ class Troubles:
             self._world.call_later((turn + 0.8) * seconds / times, subscriber.go_on)
         self._for(seconds, subscriber.go_on)
         return f"{shell.process if shell else ''} for {seconds:.2f} s, {times} times"
+
+    def _uneven(self, random: Random, seconds: float) -> str:
+        """A subscriber hears one exchange in fits, which are short: others are to wait for it."""
+        found = [each for each in self._cluster.subscribers if each.process.alive]
+        shell = random.choice(found) if found else None
+        subscriber = shell.subscriber if shell is not None else None
+        if shell is None or subscriber is None or not subscriber.reception.readers:
+            return ""
+        source = random.choice(sorted(subscriber.reception.readers))
+        at = 0.0
+        while at < seconds:
+            fit = random.uniform(*FIT_SECONDS)
+            act = self._while_it_lasts(partial(subscriber.hear_nothing, source, fit))
+            self._world.call_later(at, act)
+            at += fit + random.uniform(*FREE_SECONDS)
+        return f"{shell.process} hears x{source[0]} in fits for {seconds:.2f} s"
 
     def _while_it_lasts(self, act: Callable[[], None]) -> Callable[[], None]:
         return lambda: None if self._over else act()

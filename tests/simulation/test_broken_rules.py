@@ -16,6 +16,7 @@ from roq.client.chain import Chain
 from roq.client.dealer import Dealer
 from roq.client.kept import Kept
 from roq.client.merge import Merge
+from roq.client.pacing import Pacing
 from roq.coordination.campaign import Campaign
 from roq.errors import RegistryAway
 from roq.exchange.intake import Intake
@@ -34,6 +35,7 @@ from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
 from roq.runtime.manager import ManagerLink
+from roq.simulation.load import Profile
 from roq.simulation.model import trial
 from roq.simulation.model.troubles import Trouble
 
@@ -105,6 +107,10 @@ def what_is_lost_is_not_told(patch: Patch) -> None:
     patch.setattr(Merge, "_lose", silent)
 
 
+def who_is_ahead_does_not_wait(patch: Patch) -> None:
+    patch.setattr(Pacing, "look", lambda *_given: frozenset())
+
+
 # --- children and their host ----------------------------------------------------------------------
 
 
@@ -162,6 +168,8 @@ def each_request_makes_another_exchange(patch: Patch) -> None:
 # --- noticed --------------------------------------------------------------------------------------
 
 
+BUSY: Final = Profile(rate=60.0, messages=(1, 2), size=(600, 1_500), topics=("a", "b"))
+"""What waits for its turn is soon more than a subscriber bears that has little room."""
 SEEDS: Final = range(30)
 """So many are tried at most; most rules are missed in the first few."""
 
@@ -214,6 +222,13 @@ CASES: Final[dict[Break, Case]] = {
         3.0,
         options={"profile": trial.LARGE},
         shape={"limits": trial.TIGHT},
+    ),
+    who_is_ahead_does_not_wait: Case(
+        "bytes, and not only",
+        ("uneven",),
+        0.65,
+        options={"profile": BUSY, "exchanges": 3, "publishers": 3},
+        shape={"restless": True, "limits": (), "ahead_bytes": 16_000, "queue_max": 40},
     ),
     a_process_has_the_epoch_of_the_one_before: Case("begins with epoch", ("kill-exchange",)),
     children_end_though_somebody_wants_them: Case(

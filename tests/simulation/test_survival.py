@@ -31,6 +31,7 @@ from roq.hcm.machine import HostMachine
 from roq.monitor.unwanted import Unwanted
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
+from roq.simulation.load import Profile
 from roq.simulation.model import bounds, promises, troubles
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape
 from roq.simulation.model.trial import LARGE, TIGHT, Case, Result, Trial
@@ -109,6 +110,24 @@ def test_who_reads_slowly_loses_nothing_while_publishers_wait() -> None:
         assert result.counted_lost == 0
         held += sum(each.exchange.core.holding.held_seconds for each in trial.cluster.exchanges)
     assert held > 5.0, "otherwise nothing was tried"
+
+
+def test_who_hears_unevenly_leaves_exchanges_alone_and_full_sockets_refuse() -> None:
+    left_alone = refused = 0
+    for seed in range(3):
+        case = Case.draw(seed)
+        plan = [Trouble(1.5 * each, "uneven", 1.4, 100 * seed + each) for each in range(4)]
+        shape = replace(case.shape, limits=(), restless=True, ahead_bytes=4_000, queue_max=8)
+        busy = Profile(rate=40.0, messages=(1, 2), size=(300, 900))
+        case = replace(case, shape=shape, exchanges=3, publishers=2, seconds=6.0, profile=busy)
+        trial = Trial(replace(case, plan=plan))
+        result = trial.run()
+        assert not result.broken, result.broken
+        assert result.counted_lost == 0
+        actors = [each.subscriber for each in trial.cluster.subscribers]
+        left_alone += sum(each.held_back for each in actors if each is not None)
+        refused += sum(each.exchange.refused for each in trial.cluster.exchanges)
+    assert min(left_alone, refused) > 5, "otherwise nothing was tried"
 
 
 # --- the simulation can fail ----------------------------------------------------------------------
