@@ -13,7 +13,7 @@
     │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
-    ├── Unavailable               nobody answered in time; trying again may help
+    ├── Unavailable               no answer in time; trying again may help
     ├── Closed                    the object was closed by its owner
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
@@ -117,7 +117,7 @@ class Busy(RequestError):
 
 
 class StaleEpoch(RequestError):
-    """The sender acts on an ownership that has passed to somebody else."""
+    """The sender acts on an ownership that has passed to another."""
 
     code = "stale_epoch"
 
@@ -160,7 +160,7 @@ class NoMoreHosts(ProviderFailed):
 
 
 class Unavailable(RoQError):
-    """Nobody answered in time; trying again may help."""
+    """No answer came in time; trying again may help."""
 
 
 class Closed(RoQError):

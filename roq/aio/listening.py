@@ -129,7 +129,7 @@ class Statistics(_Listener[Sample]):
 
     @property
     def dropped(self) -> int:
-        """Samples that nobody has read in time."""
+        """Samples that were not read in time."""
         return self._sync.dropped
 
     def waiting(self) -> list[Sample]:

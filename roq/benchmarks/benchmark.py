@@ -51,6 +51,7 @@ def measure(chosen: Plan, console: Console, *, compare: bool) -> Results:
                 idle = cluster.idle(chosen.idle_seconds)
                 observer.says("filling the rings")
                 cluster.fill_rings()
+                cluster.make_flood_queue()
             runner.run(chosen)
         finally:
             observer.says("stopping everything")

@@ -22,6 +22,7 @@ UP_SECONDS: Final = 60.0
 READY: Final = "ready "
 RING_BYTES: Final = 256 * 1024 * 1024
 """More than one measurement sends, so that a subscriber slower than the publisher loses nothing."""
+FLOOD_QUEUE: Final = "bench-flood"
 FILL_MESSAGE_BYTES: Final = 100
 PORTS: Final = (0, 3, 5)
 """Distances of the ports that `roq up` listens on from its base."""
@@ -94,8 +95,22 @@ class RoqCluster:
             self._program.stop(signal.SIGINT)
             self._program = None
 
+    def make_flood_queue(self) -> None:
+        """A queue with default settings, but one exchange: so a flood meets what users meet.
+
+        Raises:
+            BenchmarkError: it cannot be made.
+        """
+        try:
+            with roq.connect(self._client) as cluster:
+                cluster.create_queue(FLOOD_QUEUE, limits={"exchanges_max": 1})
+        except roq.RoQError as error:
+            raise BenchmarkError(f"there is no queue for a flood: {error}") from None
+
     def options(self, case: Case) -> dict[str, str]:
         """Address of the cluster, name of the queue."""
+        if case.flood:
+            return {"cluster": self._client, "queue": FLOOD_QUEUE}
         small = case.batch == plan.SMALL_BATCH
         batch = plan.SMALL_BATCH if small else plan.FULL_BATCH
         return {"cluster": self._client, "queue": _queue(batch)}

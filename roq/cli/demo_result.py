@@ -100,5 +100,5 @@ def _verdict(outcome: Outcome) -> Text:
         )
     return Text(
         f"Something differs: {outcome.lost:,} messages lost, {outcome.verdict.strays} streams that "
-        "nobody published."
+        "no publisher sent."
     )

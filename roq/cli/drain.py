@@ -43,7 +43,7 @@ class Drain:
         pause = Event()
         deadline = monotonic() + seconds
         free_at = monotonic()
-        why = "nobody has told what is left"
+        why = "it is not known what is left"
         while True:
             row = self._look()
             now = monotonic()

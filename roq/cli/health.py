@@ -63,8 +63,8 @@ def health(target: Target, at: str, wait: float, hosts: int) -> None:
 
     What is wrong beside that (a disk nearly full, say) is shown and changes nothing. So is a host
     that is lost and of which nothing is missing: perhaps it was taken away; --hosts asks for a
-    number of them. Exits with 0 if everybody is ready, 1 if somebody is not or does not answer, 2
-    for wrong usage.
+    number of them. Exits with 0 if all are ready, 1 if one is not or does not answer, 2 for
+    wrong usage.
 
     \b
     Example:
@@ -159,7 +159,7 @@ def _print(survey: Survey, troubles: Sequence[str], *, every_check: bool) -> Non
             (each.role, each.name, state_text(each.state), _ready(each), "\n".join(each.wrong))
             for each in survey.findings
         ],
-        "nobody was asked",
+        "no daemon was asked",
     )
     if every_check:
         checks = [check for each in survey.findings for check in each.checks]

@@ -27,6 +27,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
+from roq.cli.rules import in_force
 from roq.client.views import ExchangeSummary, QueueDescription, rules_of
 from roq.model import QueueState
 from roq.protocol.public import LIMIT_RANGES
@@ -148,7 +149,7 @@ def list_(target: Target) -> None:
         print_listing(rows)
         return
     print_table(
-        ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY"),
+        ("QUEUE", "STATE", "HOST", "EXCHANGES#", "DURABILITY", "SLOW SUBSCRIBER"),
         [
             (
                 r.name,
@@ -156,6 +157,7 @@ def list_(target: Target) -> None:
                 r.host,
                 r.exchanges,
                 r.durability,
+                _slow_text(r.slow_subscriber, r.hold_seconds),
             )
             for r in rows
         ],
@@ -184,7 +186,16 @@ def show(target: Target, name: str) -> None:
         view = present(cluster, name) if description.running else None
     if target.as_json:
         rules = fields_of(rules_of(description.rules)) if description.rules else {}
-        print_json({**fields_of(description), "rules": rules, "activity": view})
+        waiting = in_force(description)
+        print_json(
+            {
+                **fields_of(description),
+                "rules": rules,
+                "slow_subscriber": waiting.slow_subscriber,
+                "hold_seconds": waiting.hold_seconds,
+                "activity": view,
+            }
+        )
     else:
         _print_description(description, view)
 
@@ -266,6 +277,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     age = (datetime.now(UTC) - description.created_at).total_seconds()
     created = description.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     limits = msgspec.structs.asdict(description.limits)
+    rules = in_force(description)
     print_fields(
         [
             ("Queue", description.name),
@@ -279,6 +291,8 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
             ("Statistics", description.statistics),
             ("Id", description.queue_id),
             *((name, _limit_text(name, value)) for name, value in limits.items()),
+            ("slow_subscriber", rules.slow_subscriber),
+            ("hold_seconds", rules.hold_seconds),
         ]
     )
     if description.rules:
@@ -299,6 +313,11 @@ def age_text(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def _slow_text(slow: str, seconds: int) -> str:
+    """What is done for a slow subscriber; empty if an older manager has not told."""
+    return f"{slow} {seconds} s" if slow == "hold" else slow
 
 
 def _limit_text(name: str, value: int) -> str | int:

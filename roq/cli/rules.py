@@ -219,7 +219,7 @@ def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
     """
     exchanges = f"{found.exchanges_min} to {found.exchanges_max}"
     held = f"publishers wait for it, {found.hold_seconds} s if it does not read on"
-    slow = held if found.slow_subscriber == "hold" else "nobody waits for it"
+    slow = held if found.slow_subscriber == "hold" else "publishers do not wait for it"
     per_exchange = found.queue_bytes_per_minute_per_exchange
     return [
         ("Rules", found.name or _NOT_SET),

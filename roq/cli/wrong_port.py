@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import zmq
 
 from roq.cli.survey import ask_all
+from roq.client.port import without_zeromq
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Failure, Health, HealthRequest
@@ -18,8 +18,6 @@ from roq.runtime.sockets import new_context
 SECONDS: Final = 1.0
 """For each of the three looks."""
 CLIENT_PORT: Final = 5000
-_GREETING: Final = b"\xff"
-"""What every ZeroMQ peer sends first."""
 _BROADCAST: Final = 1500
 _WANTED: Final = f"name the client port of a configuration manager, {CLIENT_PORT} by default"
 _ROLES: Final = {"host": "a host manager", "monitor": "the monitor of a queue"}
@@ -28,9 +26,9 @@ _ROLES: Final = {"host": "a host manager", "monitor": "the monitor of a queue"}
 def what_is_at(endpoint: str) -> str:
     """What is wrong with this address, in a sentence; empty if nothing can be said."""
     shown = endpoint.removeprefix("tcp://")
-    reason = _listens(endpoint)
+    reason = without_zeromq(endpoint, SECONDS)
     if reason:
-        return f"{reason} {shown}"
+        return reason
     info, health = ask_all([(endpoint, ClusterInfoRequest()), (endpoint, HealthRequest())], SECONDS)
     if isinstance(info, ClusterInfo):
         return ""
@@ -43,31 +41,6 @@ def what_is_at(endpoint: str) -> str:
     if port:
         return f"{shown} is the {port}: {_WANTED}"
     return f"{shown} speaks ZeroMQ, but is no configuration manager: {_WANTED}"
-
-
-def _listens(endpoint: str) -> str:
-    """Why no ZeroMQ peer is there; empty if one is."""
-    try:
-        with socket.create_connection(_split(endpoint), timeout=SECONDS) as found:
-            found.settimeout(SECONDS)
-            spoken = found.recv(1)
-    except ConnectionRefusedError:
-        return "nothing listens at"
-    except socket.gaierror:
-        return "there is no host of this name:"
-    except ConnectionError:
-        spoken = b""
-    except TimeoutError:
-        # Either nobody has taken the connection, or the one who has says nothing.
-        return "no RoQ answers at"
-    except OSError as error:
-        return f"{error.strerror or error}:"
-    return "" if spoken == _GREETING else "what listens is not RoQ (it does not speak ZeroMQ):"
-
-
-def _split(endpoint: str) -> tuple[str, int]:
-    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _port(endpoint: str) -> str:

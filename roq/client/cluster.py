@@ -94,7 +94,7 @@ class _Created(msgspec.Struct, rename="pascal"):
 class Cluster(HostCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
-    All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when nobody
+    All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when none
     answers in time, and `Closed` after `close`.
     """
 

@@ -74,7 +74,7 @@ def part() -> None:
     for thing in left:
         try:
             queue, count = thing._part(deadline - monotonic())  # noqa: SLF001
-        except KeyboardInterrupt:  # no more patience
+        except (KeyboardInterrupt, SystemExit):  # of a signal handler: no more patience
             deadline = 0.0
             queue, count = thing._part(0.0)  # noqa: SLF001
         lost[queue] += count

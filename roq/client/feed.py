@@ -290,6 +290,8 @@ class Feed:
                 self._paused = False
                 self._reception.read_again(self._clock())
                 for tap in list(self._taps.values()):
+                    if self._paused:
+                        break  # what the ones before have brought has filled it again
                     tap.resume()
                 self._watch()
                 self._arm()

@@ -386,7 +386,7 @@ class Publisher:
 
         It is not closed: a thread that is still publishing ends with the program.
         """
-        with suppress(RoQError):
+        with suppress(RoQError, OSError):  # to wait takes a descriptor
             self._driver.wait_for(self.is_flushed, seconds)
         with self._driver.lock:
             return self.queue, self._writer.unacknowledged - self._reported

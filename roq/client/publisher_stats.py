@@ -16,7 +16,7 @@ class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
     failed_messages: int
     """Given up, certainly not delivered."""
     unknown_messages: int
-    """Given up after they had left: delivered or not, nobody knows."""
+    """Given up after they had left: whether they were delivered is not known."""
     unacked_batches: int
     unacked_bytes: int
     open_batches: int

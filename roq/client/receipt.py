@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """It was given up and certainly not delivered: it never left, or the exchange refused it."""
     UNKNOWN = "unknown"
-    """It left, and nobody can say any more whether it was appended."""
+    """It left, and whether it was appended is not known."""
 
 
 class SendStatus(msgspec.Struct, frozen=True, kw_only=True):

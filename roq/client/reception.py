@@ -375,6 +375,8 @@ class Reception:
         self._report(source, reader, now, orders)
 
     def _report(self, source: Source, reader: Reader, now: float, orders: list[Order]) -> None:
+        if reader.report_at() > now:
+            return
         aside = self.merge.put_aside() if self.merge.counts.stubbed else {}
         ask = reader.report(now, aside.get(source))
         if ask is not None:

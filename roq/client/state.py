@@ -62,4 +62,4 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why, in a sentence; empty if all is well."""
     messages: int = 0
-    """With `LOST_DATA`: how many are known to be lost; 0 if nobody can say."""
+    """With `LOST_DATA`: how many are known to be lost; 0 if it is not known."""

@@ -62,7 +62,7 @@ class Statistics:
         limits: of the queue; None before it was found.
         malformed: messages that could not be read.
         foreign: documents about another queue.
-        dropped: samples that nobody has read in time.
+        dropped: samples that were not read in time.
     """
 
     def __init__(self, engine: Engine, management: Management, queue: str) -> None:

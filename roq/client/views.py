@@ -58,6 +58,10 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     durability: str
     reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
+    slow_subscriber: str = ""
+    """`hold` or `drop`, by its rules; empty: not known."""
+    hold_seconds: Whole = 0
+    """So long publishers wait for a subscriber that does not read on."""
 
 
 class ProcessSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -132,9 +136,9 @@ class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
 
     number: ExchangeNumber
     epoch: Whole
-    """Of its last process; 0: it never had one, or nobody knows."""
+    """Of its last process; 0: it never had one, or it is not known."""
     end: WholeOrUnknown
-    """The offset where the log of that process ends; -1: nobody knows."""
+    """The offset where the log of that process ends; -1: not known."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

@@ -248,7 +248,7 @@ class Campaign:
             return
         if self._leading is leadership and (node is None or node.version != leadership.version):
             log.warning(
-                "%s was changed by somebody else; leading anew", LEADER,
+                "%s was changed by another program; leading anew", LEADER,
                 extra={"event": "leader_overwritten"},
             )  # fmt: skip
             self._tell(None)

@@ -5,8 +5,8 @@
 
 Subscribers report how far they have read. While the log ends below the mark nothing is done. From
 there on acknowledgements wait, so that windows fill and publishers stop; what comes all the same is
-taken up to the limit, and asked for again later if there is no room for it. When the slowest reader
-has read on, all of that ends.
+taken up to the limit, and asked for again later if there is no room for it. A batch that is larger
+than what is left waits below the mark, too. When the slowest reader has read on, all of that ends.
 
 A reader is waited for as long as it reads: once in `hold_seconds` it has to get on by a 64th of the
 ring. One that does not is left *behind*: it holds nobody any more until it has caught up, or has
@@ -130,6 +130,8 @@ class Holding(Generic[B]):
         self._reserve = ring.capacity // RESERVE_PARTS
         self._readers: dict[bytes, ReadingPeer] = {}
         self._slowest: ReadingPeer | None = None
+        self._wanted = 0
+        """The slowest reader has to get this far for what there was no room for."""
         self._offsets: list[int] = []
         self._places: list[int] = []
         self._next_place = 0
@@ -173,9 +175,16 @@ class Holding(Generic[B]):
             return True
         end = self._end()
         capacity = self._ring.capacity - self._ring.capacity // OWN_PARTS
-        if end + size + ENTRY_OVERHEAD - slowest.place <= capacity:
+        # Who has everything lets through what is larger than the ring.
+        wanted = min(end, end + size + ENTRY_OVERHEAD - capacity)
+        if slowest.place >= wanted:
             return True
-        return slowest.place >= end  # it has everything: what is larger than the ring gets through
+        self._wanted = max(self._wanted, wanted)  # also where the mark is far: it was a large one
+        return False
+
+    def nothing_waits(self) -> None:
+        """There is nobody any more who had no room."""
+        self._wanted = 0
 
     # --- readers ----------------------------------------------------------------------------------
 
@@ -201,7 +210,7 @@ class Holding(Generic[B]):
         ):
             peer.standing = Standing.READING
             self.look()
-        elif self._slowest is peer or self._slowest is None:
+        elif self._slowest in {peer, None} or place < self._slowest.place:
             self.look()
         return peer.standing is Standing.BEHIND
 
@@ -218,7 +227,7 @@ class Holding(Generic[B]):
         if before is None or not self._readers:
             return
         step = min(now - before, STEP_SECONDS_MAX)
-        mark = self._end() - self._ring.capacity + self._reserve
+        mark = max(self._end() - self._ring.capacity + self._reserve, self._wanted - 1)
         if self.near:
             self.held_seconds += step
         for reader, peer in list(self._readers.items()):
@@ -263,12 +272,14 @@ class Holding(Generic[B]):
         readers = self._readers.values() if self._seconds > 0 else ()
         waited_for = [each for each in readers if each.standing is Standing.READING]
         self._slowest = min(waited_for, key=_place_of, default=None)
+        if self._slowest is None or self._slowest.place >= self._wanted:
+            self._wanted = 0
         if self._slowest is None:
             self.near = False
             self.look_at = self._next_place if self._readers else NEVER
             return
         mark = self._slowest.place + ring.capacity - self._reserve
-        self.near = end >= mark and self._slowest.read < ring.end
+        self.near = (end >= mark or self._wanted > 0) and self._slowest.read < ring.end
         self.look_at = min(self._next_place, max(mark, end + 1))
 
     def check(self) -> None:

@@ -45,6 +45,10 @@ PROBE_SECONDS: Final = 1.0
 PROBE_PARTS: Final = 2
 """Calls of `probe` in which all links have their turn."""
 RESET_REPEAT_SECONDS: Final = 1.0
+ASK_SECONDS: Final = 1.25
+"""A publisher takes no notice of the same RESET within a second of the last one."""
+ASK_LOOK_SECONDS: Final = 0.05
+"""Between looks whether somebody may be asked by now."""
 STRANGERS_MAX: Final = 1_024
 SEQUENCE_JUMP_MAX: Final = 1 << 48
 """A publisher may have sent so many messages of a topic to other exchanges in between: nine years
@@ -92,6 +96,7 @@ class Intake(Generic[B]):
         """Larger ones get a closer look."""
         self._waits = False
         """Whether a link waits for room."""
+        self._ask_at = 0.0
         self._now = 0.0
         self._acks: list[Link] = []
         self._answers: list[Effect] = []
@@ -108,7 +113,7 @@ class Intake(Generic[B]):
     def look(self) -> None:
         """Follow what `holding` has found."""
         self._fast_bytes = min(self._bytes_max, self._holding.fast_bytes)
-        if self._waits and not self._holding.near:
+        if self._waits and not self._holding.near and self._now >= self._ask_at:
             self._ask_again()
 
     def append(self, route: bytes, topic: bytes, batch: B, size: int) -> bytes | None:
@@ -173,6 +178,13 @@ class Intake(Generic[B]):
         for link in list(self._links)[self._probe_part :: PROBE_PARTS]:
             if link.route is not None and self._now - link.acked_at >= SILENCE_SECONDS:
                 self._owe_ack(link)
+
+    def look_who_waits(self) -> None:
+        """Those who had no room and have gone leave nobody waiting."""
+        if self._waits and not any(
+            link.waits and not link.left and link.route is not None for link in self._links
+        ):
+            self._holding.nothing_waits()
 
     def tell_held(self) -> list[Effect]:
         """Tell the publishers that wait for their acks why."""
@@ -331,11 +343,19 @@ class Intake(Generic[B]):
         """There is room again for what there was none for."""
         self._waits = False
         for link in self._links:
-            if link.waits:
+            if not link.waits:
+                continue
+            if link.route is None:
                 link.waits = False
-                if link.route is not None:
-                    self._await_replay(link)
-                    self._reset(link.route, link.expected, "there is room again")
+            elif (
+                link.reset_for == link.expected and self._now - link.reset_at < ASK_SECONDS
+            ):  # it was asked for the same a moment ago, and there was no room once more
+                self._waits = True
+            else:
+                link.waits = False
+                self._await_replay(link)
+                self._reset(link.route, link.expected, "there is room again")
+        self._ask_at = self._now + ASK_LOOK_SECONDS if self._waits else 0.0
 
     def _gap(self, link: Link, number: int) -> None:
         if link.waits:

@@ -241,6 +241,7 @@ class ExchangeCore(Generic[B]):
         self._next_end = self._now + END_SECONDS
         self.intake.probe()
         self._publishers.expire(self._now)
+        self.intake.look_who_waits()
         self.holding.tick(self._now)
         self.intake.look()
         return [self._end(EntryKind.END, END_TOPIC), *self.intake.tell_held()]

@@ -184,8 +184,8 @@ class Gcm:
         bind = self._config.network.bind
         if bind in WILDCARDS or not sockets.is_loopback(bind):
             log.warning(
-                "bound to %s: whoever reaches it can use and change this cluster, since nothing is "
-                "authenticated; bind to a loopback or private address if that is not wanted",
+                "bound to %s: anyone who reaches it can use and change this cluster, since nothing "
+                "is authenticated; bind to a loopback or private address if that is not wanted",
                 bind,
                 extra={"event": "unauthenticated"},
             )

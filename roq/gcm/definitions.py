@@ -191,7 +191,7 @@ class Definitions:
                 log.error("%s", error, extra={"event": "registry_denied"})
             case Conflict():
                 error = RequestError(
-                    f"the registry was changed by somebody else ({result.path}: {result.reason}); "
+                    f"another program changed the registry ({result.path}: {result.reason}); "
                     "try again"
                 )
                 log.error("%s", error, extra={"event": "registry_conflict"})

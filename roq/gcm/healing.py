@@ -109,7 +109,7 @@ def _on_live(queue: Queue, number: int, host: Host) -> Loss | None:
         later = host.report is not None and host.report.epoch > host_epoch(queue.epoch(number))
         return Loss(number, host.name, MISSING, f"does not run on host {host.name}", later)
     if child.state == "failed":
-        why = f"has failed on host {host.name}: {child.reason or 'nobody says why'}"
+        why = f"has failed on host {host.name}: {child.reason or 'the reason is not known'}"
         return Loss(number, host.name, FAILED, why)
     if child.epoch < queue.floor(number):
         why = f"is a superseded process on host {host.name}"

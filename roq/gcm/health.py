@@ -85,7 +85,7 @@ def _leader(standing: Standing) -> Check:
         )  # fmt: skip
         return Check(name="leader", ok=not standing.caretaker, detail=detail)
     leader = standing.known_leader
-    detail = leader.client if leader else "nobody leads at the moment"
+    detail = leader.client if leader else "no manager leads at the moment"
     return Check(name="leader", ok=leader is not None, detail=detail)
 
 

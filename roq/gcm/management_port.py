@@ -107,7 +107,7 @@ class ManagementPort:
                     raise QueueNotFound(NO)
                 return done(YES)
             case public.ListQueues():
-                return views.list_queues(queues, recovery)
+                return views.list_queues(queues, recovery, self._rules)
             case public.ListHosts():
                 return views.list_hosts(hosts, queues, self._provisioning.names(), self._draining)
             case public.ListExchanges():

@@ -12,6 +12,7 @@ from roq.gcm.hosts import AWAY, LIVE, Host, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
 from roq.gcm.recovery import Recovery
+from roq.gcm.rules import Rules
 from roq.model import exchange_name
 from roq.protocol.broadcast import QueueStatus
 from roq.protocol.documents import RawDocument
@@ -30,9 +31,9 @@ UNREADABLE: Final = "unreadable"
 """State of a queue whose definition nobody can read."""
 
 
-def list_queues(queues: Queues, recovery: Recovery) -> RawDocument:
+def list_queues(queues: Queues, recovery: Recovery, rules: Rules) -> RawDocument:
     """The answer to 2101."""
-    rows = {queue.name: _queue_row(queue, recovery) for queue in queues}
+    rows = {queue.name: _queue_row(queue, recovery, rules) for queue in queues}
     rows |= {name: _unreadable_row(name, why) for name, why in queues.unreadable.items()}
     return done(Queues=_plain(rows[name] for name in sorted(rows)))
 
@@ -112,7 +113,8 @@ def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
     )
 
 
-def _queue_row(queue: Queue, recovery: Recovery) -> QueueRow:
+def _queue_row(queue: Queue, recovery: Recovery, rules: Rules) -> QueueRow:
+    slow = rules.elastic(queue.name)
     return QueueRow(
         Name=queue.name,
         Host=queue.record.host,
@@ -121,6 +123,8 @@ def _queue_row(queue: Queue, recovery: Recovery) -> QueueRow:
         Exchanges=len(queue.record.exchanges),
         Durability=queue.record.durability,
         Reasons=recovery.reasons(queue),
+        SlowSubscriber=slow.slow_subscriber,
+        HoldSeconds=slow.hold_seconds,
     )
 
 

@@ -385,6 +385,7 @@ def _take_folder(folder: Path) -> IO[bytes]:
 def _warn_when_reachable(bind: str) -> None:
     if not sockets.is_loopback(bind):
         log.warning(
-            "bound to %s, not only to loopback: whoever reaches this address can use and control "
-            "the cluster, there is no authentication yet", bind, extra={"event": "reachable"},
+            "bound to %s, not only to loopback: anyone who reaches this address can use and "
+            "control the cluster, there is no authentication yet",
+            bind, extra={"event": "reachable"},
         )  # fmt: skip

@@ -60,7 +60,7 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "Publishers that are owed an acknowledgement at the moment.", *_EXCHANGE)),
         ("lag_ms", 0.001, gauge(
             "roq_exchange_longest_turn_seconds",
-            "The longest turn of its loop in the last period: so long nobody was heard.",
+            "The longest turn of its loop in the last period: so long no peer was heard.",
             *_EXCHANGE)),
         ("duplicates", 1, counter(
             "roq_exchange_duplicates_total", "Batches that had come before; replays.", *_EXCHANGE)),
@@ -75,7 +75,7 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "For how long publishers have waited for a slow subscriber.", *_EXCHANGE)),
         ("behind", 1, gauge(
             "roq_exchange_subscribers_behind",
-            "Subscribers that nobody waits for until they have caught up.", *_EXCHANGE)),
+            "Subscribers that publishers do not wait for until they have caught up.", *_EXCHANGE)),
         ("left_behind", 1, counter(
             "roq_exchange_left_behind_total",
             "Times a subscriber was not waited for any more.", *_EXCHANGE)),

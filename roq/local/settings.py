@@ -37,7 +37,7 @@ class Settings:
         log_level, log_format: of all daemons; see `roq.runtime.logs`.
         start_seconds: all must serve within this.
         slots: exchanges that each host may have; 0: no limit.
-        provider: who makes further hosts when all are full, such as `local`; empty: nobody.
+        provider: who makes further hosts when all are full, such as `local`; empty: none.
         hosts_max: hosts that the provider may make.
         metrics: managers and hosts serve /metrics, /healthz and /readyz.
         gcm, hcm: further settings of the daemons by section, over the ones made here.

@@ -220,7 +220,7 @@ class Emptying:
             return "no other exchange takes publishers"
         if not leaving.scaling:
             late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters
-            return f"nobody has asked again for {ASKED_SECONDS:g} s" if late else ""
+            return f"it was not asked for again for {ASKED_SECONDS:g} s" if late else ""
         if leaving.ready:
             return ""
         if leaving.empty_since is None:

@@ -289,7 +289,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Batches are taken, or will be asked for again; acks wait until a slow reader has read on.
 
-    Told when it begins and twice a second. Meanwhile the exchange is well.
+    Told twice a second. Meanwhile the exchange is well.
     """
 
     reader: bytes

@@ -45,6 +45,10 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     Durability: str
     Reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
+    SlowSubscriber: str = ""
+    """`hold` or `drop`, by its rules; empty: not known."""
+    HoldSeconds: Whole = 0
+    """So long publishers wait for a subscriber that does not read on."""
 
 
 class ChildRow(msgspec.Struct, frozen=True, kw_only=True):

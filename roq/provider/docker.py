@@ -182,7 +182,7 @@ class DockerProvider:
             )
         if made is None:
             raise ProviderFailed(
-                f"another container is called {name}: somebody else makes this host just now, or "
+                f"another container is called {name}: another program makes this host just now, or "
                 f"it is not ours (`docker rm {name}` removes it); try again"
             )
         return made
@@ -211,7 +211,7 @@ class DockerProvider:
         while True:
             found = self._engine.find(made.id)
             if found is None:
-                raise ProviderFailed(f"the container {made.name} was removed by somebody else")
+                raise ProviderFailed(f"the container {made.name} was removed by another program")
             host = self._describe(found)
             if host.state is HostState.ENDED:
                 raise ProviderFailed(f"the container {made.name} has ended at once: {host.note}")

@@ -19,7 +19,7 @@ from roq.errors import Unavailable
 from roq.runtime import procfs
 
 EXHAUSTED: Final = (
-    "no descriptor is left: nobody new can connect, and one processor is busy with that; "
+    "no descriptor is left: no new client can connect, and one processor is busy with that; "
     "raise LimitNOFILE (ulimit -n) of the host manager"
 )
 _NONE_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE})

@@ -156,7 +156,7 @@ class ManagerLink:
 
     def _orphaned(self) -> None:
         log.warning(
-            "no word from the host manager at %s for %g s, and nobody else wants this process: "
+            "no word from the host manager at %s for %g s, and nothing else wants this process: "
             "ending", self._endpoint, self._orphan_seconds, extra={"event": "orphaned"},
         )  # fmt: skip
         self._on_stop("")

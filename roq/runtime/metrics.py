@@ -42,7 +42,7 @@ CHECK: Final = gauge(
 )
 LONGEST_TURN: Final = gauge(
     "roq_loop_longest_turn_seconds",
-    "The longest turn of the loop in the last second: so long nobody was heard.",
+    "The longest turn of the loop in the last second: so long no peer was heard.",
 )
 COMMON: Final = (INFO, READY, CHECK, LONGEST_TURN)
 """What every daemon tells."""

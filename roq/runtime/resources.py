@@ -78,7 +78,7 @@ class Resources:
             many.insert(0, open_here)
         if not many:
             return Check(name="files", ok=True, detail=open_here, essential=False)
-        advice = "raise LimitNOFILE (ulimit -n), or nobody new can connect"
+        advice = "raise LimitNOFILE (ulimit -n), or no new client can connect"
         return Check(
             name="files",
             ok=False,

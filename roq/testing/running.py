@@ -49,7 +49,7 @@ class RunningCluster:
         """A connection of your own; close it, or use it in a `with`.
 
         Raises:
-            Unavailable: nobody answers.
+            Unavailable: no configuration manager answers.
         """
         return roq.connect(self.address)
 
@@ -67,7 +67,7 @@ class RunningCluster:
         return parts[part].pid
 
     def ended(self) -> list[str]:
-        """Parts that have ended although nobody stopped them."""
+        """Parts that have ended although they were not stopped."""
         return [part.name for part in self._background.ended]
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ def cluster(
         log_level: of all daemons.
         start_seconds: everything must serve within this.
         slots: exchanges that each host may have; 0: no limit.
-        provider: who makes further hosts when all are full, such as `local`; empty: nobody.
+        provider: who makes further hosts when all are full, such as `local`; empty: none.
         hosts_max: hosts that the provider may make.
         gcm, hcm: further settings of the daemons, by section of their configuration files.
 

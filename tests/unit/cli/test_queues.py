@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -10,6 +13,14 @@ import roq
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import age_text, parse_limits, queue
 from roq.client.cluster import COMMAND_SECONDS
+from roq.client.views import (
+    Listing,
+    QueueDescription,
+    QueueSummary,
+    ScalingRules,
+    rules_document,
+)
+from roq.model import Limits
 
 
 def test_limits_are_names_and_numbers() -> None:
@@ -67,3 +78,55 @@ def test_a_change_gets_the_time_that_is_given(
     assert CliRunner().invoke(queue, [command, "orders"]).exit_code == 0
     assert cluster.given[2:] == [ANSWER_SECONDS, CHANGE_SECONDS]
     assert CHANGE_SECONDS == COMMAND_SECONDS
+
+
+class TellingCluster(PaperCluster):
+    """Has queues that differ in what is done for a slow subscriber."""
+
+    def queues(self) -> Listing[QueueSummary]:
+        def row(name: str, **slow: object) -> dict[str, object]:
+            return {
+                "Name": name, "Host": "h", "State": "stopped", "Running": False, "Exchanges": 1,
+                "Durability": "none", **slow,
+            }  # fmt: skip
+
+        rows = [
+            row("patient", SlowSubscriber="hold", HoldSeconds=60),
+            row("quick", SlowSubscriber="drop", HoldSeconds=10),
+            row("unknown"),
+        ]
+        return Listing(msgspec.convert(rows, list[QueueSummary]), None)
+
+    def describe(self, name: str) -> QueueDescription:
+        given = {"drop": rules_document(ScalingRules(name="r", slow_subscriber="drop"))}
+        document = {
+            "Name": name, "Host": "h", "State": "stopped", "Running": False, "Durability": "none",
+            "Monitor": "", "Statistics": "", "Created": 0.0, "QueueId": "ab", "Exchanges": [],
+            "Limits": msgspec.to_builtins(Limits()), "Rules": given.get(name, {}),
+        }  # fmt: skip
+        return msgspec.convert(document, QueueDescription)
+
+
+def test_the_list_tells_what_is_done_for_a_slow_subscriber(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roq, "connect", TellingCluster().connect)
+    heading, patient, quick, unknown = CliRunner().invoke(queue, ["list"]).stdout.splitlines()
+    assert heading.split()[-2:] == ["SLOW", "SUBSCRIBER"]
+    assert patient.endswith("hold 60 s")
+    assert quick.split()[-1] == "drop"
+    assert unknown.split()[-1] == "-"
+    rows = json.loads(CliRunner().invoke(queue, ["list", "--json"]).stdout)
+    assert (rows[0]["slow_subscriber"], rows[0]["hold_seconds"]) == ("hold", 60)
+
+
+@pytest.mark.parametrize(("name", "slow"), [("without_rules", "hold"), ("drop", "drop")])
+def test_a_queue_shows_what_is_done_for_a_slow_subscriber(
+    monkeypatch: pytest.MonkeyPatch, name: str, slow: str
+) -> None:
+    monkeypatch.setattr(roq, "connect", TellingCluster().connect)
+    lines = CliRunner().invoke(queue, ["show", name]).stdout.splitlines()
+    told = {line.split()[0]: line.split()[-1] for line in lines if line.strip()}
+    assert (told["slow_subscriber"], told["hold_seconds"]) == (slow, "10")
+    shown = json.loads(CliRunner().invoke(queue, ["show", name, "--json"]).stdout)
+    assert (shown["slow_subscriber"], shown["hold_seconds"]) == (slow, 10)

@@ -60,7 +60,7 @@ def test_set_rules_are_told_with_their_units() -> None:
     assert told["Cool-down"] == "30 s"
     assert told["Slow subscriber"] == "publishers wait for it, 10 s if it does not read on"
     drop = ScalingRules(name="mine", slow_subscriber="drop")
-    assert dict(fields_of(drop, 1))["Slow subscriber"] == "nobody waits for it"
+    assert dict(fields_of(drop, 1))["Slow subscriber"] == "publishers do not wait for it"
 
 
 @pytest.mark.parametrize(

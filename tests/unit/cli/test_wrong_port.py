@@ -115,3 +115,8 @@ def test_what_says_nothing_is_no_roq() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert what_is_at(f"tcp://127.0.0.1:{port}") == f"no RoQ answers at 127.0.0.1:{port}"
+
+
+def test_a_name_that_cannot_be_encoded_is_no_host() -> None:
+    name = "a" * 70
+    assert what_is_at(f"tcp://{name}:1") == f"there is no host of this name: {name}:1"

@@ -48,5 +48,13 @@ def test_another_port_of_roq() -> None:
         context.destroy(0)
 
 
-def test_what_cannot_be_looked_at_is_not_spoken_of() -> None:
-    assert what_is_at(["tcp://no such host:1", "nonsense"]) == ""
+@pytest.mark.parametrize("name", ["no such host", "a" * 70])
+def test_a_name_that_no_host_has(name: str) -> None:
+    told = what_is_at([f"tcp://{name}:1"])
+    assert told == f" There is no host of this name: {name}:1."
+
+
+def test_something_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        shown = f"127.0.0.1:{server.getsockname()[1]}"
+        assert what_is_at([f"tcp://{shown}"]) == f" No RoQ answers at {shown}."

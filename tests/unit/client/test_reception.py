@@ -266,3 +266,19 @@ def test_who_is_held_back_is_not_silent_and_its_log_is_read_no_further() -> None
     assert script.reception.held_back == set()
     (fetch,) = script.fetches(2)
     assert fetch.wants == [(b"t", megabytes + 1, megabytes + 4)]
+
+
+def test_what_waits_is_looked_through_only_when_there_is_a_report_to_make() -> None:
+    script = Script()
+    script.open(1)
+    merge = script.reception.merge
+    merge.counts.stubbed = 1
+    looks: list[int] = []
+
+    def put_aside() -> dict[tuple[int, int], int]:
+        looks.append(1)
+        return {}
+
+    merge.put_aside = put_aside  # type: ignore[method-assign]
+    script.reception.handle((1, 1), Tick(), 0.0)
+    assert not looks

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
 
-from roq.exchange.events import Received, Unsubscribed
+from roq.exchange.events import Passed, Received, Unreachable, Unsubscribed
 from roq.exchange.holding import ALIVE_SECONDS, FORGET_SECONDS, LEFT_SECONDS
-from roq.exchange.intake import SILENCE_SECONDS
+from roq.exchange.intake import ASK_SECONDS, SILENCE_SECONDS
 from roq.machine import Tick
-from roq.protocol import channel, documents
+from roq.protocol import batch, channel, documents
 from roq.protocol.channel import HELD, POSITION, PRESENCE_TOPIC, Held, Position, Reading
 
 RING = 64_000
@@ -288,3 +288,100 @@ def test_silent_links_are_not_acknowledged_while_they_are_held() -> None:
     made.answers(publisher.route)
     pass_time(made, 4 * SILENCE_SECONDS, reader)
     assert acked(publisher) == 0
+
+
+LARGE = 24_000
+
+
+def send_large(publisher: Publisher, *, again: bool = False) -> bool:
+    """Send a batch for which there is no room long before the mark, for the first time or again."""
+    publisher.number -= again
+    body = batch.pack(
+        [bytes(LARGE)], publisher=publisher.id, epoch=publisher.epoch,
+        link_number=publisher.number + 1, first_sequence=0, created_us=7,
+    )  # fmt: skip
+    publisher.number += 1
+    publisher.exchange.core.begin(publisher.exchange.now, 1_000)
+    taken = publisher.exchange.append(publisher.route, b"large", body)
+    publisher.exchange.settle()
+    return taken
+
+
+def fill(made: Exchange, publisher: Publisher, share: float) -> None:
+    while made.core.ring.bytes < share * RING:
+        assert publish(publisher, 1)
+
+
+def resets(made: Exchange, publisher: Publisher) -> list[int]:
+    return [
+        documents.decode(frames[1], channel.Reset).expected
+        for frames in made.answers(publisher.route)
+        if frames[0] == channel.RESET
+    ]
+
+
+def test_who_stands_still_does_not_hold_a_large_batch_for_ever() -> None:
+    made, publisher, (reader,) = crowd(b"s")
+    fill(made, publisher, 0.75)
+    assert not send_large(publisher)
+    pass_time(made, 9.0, reader)
+    assert made.core.holding.near
+    assert resets(made, publisher) == [], "it is asked for when there is room"
+    pass_time(made, 2.0, reader)
+    assert made.core.holding.left_behind == 1
+    assert resets(made, publisher) == [publisher.number]
+    assert send_large(publisher, again=True)
+
+
+def test_a_large_batch_waits_until_the_reader_has_read_on_so_far() -> None:
+    made, publisher, (reader,) = crowd(b"s")
+    fill(made, publisher, 0.75)
+    assert not send_large(publisher)
+    reader.report(1)
+    assert made.core.holding.near
+    reader.report(made.core.ring.end // 2)
+    assert resets(made, publisher) == [publisher.number]
+    assert send_large(publisher, again=True)
+    assert made.core.ring.floor <= reader.read
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_large_batch_whose_publisher_has_gone_holds_nobody(*, moved: bool) -> None:
+    made, publisher, (reader,) = crowd(b"s")
+    fill(made, publisher, 0.75)
+    other = Publisher(made, "other")
+    other.hello()
+    assert not send_large(other)
+    made.tell(Passed(other.id, 2, ()) if moved else Unreachable(other.route))
+    pass_time(made, 2 * TICK, reader)
+    assert not made.core.holding.near
+
+
+def test_what_has_no_room_twice_is_not_asked_for_before_its_publisher_takes_notice() -> None:
+    made, publisher, (reader,) = crowd(b"s")
+    other = Publisher(made, "other")
+    other.hello()
+    fill(made, publisher, 0.75)
+    assert not send_large(other)
+    reader.read_all()
+    assert resets(made, other) == [1]
+    publish(publisher, 500)
+    assert not send_large(other, again=True)
+    reader.read_all()
+    assert resets(made, other) == [], "a publisher is deaf to it for a second"
+    made.now += ASK_SECONDS
+    made.tell(Tick())
+    made.settle()
+    assert resets(made, other) == [1]
+    assert send_large(other, again=True)
+
+
+def test_who_has_to_fetch_old_batches_again_is_the_slowest_at_once() -> None:
+    made, publisher, (one, other) = crowd(b"one", b"other")
+    taken = publish(publisher, 100)
+    one.read_all()
+    other.report(taken // 2)
+    one.report(taken // 4)
+    slowest = made.core.holding.slowest
+    assert slowest is not None
+    assert slowest.name == b"one"

@@ -505,6 +505,8 @@ def test_queues_hosts_and_a_queue_are_described(script: Script) -> None:
             "Exchanges": 1,
             "Durability": "none",
             "Reasons": [],
+            "SlowSubscriber": "hold",
+            "HoldSeconds": 10,
         }
     ]
     first = script.ask(2102)["Hosts"][0]
