@@ -82,7 +82,6 @@ class Intake(Generic[B]):
         counters: Counters,
         holding: Holding[B | bytes],
     ) -> None:
-        self._limits = limits
         self._ring = ring
         self._ring_append = ring.append
         self._holding = holding
@@ -231,8 +230,11 @@ class Intake(Generic[B]):
         # With the table's own copy of the name, so that the log keeps each name once.
         frame = None if stream is None else self._ring_append(stream.topic, batch, size)
         if stream is None or frame is None:
-            self._no_room(link, batch)
-            return None
+            if stream is not None:
+                frame = self._publishers.append_spare(link, stream, batch, size)
+            if stream is None or frame is None:
+                self._no_room(link, batch)
+                return None
         if after > stream.next:  # noqa: PLR1730 - max() is a call, and this is the hot path
             stream.next = after
         link.expected += 1
@@ -379,8 +381,7 @@ class Intake(Generic[B]):
     def _no_room(self, link: Link, batch: B) -> None:
         """No topic more is remembered: a VOID is acknowledged without a place in the log."""
         if read_header(cast("bytes", batch)).kind == Kind.DATA:
-            text = f"this exchange remembers {self._limits.topics} topics at most"
-            self._refuse(link, "topics", text)
+            self._refuse(link, "topics", self._publishers.no_topic(link))
         else:
             self._counters.voids_dropped += 1
             link.expected += 1

@@ -33,7 +33,7 @@ from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal
 from roq.exchange.requests import Request, Requests
-from roq.exchange.streams import StreamTable
+from roq.exchange.streams import StreamTable, spare_of
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.ring import Ring
 from roq.machine import Tick
@@ -73,8 +73,9 @@ class ExchangeCore(Generic[B]):
         self.counters = Counters()
         self.subscriptions = Subscriptions()
         self.ring: Ring[B | bytes] = Ring(
-            queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics
-        )
+            queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics,
+            topics_spare=spare_of(limits.topics),
+        )  # fmt: skip
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)

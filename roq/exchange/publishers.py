@@ -17,7 +17,7 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.readers import refusal
-from roq.exchange.streams import Stream, StreamTable
+from roq.exchange.streams import Stream, StreamTable, few_of
 from roq.log.ring import Ring
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
@@ -71,6 +71,7 @@ class Publishers(Generic[B]):
         self._links = links
         self._streams = streams
         self._counters = counters
+        self._few_topics = few_of(limits.topics)
         self.stopping = False
         """No Hello is accepted any more."""
 
@@ -157,9 +158,25 @@ class Publishers(Generic[B]):
             RemoteProtocolError: no topic.
         """
         check_topic(topic)
-        if not self._ring.accepts(topic):
+        if not self._ring.make_room(topic, spare=len(link.streams) < self._few_topics):
             return None
         return self._streams.add(link.publisher, topic)
+
+    def append_spare(self, link: Link, stream: Stream, batch: B | bytes, size: int) -> bytes | None:
+        """What the ring refused, on a topic of the part that is kept for publishers with few."""
+        if len(link.streams) > self._few_topics:
+            return None
+        return self._ring.append_spare(stream.topic, batch, size)
+
+    def no_topic(self, link: Link) -> str:
+        """Tells a publisher why its new topic is refused, and what to do."""
+        text = f"this exchange remembers {self._limits.topics} topics at most"
+        if len(link.streams) >= self._few_topics:
+            text += (
+                f", and keeps the last of them for publishers with fewer than {self._few_topics}, "
+                f"while this one has {len(link.streams)}"
+            )
+        return f"{text}: use fewer topics, or a queue whose limit `topics` is higher"
 
     def _read_hello(self, document: bytes) -> Hello:
         raw = documents.decode_raw(document)
@@ -239,6 +256,8 @@ class Publishers(Generic[B]):
         entry = None
         if stream is not None:
             entry = self._ring.append(stream.topic, batch, HEADER_BYTES)
+            if entry is None:
+                entry = self.append_spare(link, stream, batch, HEADER_BYTES)
         if stream is None or entry is None:
             self._counters.markers_dropped += 1
             return []

@@ -1,7 +1,8 @@
 """Which sequence each (publisher, topic) has reached in this log.
 
 Readers ask for it when they start, so it outlives the publishers' links; it is capped, and gives up
-the streams of the publishers that have been away longest.
+the streams of the publishers that have been away longest. One publisher cannot use it up: its last
+part is kept for those that have few.
 """
 
 from __future__ import annotations
@@ -14,6 +15,20 @@ from roq.model import PublisherId
 
 SCAN_MAX: Final = 20_000
 """Streams that one page may look at."""
+SPARE_PARTS: Final = 8
+"""The last part of a table that is kept for publishers with few streams, of so many parts."""
+FEW_PARTS: Final = 64
+"""A publisher has few streams that has less than one of so many parts of a table."""
+
+
+def spare_of(size: int) -> int:
+    """How many places of a table are kept for publishers with few streams."""
+    return size // SPARE_PARTS
+
+
+def few_of(size: int) -> int:
+    """With fewer streams than this, a publisher may use what is kept."""
+    return max(1, size // FEW_PARTS)
 
 
 class Stream:
@@ -35,6 +50,8 @@ class StreamTable:
 
     def __init__(self, streams_max: int) -> None:
         self._max = streams_max
+        self._most = streams_max - spare_of(streams_max)
+        self._few = few_of(streams_max)
         self._by_publisher: dict[PublisherId, dict[bytes, Stream]] = {}
         self._away: OrderedDict[PublisherId, None] = OrderedDict()
         self._order: list[Stream] = []
@@ -58,8 +75,13 @@ class StreamTable:
             self._by_publisher.pop(publisher, None)
 
     def add(self, publisher: PublisherId, topic: bytes) -> Stream | None:
-        """A new stream, or None if the table is full of streams of present publishers."""
-        while self._count >= self._max:
+        """A new stream, or None if the table is full of streams of present publishers.
+
+        For a publisher that has many streams it is full when only the part that is kept is left.
+        """
+        few = len(self._by_publisher.get(publisher, ())) < self._few
+        most = self._max if few else self._most
+        while self._count >= most:
             if not self._away:
                 return None
             self._forget(self._away.popitem(last=False)[0])

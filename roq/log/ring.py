@@ -54,6 +54,7 @@ class Ring(Generic[B]):
         capacity_bytes: what all batches and their overhead may take; the newest one always stays.
         topics_max: topics that are remembered. When one more comes, the one whose batches left the
             ring longest ago is forgotten; if none has left, the newcomer is refused.
+        topics_spare: of these, how many only `append_spare` may use.
 
     Attributes:
         bytes: what is kept, overhead included.
@@ -69,6 +70,7 @@ class Ring(Generic[B]):
         "_time_us",
         "_topics",
         "_topics_max",
+        "_topics_most",
         "bytes",
         "capacity",
         "end",
@@ -77,7 +79,14 @@ class Ring(Generic[B]):
     )
 
     def __init__(
-        self, queue: bytes, exchange: int, epoch: int, *, capacity_bytes: int, topics_max: int
+        self,
+        queue: bytes,
+        exchange: int,
+        epoch: int,
+        *,
+        capacity_bytes: int,
+        topics_max: int,
+        topics_spare: int = 0,
     ) -> None:
         self.floor = 0
         self.end = 0
@@ -85,6 +94,7 @@ class Ring(Generic[B]):
         self.gone = 0
         self.capacity = capacity_bytes
         self._topics_max = topics_max
+        self._topics_most = topics_max - topics_spare
         self._topics: OrderedDict[bytes, TopicLog] = OrderedDict()
         self._entries: list[Record[B] | None] = []
         self._start = 0
@@ -107,11 +117,14 @@ class Ring(Generic[B]):
         """What is appended from now on has this append time, or the last one if that is later."""
         self._time_us = max(self._time_us, time_us)
 
-    def accepts(self, topic: bytes) -> bool:
-        """Whether a batch of this topic would find room now."""
-        if topic in self._topics or len(self._topics) < self._topics_max:
+    def make_room(self, topic: bytes, *, spare: bool = False) -> bool:
+        """Whether a batch of this topic finds room now; forgets what has left the ring for it.
+
+        With `spare` that is what `append_spare` would find.
+        """
+        if topic in self._topics:
             return True
-        return next(iter(self._topics.values())).last < self.floor
+        return self._forget_topics(self._topics_max if spare else self._topics_most)
 
     def append(self, topic: bytes, batch: B, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
@@ -138,6 +151,15 @@ class Ring(Generic[B]):
         if self.bytes > self.capacity:
             self._evict()
         return frame
+
+    def append_spare(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        """As `append`, and a new topic may use the part of the table that is kept."""
+        most = self._topics_most
+        self._topics_most = self._topics_max
+        try:
+            return self.append(topic, batch, size)
+        finally:
+            self._topics_most = most
 
     def record(self, offset: int) -> Record[B]:
         """The entry at this offset, which must lie in [floor, end)."""
@@ -214,15 +236,21 @@ class Ring(Generic[B]):
         assert listed == list(range(self.floor, self.end)), "the index is complete"  # noqa: S101
 
     def _new_topic(self, topic: bytes) -> TopicLog | None:
-        if len(self._topics) >= self._topics_max:
+        if not self._forget_topics(self._topics_most):
+            return None
+        log = self._topics[topic] = TopicLog(topic)
+        return log
+
+    def _forget_topics(self, most: int) -> bool:
+        """Forget topics that have left the ring until there are fewer than `most`, if so many."""
+        while len(self._topics) >= most:
             oldest = next(iter(self._topics.values()))
             if oldest.last >= self.floor:
-                return None
+                return False
             del self._topics[oldest.name]
             # Topics are forgotten in order of their newest batch, so this never falls.
             self._forgotten_below = oldest.last + 1
-        log = self._topics[topic] = TopicLog(topic)
-        return log
+        return True
 
     def _evict(self) -> None:
         entries, start = self._entries, self._start

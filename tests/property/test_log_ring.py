@@ -63,7 +63,7 @@ def build(plan: list[tuple[bytes, int, int]]) -> tuple[Ring[Kept], Model]:
         ring.advance_clock(time_us)
         known = model.topics.get(topic)
         taken = model.append(topic, size, time_us)
-        assert ring.accepts(topic) is taken
+        assert ring.make_room(topic) is taken
         frame = ring.append(topic, Kept(ring.end, topic, size, time_us), size)
         assert (frame is not None) is taken
         ring.check()

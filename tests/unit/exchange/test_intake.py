@@ -144,6 +144,34 @@ def test_a_batch_on_a_topic_beyond_the_cap_is_refused_and_its_void_is_not_logged
     assert publisher.exchange.core.counters.voids_dropped == 1
 
 
+def test_a_publisher_with_ever_new_topics_leaves_others_theirs() -> None:
+    there = exchange(topics=640)
+    many, other = Publisher(there, name="many"), Publisher(there, name="other")
+    many.hello()
+    other.hello()
+    assert all(many.send(b"u%d" % number) for number in range(560))
+    assert many.acked() == 560
+    assert not many.send(b"one more")
+    refused = many.refused()
+    assert refused.code == "topics"
+    assert "this one has 560: use fewer topics" in refused.text
+    assert other.send(b"orders")
+    many.number = 560
+    assert many.send(b"u3"), "what it has goes on"
+
+
+def test_topics_that_the_log_has_forgotten_do_not_come_back_into_what_is_kept() -> None:
+    there = exchange(topics=64, ring_bytes=30_000)
+    many, other = Publisher(there, name="many"), Publisher(there, name="other")
+    many.hello()
+    other.hello()
+    assert all(many.send(b"u%d" % number, 400) for number in range(64))
+    assert there.core.ring.topics <= 56 < len(there.core.streams)
+    assert not all(many.send(b"u%d" % number) for number in range(64))
+    assert there.core.ring.topics == 56
+    assert other.send(b"orders")
+
+
 @pytest.mark.parametrize("topic", [b"\xc3\x28", b"x" * 256], ids=["not UTF-8", "too long"])
 def test_a_batch_on_what_is_no_topic_is_refused_by_its_number(topic: bytes) -> None:
     publisher = connected()

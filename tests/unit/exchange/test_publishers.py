@@ -262,6 +262,16 @@ def test_a_replay_of_what_was_acknowledged_elsewhere_does_not_lower_the_stream()
     assert publisher.exchange.core.streams.page((b"",), 0, 9)[0][0][2] == 50
 
 
+def test_a_marker_of_a_publisher_with_few_topics_finds_room_when_another_has_many() -> None:
+    there = exchange(topics=64)
+    many = Publisher(there, name="many")
+    many.hello([StreamState(b"%d" % number, 1, 0) for number in range(64)])
+    assert len(there.log()) == 56
+    Publisher(there, name="other").hello([StreamState(b"t", 1, 0)])
+    assert [topic for _, topic, _ in there.log()][-1] == b"t"
+    assert there.core.counters.markers_dropped == 8
+
+
 def test_a_marker_beyond_the_topic_cap_is_left_out() -> None:
     publisher = Publisher(exchange(topics=1))
     publisher.hello([StreamState(b"a", 1, 0), StreamState(b"b", 1, 0)])

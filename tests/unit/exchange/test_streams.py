@@ -47,6 +47,31 @@ def test_a_table_full_of_present_publishers_takes_no_more() -> None:
     table.check()
 
 
+def test_the_last_part_of_a_table_is_kept_for_publishers_with_few_streams() -> None:
+    table = StreamTable(640)
+    taken = [table.add(A, b"%d" % number) for number in range(640)]
+    assert len([stream for stream in taken if stream]) == 560
+    for number in range(10):
+        assert table.add(B, b"%d" % number) is not None
+    assert table.add(B, b"more") is None, "it has many itself now"
+    assert table.add(PublisherId(b"c" * 16), b"t") is not None
+    assert table.add(A, b"more") is None
+    table.check()
+
+
+def test_what_was_left_gives_way_before_a_publisher_with_many_streams_is_refused() -> None:
+    table = StreamTable(64)
+    for number in range(8):
+        table.add(PublisherId(b"%016d" % number), b"t")
+    for number in range(56):
+        table.add(A, b"%d" % number)
+    table.left(PublisherId(b"%016d" % 3))
+    assert len(table) == 56
+    assert table.add(A, b"new") is not None
+    assert table.add(A, b"newer") is None
+    table.check()
+
+
 def test_a_page_that_only_passed_over_the_forgotten_says_where_to_go_on() -> None:
     table = StreamTable(30_000)
     for number in range(25_000):

@@ -10,6 +10,31 @@ def ring(*, entries: int = 100, topics: int = 100) -> Ring[bytes]:
     return Ring(QUEUE, 7, 3, capacity_bytes=entries * (10 + ENTRY_OVERHEAD), topics_max=topics)
 
 
+def test_the_topics_that_are_kept_are_taken_by_append_spare_alone() -> None:
+    log: Ring[bytes] = Ring(QUEUE, 7, 3, capacity_bytes=1 << 20, topics_max=4, topics_spare=1)
+    put(log, b"a", b"b", b"c")
+    assert (log.make_room(b"d"), log.make_room(b"d", spare=True)) == (False, True)
+    assert log.append(b"d", b"x", 1) is None
+    assert log.append_spare(b"d", b"x", 1) is not None
+    assert log.append_spare(b"e", b"x", 1) is None
+    assert log.append(b"d", b"x", 1) is not None, "a topic that is there goes on"
+    log.check()
+
+
+def test_topics_that_have_left_give_way_before_one_is_refused() -> None:
+    log: Ring[bytes] = Ring(
+        QUEUE, 7, 3, capacity_bytes=3 * (10 + ENTRY_OVERHEAD), topics_max=5, topics_spare=2
+    )
+    put(log, b"a", b"b", b"c")
+    log.append_spare(b"d", bytes(10), 10)
+    log.append_spare(b"e", bytes(10), 10)
+    assert log.topics == 5, "two of them have left"
+    put(log, b"e", b"e")
+    assert log.append(b"f", bytes(10), 10) is not None
+    assert log.topics == 3
+    log.check()
+
+
 def put(log: Ring[bytes], *topics: bytes) -> list[bytes | None]:
     frames = []
     for topic in topics:
