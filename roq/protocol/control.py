@@ -25,7 +25,7 @@ Everything pushed has a version; who sees a jump asks again with `Join` or `Atta
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -105,7 +105,7 @@ class Located(Control, frozen=True, kw_only=True, tag=3501):
 
     RESULT: Int32 = OK
     QName: str
-    queue_id: bytes
+    queue_id: Annotated[bytes, msgspec.Meta(min_length=1)]
     monitor: str
     statistics: str
     limits: Limits

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.errors import RemoteProtocolError
+from roq.model import Limits
 from roq.protocol import documents
-from roq.protocol.control import Answer, Failure, Topology
+from roq.protocol.control import Answer, Failure, Located, Topology
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -29,6 +30,14 @@ def test_every_bson_number_that_is_integral_is_an_integer(number: float) -> None
 def test_anything_else_is_no_integer_and_the_field_is_named(value: object) -> None:
     with pytest.raises(RemoteProtocolError, match="CMD"):
         documents.decode(bson.encode({"CMD": value}), Order)
+
+
+def test_a_queue_without_an_id_is_not_found_anywhere() -> None:
+    located = Located(
+        QName="orders", queue_id=b"", monitor="tcp://m:1", statistics="", limits=Limits()
+    )
+    with pytest.raises(RemoteProtocolError, match="queue_id"):
+        documents.decode(documents.encode(located), Located)
 
 
 def test_unknown_fields_are_ignored() -> None:
