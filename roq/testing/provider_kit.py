@@ -254,10 +254,19 @@ class ProviderKit:
             cluster=self.cluster, name="one", managers=[running.address],
             zookeeper=running.zookeeper,
         )  # fmt: skip
-        host = self.provider.create(request)
         queue = f"{self.cluster}-queue"
         with running.connect() as cluster:
-            _wait(lambda: (host.host, "live") in {(h.host, h.state) for h in cluster.hosts()})
+            before = {(each.host, each.epoch) for each in cluster.hosts()}
+            host = self.provider.create(request)
+            # A killed host of the same address may still be in the registry.
+            _wait(
+                lambda: any(
+                    each.host == host.host
+                    and each.state == "live"
+                    and (each.host, each.epoch) not in before
+                    for each in cluster.hosts()
+                )
+            )
             cluster.create_queue(queue, host=host.host)
             with cluster.subscriber(queue) as subscriber, cluster.publisher(queue) as publisher:
                 publisher.publish(b"here")

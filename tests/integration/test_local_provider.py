@@ -85,13 +85,21 @@ class TestLocalProvider(ProviderKit):
 def test_a_killed_host_manager_leaves_no_exchange_behind(
     provider: LocalProvider, tmp_path: Path, roq_cluster: RunningCluster
 ) -> None:
-    host = provider.create(
-        request(managers=[roq_cluster.address], zookeeper=roq_cluster.zookeeper, settings={})
-    )
     with roq_cluster.connect() as cluster:
+        # A host of another test, killed at the same address, may still be in the registry.
+        before = {(each.host, each.epoch) for each in cluster.hosts()}
+        host = provider.create(
+            request(managers=[roq_cluster.address], zookeeper=roq_cluster.zookeeper, settings={})
+        )
         deadline = time.monotonic() + 60
-        while (host.host, "live") not in {(each.host, each.state) for each in cluster.hosts()}:
+        while not any(
+            each.host == host.host
+            and each.state == "live"
+            and (each.host, each.epoch) not in before
+            for each in cluster.hosts()
+        ):
             assert time.monotonic() < deadline
+            time.sleep(0.05)
         cluster.create_queue("left-behind", host=host.host)
     os.kill(manager_of(tmp_path, host), signal.SIGKILL)
     assert len(working_in(tmp_path)) >= 2
