@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import pytest
+from standings import eventually
 
 from roq.errors import ConfigError, NoMoreHosts, ProviderFailed
 from roq.provider.local import LocalOptions, LocalProvider
@@ -91,15 +91,15 @@ def test_a_killed_host_manager_leaves_no_exchange_behind(
         host = provider.create(
             request(managers=[roq_cluster.address], zookeeper=roq_cluster.zookeeper, settings={})
         )
-        deadline = time.monotonic() + 60
-        while not any(
-            each.host == host.host
-            and each.state == "live"
-            and (each.host, each.epoch) not in before
-            for each in cluster.hosts()
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(
+            lambda: any(
+                each.host == host.host
+                and each.state == "live"
+                and (each.host, each.epoch) not in before
+                for each in cluster.hosts()
+            ),
+            60.0,
+        )
         cluster.create_queue("left-behind", host=host.host)
     os.kill(manager_of(tmp_path, host), signal.SIGKILL)
     assert len(working_in(tmp_path)) >= 2
