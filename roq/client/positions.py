@@ -16,9 +16,9 @@ from roq.protocol import documents
 from roq.protocol.channel import POSITION, Position, Reading
 
 SOON_SECONDS: Final = 0.02
-"""Between two reports, if the log has grown or more was received."""
+"""Between two reports, if publishers wait and more was received, or if the end was told."""
 POSITION_SECONDS: Final = 0.25
-"""Until what the fan-out has brought is asked about."""
+"""Likewise, while nobody waits for it."""
 ALIVE_SECONDS: Final = 1.0
 """Between two reports of who does not read on, though there is something to read."""
 LATE_SECONDS: Final = 2.0
@@ -39,6 +39,8 @@ class Positions:
     ) -> None:  # fmt: skip
         self.ended = False
         self.behind = False
+        self._near = True
+        """Publishers wait for somebody, for all that is known here."""
         self.name = b""
         self._chain = chain
         self._queue = queue
@@ -83,9 +85,10 @@ class Positions:
         if self._told < 0:
             return at
         read = self.read
-        if self._page or read > self._told or (self.ended and seen > read):
+        more = read > self._told
+        if self._page or (more and self._near) or (self.ended and seen > read):
             return at + SOON_SECONDS
-        if seen > read:
+        if more or seen > read:
             return at + POSITION_SECONDS
         return float("inf") if rests and read <= self._told else at + ALIVE_SECONDS
 
@@ -120,6 +123,7 @@ class Positions:
             return
         self._asked = None
         self.behind = answer.behind
+        self._near = answer.near
         if not asked.until:
             return
         if answer.floor > asked.since:
@@ -145,6 +149,7 @@ class Positions:
         """What was asked will not be answered."""
         self._asked = None
         self._told = -1
+        self._near = True
         self._forget_pages()
 
     def _forget_pages(self) -> None:

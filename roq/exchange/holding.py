@@ -279,7 +279,12 @@ class Holding(Generic[B]):
             self.look_at = self._next_place if self._readers else NEVER
             return
         mark = self._slowest.place + ring.capacity - self._reserve
-        self.near = (end >= mark or self._wanted > 0) and self._slowest.read < ring.end
+        near, self.near = (
+            self.near,
+            (end >= mark or self._wanted > 0) and self._slowest.read < ring.end,
+        )
+        if self.near and not near:
+            self.end_due = True  # so that it tells at once how far it is, and then each step
         self.look_at = min(self._next_place, max(mark, end + 1))
 
     def check(self) -> None:

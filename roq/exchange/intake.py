@@ -335,7 +335,7 @@ class Intake(Generic[B]):
             link.waits = self._waits = True
             self._counters.held_batches += 1
         if not self._holding.near:
-            self._holding.near = True
+            self._holding.near = self._holding.end_due = True
             self._fast_bytes = self._holding.fast_bytes
         return False
 

@@ -51,6 +51,8 @@ HELLO_BYTES_MIN: Final = 1_024
 """A small one counts as so much."""
 END_SECONDS: Final = 0.5
 """How often the end of the log is published; links are looked after at the same time."""
+IDLE_SECONDS: Final = 1.0
+"""The same while nobody is there: no publisher, no subscriber."""
 STREAMS_FACTOR: Final = 2
 """Streams that are remembered, as a multiple of the larger of topics and publishers."""
 
@@ -243,7 +245,8 @@ class ExchangeCore(Generic[B]):
     def _tick(self) -> list[Effect]:
         if self._now < self._next_end:
             return []
-        self._next_end = self._now + END_SECONDS
+        idle = not (self.links.routes or self.subscriptions.subscribers)
+        self._next_end = self._now + (IDLE_SECONDS if idle else END_SECONDS)
         self.intake.probe()
         self._publishers.expire(self._now)
         self.intake.look_who_waits()

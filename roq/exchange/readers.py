@@ -164,7 +164,7 @@ class Readers(Generic[B]):
             route, POSITION,
             Reading(
                 id=request.id, epoch=self._epoch, floor=self._ring.floor, until=until, heads=heads,
-                next=heads[-1][1] + 1 if more else 0, behind=behind,
+                next=heads[-1][1] + 1 if more else 0, behind=behind, near=self._holding.near,
             ),
         )  # fmt: skip
 

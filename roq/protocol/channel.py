@@ -284,6 +284,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Where the next page begins; 0: this was the last one."""
     behind: bool = False
     """It was waited for long enough: it is not waited for any more, until it has caught up."""
+    near: bool = True
+    """Publishers wait for a reader, so each step counts. Else there is time to report."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,9 @@ from roq.ranges import UNREADABLE
 DOCUMENT_BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 32
 
+_PLAIN: Final = frozenset({int, str, bytes, bool})
+"""What need not be made plain, exactly so and no subclass."""
+
 RawDocument = dict[str, object]
 T = TypeVar("T")
 
@@ -46,7 +49,10 @@ def decode_raw(data: bytes) -> RawDocument:
         document = bson.decode(data)
     except (BSONError, *UNREADABLE) as error:
         raise RemoteProtocolError(f"not a BSON document: {error}") from None
-    return {key: _plain(value, DEPTH_MAX) for key, value in document.items()}
+    return {
+        key: value if type(value) in _PLAIN else _plain(value, DEPTH_MAX)
+        for key, value in document.items()
+    }
 
 
 def convert(document: RawDocument, kind: type[T]) -> T:

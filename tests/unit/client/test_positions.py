@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
+
 from roq.client.chain import Chain
-from roq.client.positions import ALIVE_SECONDS, LATE_SECONDS, POSITION_SECONDS, Positions
+from roq.client.positions import (
+    ALIVE_SECONDS,
+    LATE_SECONDS,
+    POSITION_SECONDS,
+    SOON_SECONDS,
+    Positions,
+)
 from roq.protocol import documents
 from roq.protocol.channel import Position, Reading
 from roq.protocol.entry import NONE
@@ -31,12 +39,14 @@ class Script:
         self.asked = documents.decode(document, Position)
         return self.asked
 
-    def answer(self, *heads: tuple[bytes, int], more: int = 0, floor: int = 0) -> None:
+    def answer(
+        self, *heads: tuple[bytes, int], more: int = 0, floor: int = 0, near: bool = True
+    ) -> None:
         assert self.asked is not None
         self.positions.answered(
             Reading(
                 id=self.asked.id, epoch=9, floor=floor, until=self.asked.until, heads=list(heads),
-                next=more,
+                next=more, near=near,
             )
         )  # fmt: skip
 
@@ -130,3 +140,37 @@ def test_after_a_disconnection_it_reports_at_once() -> None:
     script.report()
     script.positions.disconnected()
     assert script.due() <= 0
+
+
+def test_while_nobody_waits_an_answer_is_no_reason_to_report_again_at_once() -> None:
+    script = Script()
+    script.arrive(b"a", 0)
+    script.report()
+    script.answer((b"a", 0), near=False)
+    script.arrive(b"a", 1, 0)
+    assert script.due() == pytest.approx(POSITION_SECONDS)
+    script.positions.ended = True
+    assert script.due() == pytest.approx(SOON_SECONDS), (
+        "the end was told, and there is something behind"
+    )
+
+
+def test_while_publishers_wait_each_step_is_told_at_once() -> None:
+    script = Script()
+    script.arrive(b"a", 0)
+    script.report()
+    script.answer((b"a", 0), near=True)
+    assert script.due() == pytest.approx(SOON_SECONDS)
+
+
+def test_on_a_new_connection_it_is_not_known_whether_publishers_wait() -> None:
+    script = Script()
+    script.arrive(b"a", 0)
+    script.report()
+    script.answer((b"a", 0), near=False)
+    script.positions.disconnected()
+    script.report()
+    script.positions.refused()
+    script.arrive(b"a", 1, 0)
+    script.chain.advance(2)
+    assert script.due() == pytest.approx(SOON_SECONDS)

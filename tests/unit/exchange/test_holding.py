@@ -385,3 +385,19 @@ def test_who_has_to_fetch_old_batches_again_is_the_slowest_at_once() -> None:
     slowest = made.core.holding.slowest
     assert slowest is not None
     assert slowest.name == b"one"
+
+
+def test_readers_hear_at_once_that_publishers_wait() -> None:
+    made, publisher, (reader,) = crowd(b"s")
+    assert not reader.report(0).near
+    made.settle()
+    before = 0
+    while not made.core.holding.near:
+        made.settle()
+        before = sum(frames[0] == channel.END_TOPIC for frames in made.live)
+        publisher.send(b"t", 20)
+        made.core.begin(made.now, 1_000)
+    made.settle()
+    assert sum(frames[0] == channel.END_TOPIC for frames in made.live) > before
+    assert reader.report(1).near
+    assert not reader.read_all().near

@@ -3,7 +3,7 @@
 from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
 
 from roq.exchange.events import Garbled, Publish, Stop, Subscribed, Unreachable, Unsubscribed
-from roq.exchange.machine import END_SECONDS
+from roq.exchange.machine import END_SECONDS, IDLE_SECONDS
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import END_TOPIC, PRESENCE_TOPIC, FetchRequest
@@ -28,6 +28,24 @@ def test_the_end_of_the_log_is_published_again_and_again() -> None:
         assert (entry.queue, entry.exchange, entry.epoch) == (QUEUE, NUMBER, EPOCH)
         assert there.tell(Tick()) == []
         assert there.core.next_deadline() == there.now + END_SECONDS
+
+
+def test_an_exchange_that_nobody_uses_wakes_up_less_often() -> None:
+    there = exchange()
+
+    def until_the_next_tick() -> float:
+        there.now = there.core.next_deadline()
+        there.tell(Tick())
+        return there.core.next_deadline() - there.now
+
+    assert until_the_next_tick() == IDLE_SECONDS
+    there.tell(Subscribed(NONCE))
+    assert until_the_next_tick() == END_SECONDS
+    there.tell(Unsubscribed(NONCE))
+    assert until_the_next_tick() == IDLE_SECONDS
+    publisher = Publisher(there)
+    publisher.hello()
+    assert until_the_next_tick() == END_SECONDS
 
 
 def test_a_presence_subscription_is_answered_on_its_own_topic() -> None:
