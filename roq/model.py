@@ -107,6 +107,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Unacknowledged batches that one publisher may have under way."""
     ring_bytes: Size = 128 * 1024 * 1024
     """Memory that one exchange of a volatile queue keeps for late and slow readers."""
+    slow_bytes: Size = 256 * 1024 * 1024
+    """What batches that have left the ring may take beside it, as they wait for slow subscribers,
+    for all subscribers of one exchange together."""
     topics: Size = 65_536
     """Different topics that one exchange remembers."""
     publishers: Size = 10_000

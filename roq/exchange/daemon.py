@@ -15,6 +15,8 @@ from typing import Final, cast
 import zmq
 
 from roq.errors import ConfigError, Unavailable
+from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, live_high_water_mark
+from roq.exchange.connections import Connections
 from roq.exchange.events import (
     Effect,
     Event,
@@ -51,8 +53,6 @@ BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
 COPY_BELOW_BYTES: Final = 8 * 1024
 """Smaller batches are copied out of the buffer in which they arrived, or they would pin it."""
-ANNOUNCE_ABOVE_BYTES: Final = 256 * 1024
-"""Larger batches are announced on the live socket and fetched by those who want them."""
 DATA_SNDHWM: Final = 256
 LIVE_BYTES_MAX: Final = 4 * 1024
 """Largest message that a subscriber may send: prefixes have 255 bytes at most."""
@@ -74,11 +74,6 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 _NOBLOCK_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 
 log = logging.getLogger(__name__)
-
-
-def live_high_water_mark(limits: Limits) -> int:
-    """Batches that may wait for one subscriber: about a ring full of the largest that are sent."""
-    return max(64, min(1_000, limits.ring_bytes // ANNOUNCE_ABOVE_BYTES))
 
 
 def data_receive_mark(limits: Limits) -> int:
@@ -111,6 +106,10 @@ class ExchangeServer:
         self._context = sockets.new_context()
         self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
         self._live = sockets.publisher(self._context, maximum_bytes=LIVE_BYTES_MAX)
+        self._backlogs = self.core.backlogs
+        self._listening = Connections(
+            self._context, self._live, self._backlogs.accepted, self._backlogs.ended
+        )
         try:
             self._bind()
         except (Unavailable, ConfigError):
@@ -127,7 +126,7 @@ class ExchangeServer:
         )
         self._stopping_since = 0.0
         self._last_read = 0.0
-        self._troubles = Troubles(self.core.counters)
+        self._troubles = Troubles(self.core.counters, self._backlogs)
         self._cpu = CpuMeter(self.reactor.now())
         self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)
@@ -264,6 +263,7 @@ class ExchangeServer:
         self.data = endpoint_of(spec.advertise, port)
         port = sockets.bind(self._live, spec.bind, spec.ports, spec.avoid_ports)
         self.live = endpoint_of(spec.advertise, port)
+        self._live_port = port
 
     def _manager_link(self) -> ManagerLink | None:
         if not self._spec.manager:
@@ -276,6 +276,7 @@ class ExchangeServer:
         )  # fmt: skip
 
     def _close_sockets(self) -> None:
+        self._listening.close()
         self._data.close()
         self._live.close()
         self._context.term()
@@ -289,6 +290,8 @@ class ExchangeServer:
         self._last_burst = self._read_burst(self._last_burst)
         self._last_read = now
         self._settle()
+        if self.core.ring.gone >= self._backlogs.look_at:
+            self._look_who_is_slow()
         if self._last_burst == BURST:
             self._readers.burst(time.monotonic() - now)
         self._readers.look()
@@ -404,6 +407,12 @@ class ExchangeServer:
             else:
                 self.core.counters.bad_subscriptions += 1
 
+    def _look_who_is_slow(self) -> None:
+        self._listening.read()
+        for number in self._backlogs.look(self._listening.free()):
+            if not self._listening.cut(number, self._live_port):
+                self._backlogs.ended(number)
+
     # --- events and effects -----------------------------------------------------------------------
 
     def _unreachable(self, route: bytes) -> None:
@@ -428,6 +437,7 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._perform(self.core.handle(Tick(), now))
         self._settle()
+        self._listening.read()
         self._troubles.look(now)
         self.reactor.call_at(self.core.next_deadline(), self._tick)
 

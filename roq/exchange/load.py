@@ -75,6 +75,8 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         held_seconds=round(core.holding.held_seconds, 3),
         behind=len(core.holding.behind),
         left_behind=core.holding.left_behind,
+        slow_bytes=core.backlogs.occupied,
+        cut_off=core.backlogs.cut_off,
     )
 
 

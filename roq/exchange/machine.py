@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
 from roq.exchange.counters import Counters
 from roq.exchange.events import (
     Effect,
@@ -81,6 +82,9 @@ class ExchangeCore(Generic[B]):
         self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)
         self.requests = Requests()
         self.holding: Holding[B | bytes] = Holding(self.ring)
+        self.backlogs = Backlogs(
+            self.ring, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
+        )
         self._readers = Readers(
             queue, epoch, self.ring, self.streams, self.fetches, self.counters, self.holding
         )
@@ -182,6 +186,7 @@ class ExchangeCore(Generic[B]):
         self.streams.check()
         self.fetches.check()
         self.holding.check()
+        self.backlogs.check()
         self.requests.check()
         self.intake.check()
 

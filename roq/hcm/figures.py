@@ -79,6 +79,14 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("left_behind", 1, counter(
             "roq_exchange_left_behind_total",
             "Times a subscriber was not waited for any more.", *_EXCHANGE)),
+        ("slow_bytes", 1, gauge(
+            "roq_exchange_slow_bytes",
+            "At most what batches that have left the ring take, as they wait for slow subscribers.",
+            *_EXCHANGE)),
+        ("cut_off", 1, counter(
+            "roq_exchange_cut_off_total",
+            "Times a slow subscriber's connection was ended, as all of them took too much.",
+            *_EXCHANGE)),
         ("malformed", 1, counter(
             "roq_exchange_malformed_total", "Messages that could not be read.", *_EXCHANGE)),
         ("cpu_percent", 0.01, gauge(

@@ -109,3 +109,7 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Subscribers that nobody waits for any more until they have caught up."""
     left_behind: Whole = 0
     """How often that has happened."""
+    slow_bytes: Whole = 0
+    """What batches that have left the ring take at most, as they wait for slow subscribers."""
+    cut_off: Whole = 0
+    """How often the connection of one was ended, as that was too much for all of them together."""

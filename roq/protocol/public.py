@@ -74,6 +74,7 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "window_bytes": (1 << 10, 1 << 32),
     "window_batches": (1, 1 << 16),
     "ring_bytes": (1 << 16, 1 << 40),
+    "slow_bytes": (1 << 16, 1 << 40),
     "topics": (1, 1_000_000),
     "publishers": (1, 1_000_000),
     "throughput_bytes": (1, NUMBER_MAX),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 from queue_processes import QueueProcesses
 
 from roq.client.engine import Engine
@@ -25,6 +26,9 @@ DEADLINE_SECONDS = 60.0
 BATCH = [bytes(1_000)] * 50
 MORE = 150_000
 """Messages that sockets, ring and buffers cannot hold together."""
+STUCK = 4
+SLOW_BYTES = 40 * 1024 * 1024
+"""Less than what this many may have waiting."""
 
 
 @pytest.fixture
@@ -192,3 +196,52 @@ def test_a_publisher_can_be_moved_while_it_is_held(
         taken += take(subscriber, flood.messages - taken)
         stats = subscriber.stats()
         assert (taken, stats.counts.lost, stats.gaps) == (flood.messages, 0, 0)
+
+
+def stuck(context: zmq.Context[zmq.Socket[bytes]], queue: QueueProcesses) -> zmq.Socket[bytes]:
+    """A subscriber that is connected and reads nothing."""
+    socket = context.socket(zmq.SUB)
+    socket.linger = 0
+    socket.rcvhwm = 1
+    socket.subscribe(b"")
+    socket.connect(queue.exchanges[0].info.live)
+    return socket
+
+
+def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
+    engine: Engine, readers: Engine, tmp_path: Path
+) -> None:
+    limits = Limits(ring_bytes=RING_BYTES, slow_bytes=SLOW_BYTES)
+    with (
+        zmq.Context() as context,
+        QueueProcesses(tmp_path, exchanges=1, limits=limits) as queue,
+        subscribe(readers, queue) as subscriber,
+        publish(engine, queue) as publisher,
+    ):
+        others = [stuck(context, queue) for _ in range(STUCK)]
+        flood = Flood(publisher)
+        taken = 0
+
+        def cut_off() -> bool:
+            nonlocal taken
+            taken += take(subscriber, 5_000)
+            return sum(load.cut_off for load in queue.control.loads.values()) >= STUCK - 2
+
+        eventually(cut_off)
+        assert max(load.slow_bytes for load in queue.control.loads.values()) <= SLOW_BYTES
+        flood.stop()
+        taken += take(subscriber, flood.messages - taken)
+        flood.join()
+        taken += take(subscriber, flood.messages - taken)
+        assert (taken, subscriber.stats().counts.lost) == (flood.messages, 0)
+        for other in others:  # whoever reads again hears what is new, whether it was cut off or not
+
+            def hears(other: zmq.Socket[bytes] = other) -> bool:
+                publisher.publish(b"new", topic="new")
+                heard = False
+                while other.poll(20):
+                    heard = heard or other.recv_multipart()[0] == b"new"
+                return heard
+
+            eventually(hears)
+            other.close()
