@@ -112,6 +112,8 @@ class Feed:
         self._watching = True
         """Whether the I/O thread reads the fan-out."""
         self._paused = False
+        self._resting = False
+        """`_rest` is at work."""
         self._closed = False
         self._timer: Timer | None = None
         self._timer_at = float("inf")
@@ -336,8 +338,6 @@ class Feed:
             jitter=self._engine.jitter,
         )
         self._read_taps[source] = tap
-        if self._paused:
-            tap.pause()
         self._watch()
 
     def _step(self, source: Source, event: Event) -> None:
@@ -364,14 +364,14 @@ class Feed:
             now = self._clock()
             if self._paused and self._handoff.eased:
                 self._call_soon(self._resume)
-            reception = self._reception
-            self._perform(reception.report(now) if self._paused else reception.tick(now))
+            self._perform(self._reception.tick(now, resting=self._paused))
             self._after()
 
     def _watch(self) -> None:
         """Have the I/O thread read what is to be read, if it is to read."""
         for source, tap in self._taps.items():
-            tap.watch(wanted=self._watching and tap.reading and source in self._read_taps)
+            wanted = (self._watching or self._paused) and tap.reading
+            tap.watch(wanted=wanted and source in self._read_taps)
 
     def _pace(self) -> None:
         """Leave exchanges alone that are ahead of others, and read those that are so no more."""
@@ -397,6 +397,8 @@ class Feed:
             self._on_confirmed()
             if self._handoff.full:
                 self._pause()
+        if self._paused and not self._resting:
+            self._rest()
         if self._reception.gaps:
             self._report()
         if self._reception.out:
@@ -432,17 +434,23 @@ class Feed:
     def _pause(self) -> None:
         """Read no more until the user has caught up.
 
-        Nobody can take anything before the start is confirmed. So until then those exchanges are
-        read that it waits for.
+        Nobody can take anything before the start is confirmed.
         """
         self._paused = self.confirmed
         self._handoff.stop()
-        for source, tap in list(self._taps.items()):
-            if self._paused or self._reception.readers[source].confirmed:
-                tap.pause()
-        self._watch()
+        self._rest()
         if self._paused and not self._handoff.items:
             self._call_soon(self._resume)  # all was taken before anybody could see that it paused
+
+    def _rest(self) -> None:
+        """Stop reading the exchanges that know of this subscriber; others would not wait for it."""
+        self._resting = True
+        readers = self._reception.readers
+        for source, tap in list(self._taps.items()):
+            if tap.reading and readers[source].confirmed:
+                tap.pause()
+        self._resting = False
+        self._watch()
 
     def _put(self) -> None:
         out = self._reception.out

@@ -295,19 +295,20 @@ class Reception:
         """Put right what follows from what was delivered, after an interrupted `pass_on`."""
         self.merge.recount()
 
-    def tick(self, now: float) -> list[Order]:
-        """Time has passed."""
+    def tick(self, now: float, *, resting: bool = False) -> list[Order]:
+        """Time has passed.
+
+        Args:
+            now: the present time.
+            resting: the user takes nothing, so that nothing is missed for the moment.
+        """
         orders: list[Order] = []
         for source, reader in list(self.readers.items()):
             deadline = reader.next_deadline()
             if deadline is not None and deadline <= now:
                 self._step(source, Tick(), now, orders)
-        self.settle(now, orders)
-        return orders + self.report(now)
-
-    def report(self, now: float) -> list[Order]:
-        """Tell exchanges how far they are read, those that are to hear of it; also while paused."""
-        orders: list[Order] = []
+        if not resting:
+            self.settle(now, orders)
         for source, reader in self.readers.items():
             self._report(source, reader, now, orders)
         return orders

@@ -11,14 +11,16 @@ The unit is one stream, (publisher, topic), at one subscriber. Payloads are kept
 so histories of millions of messages fit in memory. Messages of a stream are told apart by them: of
 two with the same payload nobody can say which one came, so give each one its own (`alike` counts
 those that have not). Several processes write one file each
-(`save`), and one of them merges what it loads; `in_force`, `gone` and `excuse` are for the process
-that judges.
+(`save`), and one of them merges what it loads, on the same machine since it started: times in files
+are of its clock. `in_force`, `gone` and `excuse` are for the process that judges.
 """
 
 from __future__ import annotations
 
+import time
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -30,6 +32,8 @@ from roq.client.message import Batch, Gap, Message
 
 _digest = xxhash.xxh3_64_intdigest
 _ROWS_SHOWN = 40
+_MARK_SECONDS = 0.01
+"""So exactly is known later what was sent by when."""
 
 
 @dataclass(slots=True)
@@ -144,19 +148,27 @@ class _File(msgspec.Struct, array_like=True):
     received: list[tuple[str, bytes, str, bytes, bytes]]
     gaps: list[tuple[str, bytes, str, int, int]]
     wishes: list[tuple[str, list[str], bool]]
-    holes: list[tuple[str, str]]
+    holes: list[tuple[str, str, float]]
+    marks: list[tuple[bytes, str, list[tuple[float, int]]]]
 
 
 class History:
-    """Records and judges; one thread per object."""
+    """Records and judges; one thread per object.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, the same for all processes of a machine.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._sent: dict[Stream, array[int]] = {}
         self._received: dict[tuple[str, Stream], tuple[array[int], array[int]]] = {}
         self._gaps: list[tuple[str, Stream, int, int]] = []
-        self._holes: dict[tuple[str, str], dict[Stream, int]] = {}
-        """Reported losses of which only subscriber and topic are known, and what was sent by then.
-        """
+        self._holes: dict[tuple[str, str], tuple[float, dict[Stream, int]]] = {}
+        """Reported losses of which only subscriber and topic are known: when the last one was, and
+        what this process had recorded as sent by then."""
+        self._marks: dict[Stream, list[tuple[float, int]]] = {}
+        """When how many had been sent."""
         self._wishes: dict[str, _Wish] = {}
         self._excused: dict[Stream, list[range]] = {}
 
@@ -164,7 +176,12 @@ class History:
 
     def sent(self, publisher: bytes, topic: str, *payloads: bytes) -> None:
         """The publisher has published these, in this order, after what it published before."""
-        self._sent.setdefault((publisher, topic), array("Q")).extend(map(_digest, payloads))
+        stream = (publisher, topic)
+        digests = self._sent.setdefault(stream, array("Q"))
+        digests.extend(map(_digest, payloads))
+        marks, now = self._marks.setdefault(stream, []), self._clock()
+        if not marks or now >= marks[-1][0] + _MARK_SECONDS:
+            marks.append((now, len(digests)))
 
     def subscribed(
         self, subscriber: str, prefixes: Iterable[str] = ("",), *, from_first: bool = False
@@ -226,9 +243,10 @@ class History:
                 (subscriber, (gap.publisher, gap.topic), gap.sequence, gap.sequence + gap.messages)
             )
         elif gap.publisher is None:
-            self._holes[subscriber, gap.topic] = {
-                stream: len(sent) for stream, sent in self._sent.items() if stream[1] == gap.topic
-            }
+            self._holes[subscriber, gap.topic] = (
+                self._clock(),
+                {each: len(sent) for each, sent in self._sent.items() if each[1] == gap.topic},
+            )
 
     def messages(self, prefixes: Iterable[str] = ("",)) -> int:
         """How many messages were sent under these topics."""
@@ -238,7 +256,9 @@ class History:
     @property
     def checksum(self) -> str:
         """The same for the same messages and gaps in the same order at the same subscribers."""
-        return xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(self._file()))
+        data = self._file()
+        data.marks, data.holes = [], [(name, topic, 0.0) for name, topic, _ in data.holes]
+        return xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(data))
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -272,7 +292,8 @@ class History:
             wishes=[
                 (name, list(wish.prefixes), wish.from_first) for name, wish in self._wishes.items()
             ],
-            holes=list(self._holes),
+            holes=[(*key, when) for key, (when, _) in self._holes.items()],
+            marks=[(*stream, marks) for stream, marks in self._marks.items()],
         )
 
     def _add(self, data: _File) -> None:
@@ -284,8 +305,10 @@ class History:
             mine[1].frombytes(digests)
         for name, publisher, topic, first, end in data.gaps:
             self._gaps.append((name, (publisher, topic), first, end))
-        for name, topic in data.holes:
-            self._holes[name, topic] = {}
+        for name, topic, when in data.holes:
+            self._holes[name, topic] = (when, {})
+        for publisher, topic, marks in data.marks:
+            self._marks[publisher, topic] = marks
         for name, prefixes, from_first in data.wishes:
             self._wishes[name] = _Wish(tuple(prefixes), from_first)
 
@@ -362,12 +385,19 @@ class History:
         """What is missing after the last message that came, if a hole in its topic was reported.
 
         Only what comes later shows by its sequence which messages were lost. What was sent after
-        the report was not in the hole; that is known if one process has recorded both.
+        the report was not in the hole.
         """
-        sent = self._holes.get((name, stream[1]))
-        if sent is None:
+        hole = self._holes.get((name, stream[1]))
+        if hole is None:
             return set()
+        when, sent = hole
         sequences, _ = self._received.get((name, stream), (array("Q"), array("Q")))
         last = max(sequences, default=-1)
-        end = sent.get(stream, max(missing) + 1)
+        end = sent.get(stream, self._sent_by(stream, when))
         return {sequence for sequence in missing if last < sequence < end}
+
+    def _sent_by(self, stream: Stream, when: float) -> int:
+        """How many were sent by this time at most, by what another process has recorded."""
+        marks = self._marks.get(stream, [])
+        after = bisect_right(marks, when, key=lambda mark: mark[0])
+        return marks[after][1] if after < len(marks) else len(self._sent.get(stream, ()))

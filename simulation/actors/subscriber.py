@@ -45,6 +45,7 @@ class _Line:
         filters: set at the fan-out.
         live, data: present connections; None while there is none.
         waiting: what has come by the fan-out while the user takes nothing.
+        rests: it is not read, as the user takes nothing.
     """
 
     exchange: ExchangeInfo
@@ -52,6 +53,7 @@ class _Line:
     live: Connection | None = None
     data: Connection | None = None
     waiting: list[Frames] = field(default_factory=list)
+    rests: bool = False
 
 
 class Subscriber:
@@ -159,7 +161,13 @@ class Subscriber:
         """Take nothing more."""
         if self.reception.confirmed and not self.rests:
             self.rests = True
-            for source in self._lines:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Stop reading the exchanges that know of this subscriber; others would not wait for it."""
+        for source, line in list(self._lines.items()):
+            if not line.rests and self.reception.readers[source].confirmed:
+                line.rests = True
                 self._step(source, Pause())
 
     def go_on(self) -> None:
@@ -168,7 +176,8 @@ class Subscriber:
             return
         self.rests = False
         self.reception.read_again(self._world.now)
-        for source in list(self._lines):
+        for source, line in list(self._lines.items()):
+            line.rests = False
             self._step(source, Resume())
             self._catch_up(source)
 
@@ -179,7 +188,9 @@ class Subscriber:
             self._live(source, line.waiting.pop(0))
 
     def _reads(self, source: Source) -> bool:
-        return not self.rests and source not in self.reception.held_back
+        line = self._lines.get(source)
+        rests = self.rests if line is None else line.rests
+        return not rests and source not in self.reception.held_back
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -230,8 +241,6 @@ class Subscriber:
         line = self._lines[source] = _Line(exchange, reader.subscriptions())
         self._connect_live(source, line)
         self._connect_data(source, line)
-        if self.rests:
-            self._step(source, Pause())
 
     def _connect_live(self, source: Source, line: _Line) -> None:
         if self._lines.get(source) is line:
@@ -251,7 +260,7 @@ class Subscriber:
 
     def _tick(self) -> None:
         reception, now = self.reception, self._world.now
-        self._after(reception.report(now) if self.rests else reception.tick(now))
+        self._after(reception.tick(now, resting=self.rests))
         reception.check()
         self._arm()
 
@@ -263,6 +272,8 @@ class Subscriber:
         if reception.confirmed and not self._confirmed:
             self._confirmed = True
             self._on_confirmed()
+        if self.rests:
+            self._rest()
         if reception.gaps:
             for gap in reception.gaps:
                 self._on_gap(gap)

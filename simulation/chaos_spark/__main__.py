@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from roq.simulation.chaos_spark.application import Job
-from roq.simulation.chaos_spark.course import Course, Kill, plan
+from roq.simulation.chaos_spark.course import Course, Kill, Scaling, plan
 from roq.simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
 from roq.simulation.chaos_spark.site import site
 from roq.simulation.chaos_spark.standalone import Standalone
@@ -33,7 +33,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     """Published, and acknowledged."""
     logged: int
-    """In the logs of the first queue."""
+    """In the logs of the first queue, also those that went with their exchanges."""
     filed: int
     """Rows of the Parquet table."""
     files: int
@@ -56,6 +56,7 @@ class Result(msgspec.Struct, kw_only=True):
     rate: float
     seconds: float
     kills: list[Kill]
+    scalings: list[Scaling]
     ended: list[str]
     """How the driver has ended by itself; it was started again."""
     tally: Tally
@@ -118,18 +119,21 @@ def _played(
         tally, violations = _judged(traffic, files)
         return Result(
             machine=machine, seed=seed, rate=rate, seconds=round(course.elapsed, 1),
-            kills=course.kills, ended=course.ended, tally=tally, violations=violations,
+            kills=course.kills, scalings=course.scalings, ended=course.ended, tally=tally,
+            violations=violations,
         )  # fmt: skip
 
 
 def _judged(traffic: Traffic, files: Sequence[Path]) -> tuple[Tally, list[str]]:
     logs, copies = traffic.log(SOURCE), traffic.log(TARGET)
     table = {path.name: read_rows(path) for path in files}
-    logged = [row for rows in logs.values() for row in rows]
+    present = [row for rows in logs.values() for row in rows]
+    traffic.wait_for(len(traffic.sent))
+    # What stood in a log that is gone, a subscriber has seen.
+    logged = distinct([*present, *traffic.seen])
     copied = [row for rows in copies.values() for row in rows]
     filed = [row for rows in table.values() for row in rows]
     once, payloads = distinct(copied), [row.payload for row in logged]
-    traffic.wait_for(len(logged))
     got = list(traffic.got)
     tally = Tally(
         sent=len(traffic.sent), logged=len(logged), filed=len(filed), files=len(table),
@@ -139,6 +143,8 @@ def _judged(traffic: Traffic, files: Sequence[Path]) -> tuple[Tally, list[str]]:
     return tally, [
         *traffic.troubles,
         *differences("first queue", traffic.sent, payloads),
+        *differences("first queue, as received", payloads, [row.payload for row in traffic.seen]),
+        *differences("logs of the first queue", present, distinct(present)),
         *differences("files", logged, filed),
         *differences("second queue, as logged", payloads, [row.payload for row in once]),
         *differences("second queue, as received", payloads, [row.payload for row in got]),
@@ -184,8 +190,9 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:
     """Run two streaming queries on a Spark cluster of local processes, from one RoQ queue into
-    another and into Parquet files, and kill the driver, executors and tasks at random moments. In
-    the end the logs of the queues, the files and what a subscriber has got must be the same.
+    another and into Parquet files, and kill the driver, executors and tasks at random moments.
+    Between the kills exchanges of the first queue come and go. In the end the logs of the queues,
+    the files and what subscribers have got must be the same.
 
     \b
     Example:
@@ -217,6 +224,12 @@ def _show(result: Result) -> None:
     out.print()
     out.print(results.table(f"Seed {result.seed}, {result.seconds:.0f} s", columns, rows))
     out.print()
+    gone = sorted(each.took_seconds for each in result.scalings if not each.comes)
+    if gone:
+        out.print(
+            f"{len(result.scalings) - len(gone)} exchanges came, {len(gone)} went, after "
+            f"{gone[len(gone) // 2]:.1f} s (median), {gone[-1]:.1f} s at most"
+        )
     tally = msgspec.structs.asdict(result.tally)
     out.print("  ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in tally.items()))
     for text in result.ended:

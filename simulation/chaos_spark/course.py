@@ -1,9 +1,13 @@
-"""Plays a run: waits until both queries work, kills something at a random moment, and again."""
+"""Plays a run: waits until both queries work, kills something at a random moment, and again.
+
+Between the kills an exchange comes or goes, in turn.
+"""
 
 from __future__ import annotations
 
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from roq.errors import RoQError
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 from roq.simulation.chaos.waiting import until
@@ -41,6 +46,17 @@ END_SECONDS: Final = 180.0
 ENDS_MAX: Final = 5
 """So often the driver may end by itself in a row without any progress."""
 STEP_SECONDS: Final = 0.1
+
+
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange that came or went."""
+
+    seconds: float
+    """Since the beginning of the run."""
+    exchange: str
+    comes: bool
+    took_seconds: float
+    """An exchange goes when all readers have read its log, also the queries."""
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +97,7 @@ class Course:
 
     Attributes:
         kills: those that were made.
+        scalings: exchanges that came and went.
         ended: how the driver has ended by itself, in words: what was killed made a query fail.
     """
 
@@ -93,6 +110,7 @@ class Course:
         say: Callable[[str], None],
     ) -> None:
         self.kills: list[Kill] = []
+        self.scalings: list[Scaling] = []
         self.ended: list[str] = []
         self._folder = folder
         self._spark = spark
@@ -110,17 +128,18 @@ class Course:
         return time.monotonic() - self._began
 
     def play(self, seed: int, kinds: Sequence[str]) -> None:
-        """Kill these, one after the other, while messages flow.
+        """Kill these, one after the other, while messages flow and exchanges come and go.
 
         Raises:
+            RoQError: an exchange cannot come or go.
             ScenarioError: a query does not go on; says what its driver has said.
         """
         dice = random.Random(f"{seed} moments")
         self._work_on(self._progress())
         self._say(f"{self.elapsed:7.1f} s  both queries work")
         for number, kind in enumerate(kinds, 1):
-            if number == (len(kinds) + 1) // 2:
-                self._say(f"{self.elapsed:7.1f} s  one more exchange: {self._traffic.grow()}")
+            if number > 1:
+                self._scale(comes=number % 2 == 0)
             query = dice.choice(QUERIES)
             wanted = self._progress()[query].committed + dice.randint(1, BATCHES_MAX)
             self._until(lambda: self._progress()[query].committed >= wanted, WORK_SECONDS)  # noqa: B023
@@ -160,6 +179,41 @@ class Course:
             self._driver.stop(0.0)
             self._driver.close()
             self._driver = None
+
+    def _scale(self, *, comes: bool) -> None:
+        began = self.elapsed
+        if comes:
+            name = self._traffic.grow()
+        else:
+            name = self._traffic.exchanges()[0]  # the publishers are at the oldest one
+            self._shrink(name)
+        took = round(self.elapsed - began, 2)
+        self.scalings.append(
+            Scaling(seconds=round(began, 2), exchange=name, comes=comes, took_seconds=took)
+        )
+        self._say(
+            f"{began:7.1f} s  exchange {name} {'has come' if comes else 'is gone'} "
+            f"after {took:.1f} s"
+        )
+
+    def _shrink(self, name: str) -> None:
+        """Have an exchange go while the queries work."""
+        failed: list[RoQError] = []
+
+        def shrink() -> None:
+            try:
+                self._traffic.shrink(name)
+            except RoQError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=shrink, name="removal")
+        thread.start()
+        try:
+            self._until(lambda: not thread.is_alive(), WORK_SECONDS)
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
 
     def _kill(self, number: int, kind: str, dice: random.Random) -> None:
         before = self._progress()

@@ -1,4 +1,4 @@
-"""The RoQ side of a run: what is published, what stands in the logs, what a subscriber gets."""
+"""The RoQ side of a run: what is published, what stands in the logs, what subscribers get."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ PUBLISHERS: Final = 2
 RING_BYTES: Final = 512 * 1024 * 1024
 """Nothing may leave the logs before it has been compared."""
 RULES: Final = ScalingRules(name="chaos", policy="static")
-"""Nor may a queue shrink by itself: with an exchange its log would go."""
+"""Nor may a queue shrink by itself: an exchange goes when the run says so."""
+REMOVAL_SECONDS: Final = 300.0
+"""An exchange goes when both queries have read its log; a driver that has to be started takes long.
+"""
 FLUSH_SECONDS: Final = 60.0
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.2
@@ -36,7 +39,7 @@ MORE_SECONDS: Final = 1.0
 
 
 class Traffic:
-    """Publishers to the first queue and a subscriber to the second one, in threads; a context
+    """Publishers to the first queue and a subscriber to each of both, in threads; a context
     manager.
 
     Args:
@@ -45,12 +48,14 @@ class Traffic:
 
     Attributes:
         sent: payloads that were published, and are acknowledged once `finish` has returned.
-        got: what the subscriber has, in the order in which it came.
+        seen: what the subscriber of the first queue has: also what stood in logs that are gone.
+        got: what the subscriber of the second queue has, in the order in which it came.
         troubles: what went wrong in the threads, in sentences.
     """
 
     def __init__(self, address: str, rate: float) -> None:
         self.sent: list[bytes] = []
+        self.seen: list[Row] = []
         self.got: list[Row] = []
         self.troubles: list[str] = []
         self._address = address
@@ -58,18 +63,23 @@ class Traffic:
         self._stack = ExitStack()
         self._stop_publishing = threading.Event()
         self._stop = threading.Event()
-        self._subscribed = threading.Event()
+        self._subscribed = {queue: threading.Event() for queue in (SOURCE, TARGET)}
         self._publisher = threading.Thread(target=self._publish, name="publisher")
-        self._subscriber = threading.Thread(target=self._subscribe, name="subscriber")
+        self._subscribers = [
+            threading.Thread(target=self._subscribe, args=(queue, rows), name=f"{queue} subscriber")
+            for queue, rows in ((SOURCE, self.seen), (TARGET, self.got))
+        ]
 
     def __enter__(self) -> Self:
         self._cluster = self._stack.enter_context(roq.connect(self._address))
         for queue in (SOURCE, TARGET):
             self._cluster.create_queue(queue, limits={"ring_bytes": RING_BYTES})
             self._cluster.set_rules(queue, RULES)
-        self._subscriber.start()
-        if not self._subscribed.wait(READY_SECONDS):
-            self.troubles.append("the subscriber does not begin")
+        for thread in self._subscribers:
+            thread.start()
+        for queue, event in self._subscribed.items():
+            if not event.wait(READY_SECONDS):
+                self.troubles.append(f"the subscriber of {queue} does not begin")
         self._publisher.start()
         return self
 
@@ -81,14 +91,27 @@ class Traffic:
     ) -> None:
         self._stop_publishing.set()
         self._stop.set()
-        for thread in (self._publisher, self._subscriber):
+        for thread in (self._publisher, *self._subscribers):
             if thread.ident is not None:
                 thread.join()
         self._stack.close()
 
+    def exchanges(self) -> list[str]:
+        """Of the first queue, by name, the oldest first."""
+        found = self._cluster.describe(SOURCE).exchanges
+        return [each.name for each in sorted(found, key=lambda each: each.number)]
+
     def grow(self) -> str:
-        """One more exchange for the first queue; gives the name of the transaction."""
+        """One more exchange for the first queue; gives its name."""
         return self._cluster.add_exchange(SOURCE)
+
+    def shrink(self, exchange: str) -> None:
+        """Take an exchange out of the first queue, with its log, once that was read.
+
+        Raises:
+            RoQError: it could not be emptied.
+        """
+        self._cluster.remove_exchange(SOURCE, exchange, timeout=REMOVAL_SECONDS)
 
     def finish(self) -> None:
         """Publish no more, and wait until all is acknowledged."""
@@ -96,8 +119,8 @@ class Traffic:
         self._publisher.join()
 
     def wait_for(self, count: int) -> None:
-        """Wait until the subscriber has so many messages, and a little for more than that."""
-        until(lambda: len(self.got) >= count, READY_SECONDS)
+        """Wait until both subscribers have so many messages, and a little for more than that."""
+        until(lambda: min(len(self.seen), len(self.got)) >= count, READY_SECONDS)
         until(lambda: False, MORE_SECONDS)
 
     def ends(self) -> Offsets:
@@ -135,14 +158,14 @@ class Traffic:
         except RoQError as error:
             self.troubles.append(f"publishing: {type(error).__name__}: {error}")
 
-    def _subscribe(self) -> None:
+    def _subscribe(self, queue: str, rows: list[Row]) -> None:
         try:
-            with self._cluster.subscriber(TARGET, start="earliest", on_gap=self._gap) as subscriber:
-                self._subscribed.set()
+            with self._cluster.subscriber(queue, start="earliest", on_gap=self._gap) as subscriber:
+                self._subscribed[queue].set()
                 while not self._stop.is_set():
                     message = subscriber.receive(timeout=POLL_SECONDS)
                     if message is not None:
-                        self.got.append(
+                        rows.append(
                             Row(
                                 message.publisher,
                                 message.topic,

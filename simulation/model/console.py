@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from roq.protocol import documents
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS: Final = (0.0, 0.4, 2.0)
 """After the first time; by then another manager may lead."""
+
+ASK_SECONDS: Final = 0.5
+ASKED_MOST: Final = 20
+"""Of what is to be done in the end, whatever fails meanwhile."""
 
 
 class Console:
@@ -31,13 +36,29 @@ class Console:
         for seconds in AGAIN_SECONDS:
             self._cluster.world.call_later(seconds, again)
 
-    def ask(self, request: Public) -> bool:
-        """Ask once; False if nobody leads."""
+    def see_to(self, request: Public) -> None:
+        """Ask until it is done, as a person does who wants it."""
+        done: list[bool] = []
+
+        def answered(code: object) -> None:
+            if code in {0, "0"}:
+                done.append(True)
+
+        def again() -> None:
+            if not done:
+                self.ask(request, answered)
+
+        for turn in range(ASKED_MOST):
+            self._cluster.world.call_later(turn * ASK_SECONDS, again)
+
+    def ask(self, request: Public, on_code: Callable[[object], None] = lambda _code: None) -> bool:
+        """Ask once, and hear the code of the answer; False if nobody leads."""
         world = self._cluster.world
 
         def answered(data: bytes) -> None:
             answer = documents.decode_raw(data)
             world.note("console", f"{answer}")
+            on_code(answer.get("RESULT"))
             if isinstance(request, CreateExchange) and answer.get("RESULT") in {0, "0"}:
                 self._created(request.TransactionID, str(answer.get("Exchange")))
 

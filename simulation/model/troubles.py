@@ -493,5 +493,5 @@ class Troubles:
         request = random.choice([DrainHost, DrainHost, CordonHost])(Host=name)
         if not console.ask(request):
             return ""
-        self._for(seconds, lambda: console.ask(UncordonHost(Host=name)))
+        self._for(seconds, lambda: console.see_to(UncordonHost(Host=name)))
         return f"{request} for {seconds:.2f} s"

@@ -59,6 +59,12 @@ def told(result: Result) -> str:
     return f"{result.broken[0]}\nreplay it: {replay_command(result.seed)} --trace"
 
 
+@pytest.mark.parametrize("seed", [2835, 4154, 4208, 8040, 8551, 9771])
+def test_seeds_that_once_went_wrong_keep_all_promises(seed: int) -> None:
+    (result,) = try_seeds([seed])
+    assert not result.broken, told(result)
+
+
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:
     seeds = (3, 4)
     here = [result.checksum for result in try_seeds(seeds)]

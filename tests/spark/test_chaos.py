@@ -1,4 +1,5 @@
-"""Driver, executor and task are killed while two queries run; `make chaos-spark` kills fifty."""
+"""Driver, executor and task are killed while two queries run, and exchanges come and go;
+`make chaos-spark` kills fifty."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ def test_log_and_sinks_hold_the_same_messages_after_three_kills(tmp_path: Path) 
     outcome = played("chaos_spark", "--seed", SEED, "--kills", "3", output=tmp_path, seconds=900)
     assert outcome["violations"] == []
     assert {kill["kind"] for kill in outcome["kills"]} == {"driver", "executor", "worker"}
+    assert [each["comes"] for each in outcome["scalings"]] == [True, False]
     tally = outcome["tally"]
     assert 0 < tally["sent"] == tally["logged"] == tally["filed"] == tally["received"]
     assert site.sweep() == [], "nothing is left behind; another run may be under way"

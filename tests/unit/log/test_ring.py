@@ -98,6 +98,16 @@ def test_heads_come_in_order_of_offset_filtered_by_prefix_and_paged() -> None:
     assert log.heads((), 0, 10) == ([], False)
 
 
+def test_heads_of_the_log_as_it_was_come_from_the_first_offset_that_is_asked_for() -> None:
+    log = ring()
+    put(log, b"a", b"b", b"a", b"c", b"a")
+    assert log.heads_below((b"",), 0, 4, 10) == ([(b"b", 1), (b"a", 2), (b"c", 3)], False)
+    assert log.heads_below((b"",), 2, 4, 10) == ([(b"a", 2), (b"c", 3)], False)
+    assert log.heads_below((b"",), 3, 5, 10) == ([(b"c", 3), (b"a", 4)], False)
+    assert log.heads_below((b"a", b"b"), 0, 3, 1) == ([(b"b", 1)], True)
+    assert log.heads_below((b"",), 4, 4, 10) == ([], False)
+
+
 def test_a_topic_that_left_the_ring_still_has_a_head() -> None:
     log = ring(entries=2)
     put(log, b"a", b"b", b"b", b"b")

@@ -188,3 +188,25 @@ def test_what_was_sent_after_a_report_without_a_name_was_not_in_that_hole() -> N
     history.sent(P, "t", b"d", b"e")
     (row,) = history.check().rows
     assert (row.counted_lost, row.lost) == (2, 2)
+
+
+def test_what_was_sent_after_such_a_report_is_missed_also_if_both_come_from_files(
+    tmp_path: Path,
+) -> None:
+    now = [10.0]
+    publishing, reading = History(clock=lambda: now[0]), History(clock=lambda: now[0])
+    reading.subscribed("reader")
+    for text in (b"a", b"b"):
+        publishing.sent(P, "t", text)
+    reading.received_raw("reader", P, "t", 0, b"a")
+    now[0] = 10.5
+    reading.gap("reader", Gap(topic="t", text="batches have left the memory of exchange x1"))
+    now[0] = 11.0
+    publishing.sent(P, "t", b"c")
+    now[0] = 12.0
+    publishing.sent(P, "t", b"d", b"e")
+    publishing.save(tmp_path / "publishing")
+    reading.save(tmp_path / "reading")
+    verdict = History().load(tmp_path / "publishing", tmp_path / "reading").check()
+    # The first one after the report may have been on its way already.
+    assert (verdict.counted_lost, verdict.lost) == (2, 2)
