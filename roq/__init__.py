@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from roq.client.publish.publisher import Publisher
     from roq.client.publish.receipt import Outcome, Receipt, SendStatus
     from roq.client.publish.stats import PublisherStats
-    from roq.client.status.state import Cause, ClientState, StateChange
+    from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
     from roq.errors import (
@@ -68,7 +68,7 @@ _HOMES: Final = {
     "roq.client.subscribe.subscriber": ("Subscriber",),
     "roq.client.subscribe.message": ("Batch", "Gap", "Message"),
     "roq.client.publish.receipt": ("Outcome", "Receipt", "SendStatus"),
-    "roq.client.status.state": ("Cause", "ClientState", "StateChange"),
+    "roq.client.state": ("Cause", "ClientState", "StateChange"),
     "roq.client.admin.views": (
         "ExchangeSummary",
         "HostSummary",

@@ -14,7 +14,7 @@ from roq.client.publish import receipt as sync_receipt
 from roq.client.publish.receipt import SendStatus
 from roq.client.publish.stats import PublisherStats
 from roq.client.publish.writer import Payload
-from roq.client.status.state import ClientState
+from roq.client.state import ClientState
 
 
 class Receipt(sync_receipt.Receipt):

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from roq.client.io.bell import Bell, deadline_in
-from roq.client.status.state import ClientState
+from roq.client.state import ClientState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.subscribe.machine import ReceptionStats
 from roq.client.subscribe.message import Batch, Message

@@ -1,20 +1,24 @@
 """Everything that runs in a user's process: one I/O thread, and machines that decide.
 
-    user's thread                                     I/O thread (engine)
-    ─────────────                                     ───────────────────
-    Cluster ──────── management commands ───────────▶ management ──▶ configuration managers
+    user's thread                                     I/O thread (`io.engine`)
+    ─────────────                                     ────────────────────────
+    Cluster ──────── management commands ───────────▶ admin ───────▶ configuration managers
     Publisher.publish()                               session ─────▶ the queue's monitor
-      └ packer: open batch per topic                    (machine: session_machine)
-      └ writer: seals it                              driver: connection, timers, events
-      └ driver: sends, reads acks  ◀── one lock ──▶     (machines: link, outbox, topics)
-    Subscriber  ◀── handoff: lists of batches ─────── feed, tap ◀── exchanges
-                                                        (machines: reception, reader, merge)
-    Watch       ◀── typed states ──────────────────── watch ◀── configuration broadcast
-    on_state(), log ◀── notices ───────────────────── lookout, twice a second (pulse)
-                                                        (machine: watchdog, why nothing flows)
+      └ batching: open batch per topic                  (machine: session.machine)
+      └ writer: seals it                              publish.shell: connection, timers, events
+      └ shell: sends, reads acks   ◀── one lock ──▶     (machines: machine, link, send_window)
+    Subscriber  ◀── receive_queue: lists of batches ─ subscribe.shell ◀── exchanges
+                                                        (machines: machine, reader, merge)
+    Watch       ◀── typed states ──────────────────── admin.broadcast ◀── configuration broadcast
+    on_state(), log ◀── callbacks ─────────────────── status.reporter, twice a second (io.ticker)
+                                                        (machine: status, why nothing flows)
 
-Whatever is lost is looked for again at once, then after waits that are drawn anew each time
-(`backoff`); configuration managers are asked over one connection for everybody (`directory`).
+The folders build on each other in one direction: a publisher and a subscriber know nothing of each
+other, both have a session, and everything runs in `io`.
 
-`roq.aio` offers the same objects to asyncio; only the waiting differs (`bell`).
+What is lost is looked for again at once, then after waits that are drawn anew each time
+(`backoff`); all parts of a client ask configuration managers over one connection to each
+(`io.directory`).
+
+`roq.aio` offers the same objects to asyncio; only the waiting differs (`io.bell`).
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from roq.client.admin.directory import Directory
+from roq.client.io.directory import Directory
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
 from roq.client.session.shell import MonitorSession

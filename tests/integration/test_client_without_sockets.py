@@ -11,7 +11,7 @@ from standings import eventually
 from watched import Scene
 
 from roq.client.io import engine as engine_module
-from roq.client.status.state import Cause, ClientState
+from roq.client.state import Cause, ClientState
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

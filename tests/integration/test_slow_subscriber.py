@@ -14,7 +14,7 @@ from queue_processes import QueueProcesses
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
-from roq.client.status.state import Cause, StateChange
+from roq.client.state import Cause, StateChange
 from roq.client.subscribe.subscriber import Subscriber
 from roq.model import Limits
 

@@ -64,3 +64,14 @@ def test_python_in_the_documents_can_be_compiled() -> None:
         blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
         for number, code in enumerate(blocks, start=1):
             compile(code.replace("…", "..."), f"{page.name}, block {number}", "exec")
+
+
+def test_the_words_of_the_architecture_stand_where_it_says() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Words")[2]
+    places = re.findall(r"(?:`(\w+)` in )?`(roq/[\w/]+\.py)`", text)
+    assert len(places) > 25
+    for name, path in places:
+        assert (ROOT / path).is_file(), path
+        if name:
+            pattern = rf"^(class {name}\b|{name}\b.* = )"
+            assert re.search(pattern, (ROOT / path).read_text(), re.MULTILINE), (name, path)

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import zmq
 
-from roq.client.admin.directory import Directory
 from roq.client.io.callbacks import Callbacks
+from roq.client.io.directory import Directory
 from roq.client.io.lock import ClientLock
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable

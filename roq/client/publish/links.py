@@ -24,7 +24,8 @@ from roq.client.publish.replay import ReplayBuffer, ReplayBuffers, Source
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
 from roq.client.publish.tally import Tally
 from roq.client.publish.topics import NOTHING, Topics
-from roq.client.status.status import PublisherFacts, SessionFacts
+from roq.client.session.events import SessionFacts
+from roq.client.status.status import PublisherFacts
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel, documents
 

@@ -19,8 +19,8 @@ from roq.client.publish.receipt import Receipt
 from roq.client.publish.stats import PublisherStats
 from roq.client.publish.writer import Payload, Writer, as_bytes
 from roq.client.session.shell import Translate
+from roq.client.state import ClientState
 from roq.client.status.reporter import Losses, OnState, StatusReporter
-from roq.client.status.state import ClientState
 from roq.client.status.status import Status, publisher_status
 from roq.errors import (
     DeliveryError,

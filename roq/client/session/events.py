@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from roq.client.state import Cause
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.protocol.control import Answer, Assigned, Control, Relocate, Topology
@@ -25,6 +26,21 @@ class SessionState(StrEnum):
     """The queue is stopped; the session waits for it to start."""
     REMOVED = "removed"
     """The queue does not exist (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What is known of the queue's monitor.
+
+    Attributes:
+        state, cause, reason: see `SessionMachine`.
+        silent: seconds since the monitor was heard; infinity: never.
+    """
+
+    state: SessionState
+    cause: Cause
+    reason: str
+    silent: float
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from roq.client.session.events import (
     TellMonitor,
     TopologyWanted,
 )
-from roq.client.status.state import Cause
+from roq.client.state import Cause
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
 from roq.machine import Tick
 from roq.model import Limits

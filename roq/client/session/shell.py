@@ -27,6 +27,7 @@ from roq.client.session.events import (
     ReportRelocate,
     ReportState,
     ReportTopology,
+    SessionFacts,
     SessionState,
     Start,
     Tell,
@@ -34,7 +35,6 @@ from roq.client.session.events import (
     TopologyWanted,
 )
 from roq.client.session.machine import SessionMachine
-from roq.client.status.status import SessionFacts
 from roq.errors import Unavailable
 from roq.machine import Tick
 from roq.model import Limits

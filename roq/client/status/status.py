@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from roq.client.session.events import SessionState
-from roq.client.status.state import Cause, ClientState, StateChange
+from roq.client.session.events import SessionFacts, SessionState
+from roq.client.state import Cause, ClientState, StateChange
 
 QUIET_SECONDS: Final = 2.0
 """Nothing for so long, though something should have come, and the reason is told."""
@@ -33,21 +33,6 @@ class Status:
 
 
 CONNECTED: Final = Status(ClientState.CONNECTED)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """What is known of the queue's monitor.
-
-    Attributes:
-        state, cause, reason: see `SessionMachine`.
-        silent: seconds since the monitor was heard; infinity: never.
-    """
-
-    state: SessionState
-    cause: Cause
-    reason: str
-    silent: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from roq.client.status.status import ExchangeFacts, SessionFacts, SubscriberFacts
+from roq.client.session.events import SessionFacts
+from roq.client.status.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
 from roq.client.subscribe.counts import Counts
 from roq.client.subscribe.holes import oldest

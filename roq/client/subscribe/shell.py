@@ -21,8 +21,9 @@ from typing import Final, assert_never
 
 from roq.client.io.clock import ActiveClock
 from roq.client.io.engine import Engine
+from roq.client.session.events import SessionFacts
 from roq.client.status.reporter import Losses
-from roq.client.status.status import SessionFacts, SubscriberFacts
+from roq.client.status.status import SubscriberFacts
 from roq.client.subscribe.attendance import Attendance, Presence
 from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
 from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine

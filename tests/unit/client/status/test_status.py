@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from roq.client.session.events import SessionState
-from roq.client.status.state import Cause, ClientState
+from roq.client.session.events import SessionFacts, SessionState
+from roq.client.state import Cause, ClientState
 from roq.client.status.status import (
     CONNECTED,
     QUIET_SECONDS,
     ExchangeFacts,
     PublisherFacts,
-    SessionFacts,
     Status,
     StatusLog,
     SubscriberFacts,

@@ -7,9 +7,8 @@ from itertools import count
 
 import pytest
 
-from roq.client.session.events import SessionState
-from roq.client.status.state import Cause
-from roq.client.status.status import SessionFacts
+from roq.client.session.events import SessionFacts, SessionState
+from roq.client.state import Cause
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.client.subscribe.reader_events import Answered, Ask, DataUp, From, Start
