@@ -82,7 +82,7 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
       roq exchange remove orders x2 --wait 300
     """
     if not target.as_json:
-        note(f"emptying {exchange} of queue {queue} …")
+        note(f"asking queue {queue} to empty {exchange} …")
     with target.connect() as cluster:
         cluster.remove_exchange(
             queue, exchange, timeout=wait, on_wait=None if target.as_json else note

@@ -32,12 +32,21 @@ def settled(most, seconds=20.0):
         time.sleep(0.05)
     return count
 
+def quiet(seconds=20.0):
+    # As many as there are when none has come or gone for twenty looks.
+    deadline, count, same = time.monotonic() + seconds, -1, 0
+    while same < 20 and time.monotonic() < deadline:
+        before, count = count, procfs.open_files(os.getpid())
+        same = same + 1 if count == before else 0
+        time.sleep(0.05)
+    return count
+
 with roq.connect(address) as connection:
     found["limit"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     publishers, subscribers = [], []
     publishers.append(connection.publisher("many"))
     subscribers.append(connection.subscriber("many"))
-    before = settled(0, 3.0)
+    before = quiet()
     while len(publishers) < 10:
         publishers.append(connection.publisher("many"))
     between = settled(before + 9 * 5)

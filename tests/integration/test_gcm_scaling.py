@@ -174,5 +174,5 @@ def test_what_cannot_be_removed_is_told_in_a_sentence(
         cluster.remove_exchange(QUEUE, "x7")
     refused = roq_command("exchange", "remove", QUEUE, "x7", cluster=roq_cluster.address)
     assert refused.returncode == 1
-    assert b"emptying x7 of queue by-hand" in refused.stderr
+    assert b"asking queue by-hand to empty x7" in refused.stderr
     assert b"roq exchange list" in refused.stderr
