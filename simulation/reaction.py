@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Overloads."""
     publishers: int = 16
     steady: float = 30.0
-    """Seconds in which nobody is to move; the target says 300."""
+    """Seconds in which no publisher is to move; the target says 300."""
     policy: str = "balanced"
 
 
@@ -229,7 +229,7 @@ def _weight(number: int, publishers: int) -> float:
     type=click.FloatRange(1, 3_600),
     default=30.0,
     show_default=True,
-    help="Seconds in which nobody is to move; RoQ's own target says 300.",
+    help="Seconds in which no publisher is to move; RoQ's own target says 300.",
 )
 @click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
 @results.scenario()

@@ -38,8 +38,8 @@ _ATTEMPTS_MAX: Final = 8
 """Of one draw, while others raise the base again and again."""
 _WAITING_MAX: Final = 1_000
 _REMEDY: Final = (
-    "nobody can begin to lead, and nothing that was lost is set up elsewhere; set it to 0 (below "
-    "zk.root), and whoever leads raises it above all epochs that are in use"
+    "no manager can begin to lead, and nothing that was lost is set up elsewhere; set it to 0 "
+    "(below zk.root), and the manager that leads raises it above all epochs that are in use"
 )
 
 

@@ -441,7 +441,7 @@ class Definitions:
     ) -> None:
         queues = sorted({path.split("/")[2] for path in lost})
         log.error(
-            "somebody has deleted from ZooKeeper what stood there of %s; it is written back "
+            "what stood of %s in ZooKeeper was deleted by another program; it is written back "
             "(`roq queue remove` removes a queue)", ", ".join(queues[:NAMED_MAX]),
             extra={"event": "definitions_deleted"},
         )  # fmt: skip

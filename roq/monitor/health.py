@@ -57,7 +57,7 @@ def of_monitor(
 
 
 def _exchanges(serving: Collection[int], missing: Collection[int]) -> Check:
-    detail = f"{_names(serving)} there" if serving else "none is there: nobody can publish"
+    detail = f"{_names(serving)} there" if serving else "none is there: no client can publish"
     if missing:
         detail += f"; missing: {_names(missing)}"
     return Check(

@@ -88,7 +88,7 @@ class LeaderClient:
         if self._client is not None:
             self._send(question)
             return
-        nobody = Unavailable("nobody is known to lead")
+        nobody = Unavailable("no configuration manager is known to lead")
         self._reactor.call_later(seconds, lambda: self._finish(question, nobody))
         self._try_next()
 

@@ -295,7 +295,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if departed is None or departed.epoch != key.epoch or departed.end < 0:
             _lose(
                 self._options,
-                f"{gone}: it was read up to offset {offset}, and nobody knows whether more came",
+                f"{gone}: it was read up to offset {offset}, and it is not known whether more came",
             )
         else:
             end = max(departed.end, self._seen.get(key, 0))
@@ -306,7 +306,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _missed(self, key: LogKey, count: int) -> None:
         if key in self._told:
             return
-        batches = f"{count} batches" if count > 0 else "nobody knows how many batches"
+        batches = f"{count} batches" if count > 0 else "an unknown number of batches"
         _lose(
             self._options,
             f"exchange x{key.number} came and went while this query did not look, with {batches} "

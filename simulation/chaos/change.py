@@ -40,7 +40,7 @@ class Change:
         ground.until(self._created.done, self._create_seconds + self._settle_seconds)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if not self._created.done():
-            return [f"nobody has told what became of queue {self._name}"]
+            return [f"no answer has told what became of queue {self._name}"]
         error = self._created.exception()
         if not ground.until(self._is_decided, self._settle_seconds, step=0.2):
             return [f"queue {self._name} stays {self._seen}, half done ({error or 'created'})"]

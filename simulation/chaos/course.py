@@ -156,10 +156,10 @@ class Course:
         try:
             hit = next(happening)
         except NobodyThere:
-            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody is there")
+            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: no such process is there")
             return None
         except RoQError as error:
-            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: nobody can be found: {error}")
+            self._say(f"{self.elapsed:7.1f} s  {draw.kind}: no such process can be found: {error}")
             return None
         active = _Active(draw, happening, hit, time.monotonic())
         self._say(f"{self.elapsed:7.1f} s  {active}")

@@ -122,7 +122,7 @@ def _faults(scenario: Scenario) -> Iterator[Problem]:
             text = f"a fault at {fault.at:g} s comes after the end at {scenario.seconds:g} s"
             yield Problem(f"{here}.at", text)
         if fault.kind not in KINDS:
-            text = f"nobody plays {fault.kind!r}; there are {', '.join(KINDS)}"
+            text = f"there is no fault {fault.kind!r}; there are {', '.join(KINDS)}"
             yield Problem(f"{here}.kind", text)
         if fault.target not in TARGETS:
             text = f"no fault harms a {fault.target}; there are {', '.join(TARGETS)}"

@@ -449,7 +449,7 @@ def _remarks(scenario: Scenario, subscribers: list[SubscriberStay]) -> Iterator[
             f"{GRACE_SECONDS:g} s after they came until {GRACE_SECONDS:g} s before they went."
         )
     if not subscribers:
-        yield "Nobody subscribes, so nothing is known of latency and losses."
+        yield "There is no subscriber, so nothing is known of latency and losses."
     gaps = [later - begin for (begin, _), (later, _) in pairwise(phases(scenario))]
     if subscribers and gaps and min(gaps) < 2 * GRACE_SECONDS and any(
         not each.last for each in subscribers

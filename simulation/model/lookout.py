@@ -61,7 +61,7 @@ class Lookout:
         if not still:
             return
         watch, name = self._cluster.watch, client.process.name
-        watch.checked["whoever gets nothing says why"] += 1
+        watch.checked["a client that gets nothing says why"] += 1
         standing: Status = client.standing
         if standing.reason:
             return  # how long it has been silent counts from the last reason that it told

@@ -88,7 +88,7 @@ class Watch:
 
     def read(self, subscriber: str, number: int, epoch: int) -> None:
         """A subscriber begins to read an exchange."""
-        self.checked["nobody goes back to an earlier process of an exchange"] += 1
+        self.checked["no client goes back to an earlier process of an exchange"] += 1
         known = self._reads.get((subscriber, number), 0)
         if epoch < known:
             self._break(f"{subscriber} reads x{number} of epoch {epoch}, after one with {known}")
@@ -131,7 +131,7 @@ class Watch:
 
     def made(self, transaction: int, known: str, name: str) -> None:
         """An exchange was created, says the answer to a request; `known`: what the first said."""
-        self.checked["whoever asks twice for an exchange gets one"] += 1
+        self.checked["a program that asks twice for an exchange gets one"] += 1
         if name != known:
             self._break(f"transaction {transaction} has made {known} and {name}")
 

@@ -51,9 +51,9 @@ def outcome(run: Run) -> Outcome:
         error = f"Why: {error}." if error else ""
         return Outcome(Tone.OPEN, "Interrupted", " ".join(filter(None, (begun, error, judged))))
     if run.state is RunState.ABANDONED:
-        begun = "Whoever ran it was killed: this is what was kept until then."
+        begun = "Its process was killed: this is what was kept until then."
         return Outcome(Tone.BAD, "Abandoned", begun)
-    begun = "It still runs, or whoever ran it was killed: this is what is known."
+    begun = "It still runs, or its process was killed: this is what is known."
     return Outcome(Tone.OPEN, "Not finished", f"{begun} {judged}".strip())
 
 

@@ -105,8 +105,8 @@ class Collector:
         checkpoint = self._folder / CHECKPOINT
         if not checkpoint.is_dir() and any(files(self._folder, table) for table in TABLES):
             raise TracesError(
-                f"{self._folder} has traces, but {checkpoint} is gone: nobody knows how far they "
-                "go. Use another folder, or remove them"
+                f"{self._folder} has traces, but {checkpoint} is gone: how far they go is not "
+                "known. Use another folder, or remove them"
             )
         self._logs = Logs(read_options(dict(self._options), streaming=True))
         try:
@@ -208,7 +208,7 @@ def reason(text: str) -> str:
     said = text.partition(_QUERY)[0]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = [found[1] for line in lines if (found := _REASON.match(line))]
-    return told[-1] if told else (lines[0] if lines else "nobody said why")
+    return told[-1] if told else (lines[0] if lines else "without a reason")
 
 
 def _parts(batches: Iterable[pa.RecordBatch], run: str, now_us: int) -> Iterator[pa.RecordBatch]:

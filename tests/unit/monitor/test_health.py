@@ -30,7 +30,7 @@ def test_one_that_has_exchanges_is_ready() -> None:
 def test_one_without_exchanges_is_not() -> None:
     health = ask(serving=(), missing=(1,))
     assert not health.ready
-    assert texts(health)["exchanges"] == "none is there: nobody can publish; missing: x1"
+    assert texts(health)["exchanges"] == "none is there: no client can publish; missing: x1"
 
 
 def test_an_exchange_that_is_missing_is_a_warning() -> None:

@@ -186,7 +186,7 @@ def test_and_ends_in_time(world: World) -> None:
     world.run()
     [answer] = world.answers
     assert isinstance(answer, Unavailable)
-    assert "nobody is known to lead" in str(answer)
+    assert "no configuration manager is known to lead" in str(answer)
 
 
 # --- without a word of the host manager -----------------------------------------------------------

@@ -24,7 +24,11 @@ class Found(msgspec.Struct):
 @results.scenario("Directory for the answer.")
 def program(wanted: int, output: Path, as_json: bool) -> bool:
     if wanted < 0:
-        raise ScenarioError("nobody knows") if wanted < -1 else Unavailable("nobody is there")
+        raise (
+            ScenarioError("nobody knows")
+            if wanted < -1
+            else Unavailable("no such process is there")
+        )
     found = Found(42)
     results.told(found, "found", output, lambda one: click.echo(f"{one}"), as_json=as_json)
     return found.answer == wanted
@@ -41,7 +45,8 @@ def test_programs_get_json_and_people_what_is_made_for_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text"), [(7, ""), (-1, "Error: nobody is there\n"), (-2, "Error: nobody knows\n")]
+    ("wanted", "text"),
+    [(7, ""), (-1, "Error: no such process is there\n"), (-2, "Error: nobody knows\n")],
 )
 def test_what_was_not_reached_is_exit_code_1(tmp_path: Path, wanted: int, text: str) -> None:
     done = CliRunner().invoke(program, ["--output", str(tmp_path), f"--wanted={wanted}"])

@@ -128,7 +128,7 @@ def test_a_log_that_came_and_went_between_two_lives_of_a_driver_is_not_passed_ov
     start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
     for went, words in (
         ({2: Departed(X2.epoch, 7)}, "x2 came and went .* 7 batches"),
-        ({2: Departed(X2.epoch, -1)}, "nobody knows how many batches"),
+        ({2: Departed(X2.epoch, -1)}, "an unknown number of batches"),
         ({3: Departed(4, 0)}, "x2 came and went .* nobody knows"),
     ):
         logs = FakeLogs({X1: Span(0, 5)})

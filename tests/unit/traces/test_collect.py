@@ -41,7 +41,7 @@ Driver stacktrace: SQLSTATE: XXKST
         (IN_THE_DRIVER, "no space left"),
         (IN_A_TASK, "exchange x1 does not answer"),
         ("the moon is full\nand the night is long", "the moon is full"),
-        ("", "nobody said why"),
+        ("", "without a reason"),
     ],
 )
 def test_of_an_error_the_innermost_reason_is_told(text: str, found: str) -> None:
