@@ -18,21 +18,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from roq.client.cluster import Cluster, connect
-    from roq.client.message import Batch, Gap, Message
-    from roq.client.publisher import Publisher
-    from roq.client.publisher_stats import PublisherStats
-    from roq.client.receipt import Outcome, Receipt, SendStatus
-    from roq.client.state import Cause, ClientState, StateChange
-    from roq.client.subscriber import Subscriber
-    from roq.client.views import (
+    from roq.client.admin.broadcast import ClusterState, QueueStatus, Watch
+    from roq.client.admin.views import (
         ExchangeSummary,
         HostSummary,
         QueueDescription,
         QueueSummary,
         ScalingRules,
     )
-    from roq.client.watch import ClusterState, QueueStatus, Watch
+    from roq.client.cluster import Cluster, connect
+    from roq.client.publish.publisher import Publisher
+    from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+    from roq.client.publish.stats import PublisherStats
+    from roq.client.status.state import Cause, ClientState, StateChange
+    from roq.client.subscribe.message import Batch, Gap, Message
+    from roq.client.subscribe.subscriber import Subscriber
     from roq.errors import (
         Busy,
         Closed,
@@ -63,20 +63,20 @@ __version__ = "0.1.0"
 
 _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
-    "roq.client.publisher": ("Publisher",),
-    "roq.client.publisher_stats": ("PublisherStats",),
-    "roq.client.subscriber": ("Subscriber",),
-    "roq.client.message": ("Batch", "Gap", "Message"),
-    "roq.client.receipt": ("Outcome", "Receipt", "SendStatus"),
-    "roq.client.state": ("Cause", "ClientState", "StateChange"),
-    "roq.client.views": (
+    "roq.client.publish.publisher": ("Publisher",),
+    "roq.client.publish.stats": ("PublisherStats",),
+    "roq.client.subscribe.subscriber": ("Subscriber",),
+    "roq.client.subscribe.message": ("Batch", "Gap", "Message"),
+    "roq.client.publish.receipt": ("Outcome", "Receipt", "SendStatus"),
+    "roq.client.status.state": ("Cause", "ClientState", "StateChange"),
+    "roq.client.admin.views": (
         "ExchangeSummary",
         "HostSummary",
         "QueueDescription",
         "QueueSummary",
         "ScalingRules",
     ),
-    "roq.client.watch": ("ClusterState", "QueueStatus", "Watch"),
+    "roq.client.admin.broadcast": ("ClusterState", "QueueStatus", "Watch"),
     "roq.errors": (
         "Busy",
         "Closed",
@@ -107,52 +107,52 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 _MODULES: Final = frozenset({"aio", "errors", "model", "testing"})
 
 __all__ = [
-    "connect",
+    "Batch",
+    "Busy",
+    "Cause",
+    "ClientState",
+    "Closed",
     "Cluster",
+    "ClusterState",
+    "ConfigError",
+    "DeliveryError",
+    "ExchangeSummary",
+    "Gap",
+    "HostNotFound",
+    "HostSummary",
+    "Interrupted",
+    "InvalidName",
+    "InvalidRequest",
+    "Limits",
+    "Message",
+    "MessageTooLarge",
+    "NoCapacity",
+    "NotLeader",
+    "Outcome",
+    "ProtocolError",
     "Publisher",
     "PublisherStats",
-    "Receipt",
-    "SendStatus",
-    "Outcome",
-    "Subscriber",
-    "Message",
-    "Batch",
-    "Gap",
-    "ClientState",
-    "Cause",
-    "StateChange",
-    "Watch",
-    "ClusterState",
-    "QueueStatus",
-    "QueueSummary",
     "QueueDescription",
-    "HostSummary",
-    "ExchangeSummary",
-    "ScalingRules",
-    "Limits",
-    "RoQError",
-    "ConfigError",
-    "InvalidName",
-    "ProtocolError",
-    "RequestError",
-    "QueueNotFound",
     "QueueExists",
+    "QueueNotFound",
+    "QueueStatus",
     "QueueStopped",
-    "HostNotFound",
-    "NoCapacity",
-    "Busy",
-    "StaleEpoch",
-    "NotLeader",
-    "InvalidRequest",
-    "RegistryAway",
-    "Interrupted",
-    "Unavailable",
-    "Closed",
+    "QueueSummary",
+    "Receipt",
     "Reentered",
+    "RegistryAway",
+    "RequestError",
+    "RoQError",
+    "ScalingRules",
+    "SendStatus",
+    "StaleEpoch",
+    "StateChange",
+    "Subscriber",
+    "Unavailable",
+    "Watch",
     "WouldBlock",
-    "MessageTooLarge",
-    "DeliveryError",
     "__version__",
+    "connect",
 ]
 
 

@@ -28,8 +28,8 @@ from typing import Final, NoReturn
 import click
 
 import roq
+from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster
-from roq.client.views import HostSummary
 from roq.errors import RequestError, Unavailable
 
 LOOK_SECONDS: Final = 0.5

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from roq.client.reception import Starts
+from roq.client.subscribe.machine import Starts
 from roq.errors import Unavailable
 from roq.model import Limits, PublisherId
 from roq.simulation.actors.exchange import Exchange
@@ -112,8 +112,8 @@ class Cluster:
         self.history.subscribed(name, [prefix.decode() for prefix in prefixes])
         self.subscribers.append(subscriber)
         self.monitor.join(subscriber)
-        if not self.world.run_until(lambda: subscriber.reception.confirmed, START_SECONDS):
-            raise Unavailable(f"not confirmed: {subscriber.reception.trouble()}")
+        if not self.world.run_until(lambda: subscriber.machine.confirmed, START_SECONDS):
+            raise Unavailable(f"not confirmed: {subscriber.machine.trouble()}")
         return subscriber
 
     # --- the end ----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Cluster:
         )
         self.world.run(QUIET_SECONDS)
         return done and self.world.run_until(
-            lambda: not any(each.reception.merge.waiting for each in self.subscribers), seconds
+            lambda: not any(each.machine.merge.waiting for each in self.subscribers), seconds
         )
 
     def verdict(self) -> Verdict:

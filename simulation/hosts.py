@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from roq.cli.output import bytes_text
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.simulation.scenario import measures, place, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.place import Links, Place

@@ -20,7 +20,7 @@ from typing import Final
 import click
 import msgspec
 
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.demo.latency import Histogram
 from roq.simulation.scenario import measures, picture, place, results
 from roq.simulation.scenario.display import Display, display

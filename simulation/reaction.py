@@ -17,7 +17,7 @@ from typing import Final
 import click
 import msgspec
 
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.simulation.scenario import measures, place, results
 from roq.simulation.scenario.crew import Worker
 from roq.simulation.scenario.display import Display, display

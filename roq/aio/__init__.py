@@ -22,4 +22,4 @@ from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 
-__all__ = ["connect", "Cluster", "Publisher", "Receipt", "Statistics", "Subscriber", "Watch"]
+__all__ = ["Cluster", "Publisher", "Receipt", "Statistics", "Subscriber", "Watch", "connect"]

@@ -14,14 +14,8 @@ from roq.aio.making import made
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 from roq.client import cluster as sync
-from roq.client import publisher as sync_publisher
-from roq.client import subscriber as sync_subscriber
-from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
-from roq.client.host_commands import HOST_SECONDS
-from roq.client.lookout import OnState
-from roq.client.message import Gap
-from roq.client.subscriber import StartOption
-from roq.client.views import (
+from roq.client.admin.host_commands import HOST_SECONDS
+from roq.client.admin.views import (
     ExchangeSummary,
     HostSummary,
     Listing,
@@ -29,6 +23,12 @@ from roq.client.views import (
     QueueSummary,
     ScalingRules,
 )
+from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
+from roq.client.publish import publisher as sync_publisher
+from roq.client.status.reporter import OnState
+from roq.client.subscribe import subscriber as sync_subscriber
+from roq.client.subscribe.message import Gap
+from roq.client.subscribe.subscriber import StartOption
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo
 

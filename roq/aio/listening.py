@@ -9,11 +9,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from roq.client import statistics as sync_statistics
-from roq.client import watch as sync_watch
-from roq.client.bell import Bell, deadline_in
-from roq.client.statistics import Sample, StreamState
-from roq.client.watch import ClusterState
+from roq.client.admin import broadcast as sync_watch
+from roq.client.admin import statistics as sync_statistics
+from roq.client.admin.broadcast import ClusterState
+from roq.client.admin.statistics import Sample, StreamState
+from roq.client.io.bell import Bell, deadline_in
 from roq.errors import Closed
 from roq.model import Limits
 

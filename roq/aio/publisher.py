@@ -8,13 +8,13 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, cast
 
-from roq.client import publisher as sync_publisher
-from roq.client import receipt as sync_receipt
-from roq.client.bell import Bell, deadline_in
-from roq.client.publisher_stats import PublisherStats
-from roq.client.receipt import SendStatus
-from roq.client.state import ClientState
-from roq.client.writer import Payload
+from roq.client.io.bell import Bell, deadline_in
+from roq.client.publish import publisher as sync_publisher
+from roq.client.publish import receipt as sync_receipt
+from roq.client.publish.receipt import SendStatus
+from roq.client.publish.stats import PublisherStats
+from roq.client.publish.writer import Payload
+from roq.client.status.state import ClientState
 
 
 class Receipt(sync_receipt.Receipt):

@@ -11,12 +11,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
-from roq.client import subscriber as sync_subscriber
-from roq.client.bell import Bell, deadline_in
-from roq.client.message import Batch, Message
-from roq.client.reception import ReceptionStats
-from roq.client.state import ClientState
-from roq.client.subscriber import remaining
+from roq.client.io.bell import Bell, deadline_in
+from roq.client.status.state import ClientState
+from roq.client.subscribe import subscriber as sync_subscriber
+from roq.client.subscribe.machine import ReceptionStats
+from roq.client.subscribe.message import Batch, Message
+from roq.client.subscribe.subscriber import remaining
 from roq.errors import Closed
 
 TAKE_BATCHES: Final = 64

@@ -9,7 +9,7 @@ from typing import Final
 import roq
 from roq.cli.failures import Failed
 from roq.cli.output import note
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 from roq.errors import RegistryAway, Unavailable
 
 DRAIN_SECONDS: Final = 600.0

@@ -20,7 +20,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from roq.client.views import FromMemory, Listing
+    from roq.client.admin.views import FromMemory, Listing
 
 T = TypeVar("T")
 _PLAIN_WIDTH: Final = 10_000

@@ -28,7 +28,7 @@ from roq.cli.output import (
     state_text,
 )
 from roq.cli.rules import in_force
-from roq.client.views import ExchangeSummary, QueueDescription, rules_of
+from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
 from roq.model import QueueState
 from roq.protocol.public import LIMIT_RANGES
 

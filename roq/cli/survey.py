@@ -15,7 +15,7 @@ import zmq
 
 import roq
 from roq.client.addresses import parse_addresses
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 from roq.errors import RoQError, Unavailable
 from roq.protocol.control import (
     Answer,

@@ -22,8 +22,8 @@ from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
 from roq.cli.keys import HELP, HINT, Browsing, Keys, Press, pressed
 from roq.cli.output import console
-from roq.client.statistics import Statistics, StreamState
-from roq.client.watch import Watch
+from roq.client.admin.broadcast import Watch
+from roq.client.admin.statistics import Statistics, StreamState
 from roq.errors import QueueNotFound, Unavailable
 
 QUEUES_MAX: Final = 100

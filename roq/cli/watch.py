@@ -9,7 +9,7 @@ import msgspec
 
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
-from roq.client.watch import ClusterState
+from roq.client.admin.broadcast import ClusterState
 
 
 @click.command(short_help="Follow queues and hosts at each change.")

@@ -13,20 +13,13 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
-from roq.client import farewell
 from roq.client.addresses import parse_addresses
-from roq.client.engine import Engine
-from roq.client.host_commands import HostCommands
-from roq.client.lookout import OnState
-from roq.client.management import Management, wait_result
-from roq.client.message import Gap
-from roq.client.port import what_is_at
-from roq.client.publisher import CLOSE_SECONDS_MAX, Publisher
-from roq.client.receipt import Receipt
-from roq.client.requests import create_request, exchange_request, request
-from roq.client.statistics import Statistics
-from roq.client.subscriber import StartOption, Subscriber
-from roq.client.views import (
+from roq.client.admin.broadcast import Watch
+from roq.client.admin.host_commands import HostCommands
+from roq.client.admin.management import Management, wait_result
+from roq.client.admin.requests import create_request, exchange_request, request
+from roq.client.admin.statistics import Statistics
+from roq.client.admin.views import (
     ExchangeSummary,
     FromMemory,
     HostSummary,
@@ -37,7 +30,14 @@ from roq.client.views import (
     rules_document,
     rules_of,
 )
-from roq.client.watch import Watch
+from roq.client.io import at_exit as farewell
+from roq.client.io.engine import Engine
+from roq.client.port import what_is_at
+from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
+from roq.client.publish.receipt import Receipt
+from roq.client.status.reporter import OnState
+from roq.client.subscribe.message import Gap
+from roq.client.subscribe.subscriber import StartOption, Subscriber
 from roq.errors import (
     NotEmpty,
     QueueExists,

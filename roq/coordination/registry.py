@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roq.coordination.campaign import Campaign
 from roq.coordination.counter import Counter
+from roq.coordination.election import Election
 from roq.coordination.port import (
     ANY_VERSION,
     BASE,
@@ -76,7 +76,7 @@ class StoreRegistry:
         self._on_session: Callable[[SessionState], None] | None = None
         self._on_problem: Callable[[str], None] = ignored
         self._counter = Counter(store, self._counting)
-        self._campaign: Campaign | None = None
+        self._campaign: Election | None = None
         self._registrations: dict[str, Registration] = {}
         self._watches: list[_ChildrenWatch] = []
 
@@ -233,7 +233,7 @@ class StoreRegistry:
         if self._campaign is not None:
             raise LocalProtocolError("a process stands for election once")
         check_data(LEADER, data)
-        self._campaign = Campaign(
+        self._campaign = Election(
             self._store, self._counter, data, on_lead, on_follow, may_lead, above
         )
         if self._state is SessionState.CONNECTED:

@@ -13,19 +13,19 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.events import ClientFrame, Effect, Note, Reply
-from roq.gcm.healing import GONE, loss
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import LIVE, Hosts
 from roq.gcm.operations import Operations
-from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import EXCHANGES_MAX, SCALING
+from roq.gcm.repair import GONE, loss
 from roq.gcm.reports import Reports
+from roq.gcm.role import Role
 from roq.gcm.rules import Rules
 from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom, Part
-from roq.gcm.standing import Standing
 from roq.model import ElasticRules, exchange_name
 from roq.protocol import documents, public
 from roq.protocol.control import (
@@ -54,10 +54,10 @@ class ClientPort:
 
     def __init__(
         self,
-        standing: Standing,
+        role: Role,
         queues: Queues,
         hosts: Hosts,
-        proofs: Proofs,
+        heartbeats: Heartbeats,
         rules: Rules,
         operations: Operations,
         sagas: Sagas,
@@ -65,10 +65,10 @@ class ClientPort:
         provisioning: Provisioning,
         health: Callable[[int], Health],
     ) -> None:
-        self._standing = standing
+        self._role = role
         self._queues = queues
         self._hosts = hosts
-        self._proofs = proofs
+        self._heartbeats = heartbeats
         self._rules = rules
         self._operations = operations
         self._sagas = sagas
@@ -84,7 +84,7 @@ class ClientPort:
         try:
             return self._answer(event, request, now)
         except RequestError as known:
-            error = self._standing.as_far_as_known(known, follows=True)
+            error = self._role.as_far_as_known(known, follows=True)
             request_id = 0 if isinstance(request, LocateQueue) else request.id
             reply = Reply(event.peer, refusal(error, request_id))
             if isinstance(request, HostReport) and not isinstance(error, NotLeader):
@@ -99,8 +99,8 @@ class ClientPort:
             return [Reply(event.peer, documents.encode(self._cluster_info(request)))]
         if isinstance(request, HealthRequest):
             return [Reply(event.peer, documents.encode(self._health(request.id)))]
-        if not self._standing.answers:
-            raise self._standing.not_leader("client")
+        if not self._role.answers:
+            raise self._role.not_leader("client")
         match request:
             case LocateQueue():
                 return [Reply(event.peer, documents.encode_raw(self._locate(request.QName)))]
@@ -119,7 +119,7 @@ class ClientPort:
         Raises:
             RequestError: it cannot be begun.
         """
-        if self._standing.registry_away:
+        if self._role.registry_away:
             raise RegistryAway("registry away")
         if isinstance(request, ScaleOut):
             _check_transaction(request.transaction)
@@ -133,7 +133,7 @@ class ClientPort:
 
     def _as_told_here(self, error: RequestError) -> RequestError:
         # Operations that end with leadership name the management interface of the next leader.
-        return self._standing.not_leader("client") if isinstance(error, NotLeader) else error
+        return self._role.not_leader("client") if isinstance(error, NotLeader) else error
 
     def _scaling(self, peer: Hashable, request: ScaleOut | ScaleIn) -> Saga:
         name = self._queues.demand_same(request.queue, request.queue_id).name
@@ -164,7 +164,7 @@ class ClientPort:
 
     def _elasticity(self, request: ElasticityRequest, now: float) -> Elasticity:
         queue = self._queues.demand_same(request.queue, request.queue_id)
-        self._proofs.take(queue, request, now)
+        self._heartbeats.take(queue, request, now)
         if self._hosts.live(queue.place(MONITOR)) is None:
             queue.hear(request.epoch, request.control)
         record = queue.record
@@ -194,27 +194,27 @@ class ClientPort:
         A definition is there before its process, and no number is given twice. A host manager is
         told to stop such a process as soon as it reports one; this is for hosts without a manager.
         """
-        standing = self._standing
-        if standing.registry_away or standing.caretaker or self._operations.busy(queue.name):
+        role = self._role
+        if role.registry_away or role.caretaker or self._operations.busy(queue.name):
             return []
         known = {exchange.number for exchange in queue.record.exchanges}
         heard = (number for number, _ in request.exchanges)
         return list(islice((number for number in heard if number not in known), EXCHANGES_MAX))
 
     def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
-        standing = self._standing
-        leader = standing.known_leader
+        role = self._role
+        leader = role.known_leader
         managers = sorted(
-            {manager.client for manager in standing.managers} | {standing.me.client},
+            {manager.client for manager in role.managers} | {role.me.client},
             key=lambda client: (leader is None or client != leader.client, client),
         )
         return ClusterInfo(
             id=request.id,
-            cluster=standing.cluster,
-            leader=standing.answers and not standing.caretaker,
-            client=standing.me.client,
-            management=standing.me.management,
-            broadcast=standing.me.broadcast,
+            cluster=role.cluster,
+            leader=role.answers and not role.caretaker,
+            client=role.me.client,
+            management=role.me.management,
+            broadcast=role.me.broadcast,
             managers=managers,
         )
 
@@ -226,7 +226,7 @@ class ClientPort:
         queue = self._queues.demand_running(request.QName)
         if not queue.monitor:
             raise QueueStopped(f"the monitor of queue {queue.name!r} is not known yet; try again")
-        lost = loss(queue, MONITOR, self._hosts, self._proofs)
+        lost = loss(queue, MONITOR, self._hosts, self._heartbeats)
         if lost is not None and lost.kind is GONE:
             # Nobody is to wait for answers from there; it runs elsewhere in a moment.
             raise RequestError(f"{lost.name} of queue {queue.name!r} {lost.why}; try again")

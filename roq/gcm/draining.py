@@ -18,10 +18,10 @@ from roq.gcm.operations import Operations
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queue, Queues
 from roq.gcm.records import HOSTS
+from roq.gcm.role import Role
 from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
-from roq.gcm.standing import Standing
 from roq.protocol.control import HostReport
 
 AT_ONCE: Final = 8
@@ -53,14 +53,14 @@ class Draining:
 
     def __init__(
         self,
-        standing: Standing,
+        role: Role,
         queues: Queues,
         hosts: Hosts,
         operations: Operations,
         sagas: Sagas,
         provisioning: Provisioning,
     ) -> None:
-        self._standing = standing
+        self._role = role
         self._queues = queues
         self._hosts = hosts
         self._operations = operations
@@ -88,7 +88,7 @@ class Draining:
         """A host manager has said whether it stops."""
         mark = self._hosts.marks.get(report.host)
         leaving = mark.leaving if mark is not None else 0
-        if self._standing.registry_away or self._operations.busy(HOSTS):
+        if self._role.registry_away or self._operations.busy(HOSTS):
             return []
         host, saga = report.host, self._sagas.host
         refuge = self._hosts.refuge(host) or self._hosts.arriving
@@ -143,7 +143,7 @@ class Draining:
         if not draining:
             self._waits.clear()
             return []
-        if self._standing.registry_away or self._standing.caretaker or self._hosts.arriving:
+        if self._role.registry_away or self._role.caretaker or self._hosts.arriving:
             return []
         concerned = [each for each in self._queues if not draining.isdisjoint(each.record.hosts)]
         names = {each.name for each in concerned}

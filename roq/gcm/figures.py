@@ -12,8 +12,8 @@ from typing import Final
 from roq.gcm.hosts import Hosts, HostState
 from roq.gcm.operations import Operations
 from roq.gcm.queues import Queues
-from roq.gcm.recovery import Recovery
-from roq.gcm.standing import Standing
+from roq.gcm.repair_schedule import RepairSchedule
+from roq.gcm.role import Role
 from roq.model import QueueState
 from roq.protocol.figures import Sample, by_state, counter, gauge
 
@@ -47,22 +47,22 @@ METRICS: Final = (
 
 
 def figures(
-    standing: Standing,
+    role: Role,
     queues: Queues,
     hosts: Hosts,
     operations: Operations,
-    recovery: Recovery,
+    repairs: RepairSchedule,
 ) -> Iterator[Sample]:
     """How all of `METRICS` stand."""
-    leads = standing.leads and not standing.caretaker
+    leads = role.leads and not role.caretaker
     yield Sample(LEADER, leads)
-    yield Sample(REGISTRY, bool(standing.cluster) and not standing.registry_away)
-    yield Sample(MANAGERS, len(standing.managers))
+    yield Sample(REGISTRY, bool(role.cluster) and not role.registry_away)
+    yield Sample(MANAGERS, len(role.managers))
     yield from by_state(HOSTS, (host.state for host in hosts), HostState)
     yield from by_state(QUEUES, (queue.record.state for queue in queues), QueueState)
-    yield Sample(DEGRADED, len(recovery.degraded()))
+    yield Sample(DEGRADED, len(repairs.degraded()))
     yield Sample(UNREADABLE, len(queues.unreadable))
     yield Sample(EXCHANGES, sum(len(queue.record.exchanges) for queue in queues))
     yield Sample(OPERATIONS, len(operations.queues))
-    yield Sample(MENDED, recovery.mended)
-    yield Sample(NOT_MENDED, recovery.not_mended)
+    yield Sample(MENDED, repairs.mended)
+    yield Sample(NOT_MENDED, repairs.not_mended)

@@ -13,8 +13,8 @@ from roq.gcm.draining import Draining
 from roq.gcm.hosts import LIVE, Hosts, Schedule
 from roq.gcm.queues import Queues
 from roq.gcm.records import HOSTS
-from roq.gcm.recovery import Recovery
-from roq.gcm.standing import Standing
+from roq.gcm.repair_schedule import RepairSchedule
+from roq.gcm.role import Role
 from roq.protocol.control import Health
 from roq.protocol.facts import Check
 
@@ -23,68 +23,68 @@ SHOWN_MAX: Final = 5
 
 
 def of_manager(
-    standing: Standing,
+    role: Role,
     queues: Queues,
     hosts: Hosts,
-    recovery: Recovery,
+    repairs: RepairSchedule,
     draining: Draining,
     request_id: int = 0,
 ) -> Health:
     """The answer of this manager.
 
     Args:
-        standing: where it stands; it is ready if it knows who leads, and the registry is there.
+        role: where it stands; it is ready if it knows who leads, and the registry is there.
         queues, hosts, recovery, draining: what it knows as the leader.
         request_id: of the request that is answered.
     """
-    checks = [_registry(standing), _epochs(standing), _leader(standing), *standing.measured]
-    if standing.leads:
+    checks = [_registry(role), _epochs(role), _leader(role), *role.measured]
+    if role.leads:
         checks += [
             _hosts(queues, hosts),
             _cordons(hosts, draining),
-            _queues(queues, recovery),
+            _queues(queues, repairs),
             _definitions(queues),
         ]
     return Health(
         id=request_id,
         role="gcm",
-        name=standing.me.client,
+        name=role.me.client,
         ready=all(check.ok for check in checks if check.essential),
-        state=_state(standing),
+        state=_state(role),
         checks=checks,
     )
 
 
-def _state(standing: Standing) -> str:
-    if standing.leads:
-        return "caretaker" if standing.caretaker else "leading"
-    return "following" if standing.known_leader is not None else "electing"
+def _state(role: Role) -> str:
+    if role.leads:
+        return "caretaker" if role.caretaker else "leading"
+    return "following" if role.known_leader is not None else "electing"
 
 
-def _registry(standing: Standing) -> Check:
-    if standing.problem:
-        detail = standing.problem
-    elif standing.registry_away:
+def _registry(role: Role) -> Check:
+    if role.problem:
+        detail = role.problem
+    elif role.registry_away:
         detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
-    elif not standing.cluster:
+    elif not role.cluster:
         detail = "the identity of the cluster has not been read yet"
     else:
         return Check(name="registry", ok=True, detail="connected")
     return Check(name="registry", ok=False, detail=detail)
 
 
-def _epochs(standing: Standing) -> Check:
-    detail = standing.epochs_problem
+def _epochs(role: Role) -> Check:
+    detail = role.epochs_problem
     return Check(name="epochs", ok=not detail, detail=detail or "can be drawn")
 
 
-def _leader(standing: Standing) -> Check:
-    if standing.leads:
-        detail = "it led; who leads is open until ZooKeeper is back" if standing.caretaker else (
+def _leader(role: Role) -> Check:
+    if role.leads:
+        detail = "it led; who leads is open until ZooKeeper is back" if role.caretaker else (
             "this one"
         )  # fmt: skip
-        return Check(name="leader", ok=not standing.caretaker, detail=detail)
-    leader = standing.known_leader
+        return Check(name="leader", ok=not role.caretaker, detail=detail)
+    leader = role.known_leader
     detail = leader.client if leader else "no manager leads at the moment"
     return Check(name="leader", ok=leader is not None, detail=detail)
 
@@ -120,8 +120,8 @@ def _cordons(hosts: Hosts, draining: Draining) -> Check:
     return Check(name="cordons", ok=not marked, detail=detail, essential=False)
 
 
-def _queues(queues: Queues, recovery: Recovery) -> Check:
-    lacking = recovery.degraded()
+def _queues(queues: Queues, repairs: RepairSchedule) -> Check:
+    lacking = repairs.degraded()
     running = sum(queue.running for queue in queues)
     detail = _shown(f"{name}: {'; '.join(lacks)}" for name, lacks in lacking.items())
     return Check(

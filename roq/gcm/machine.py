@@ -47,18 +47,18 @@ from roq.gcm.events import (
 )
 from roq.gcm.figures import figures
 from roq.gcm.health import of_manager
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import Hosts
 from roq.gcm.management_port import ManagementPort
 from roq.gcm.operations import Operations
-from roq.gcm.proofs import Proofs
 from roq.gcm.provision import Provisioning, ProvisionSettings
 from roq.gcm.queues import Queues
 from roq.gcm.records import HOSTS, Manager, Snapshot
-from roq.gcm.recovery import LOOK_SECONDS, Recovery
+from roq.gcm.repair_schedule import LOOK_SECONDS, RepairSchedule
 from roq.gcm.reports import Reports
+from roq.gcm.role import Role
 from roq.gcm.rules import Rules
 from roq.gcm.sagas import Sagas
-from roq.gcm.standing import Standing
 from roq.machine import Tick
 from roq.policy.registry import POLICIES
 from roq.protocol import broadcast
@@ -90,25 +90,25 @@ class GcmMachine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._standing = Standing(settings.manager)
+        self._role = Role(settings.manager)
         self.queues = Queues()
         self.hosts = Hosts()
         self.rules = Rules(self.queues)
         self.operations = Operations()
-        self._proofs = Proofs(self.hosts)
-        self._sagas = Sagas(self.queues, self.hosts, self._proofs)
+        self._heartbeats = Heartbeats(self.hosts)
+        self._sagas = Sagas(self.queues, self.hosts, self._heartbeats)
         self.provisioning = Provisioning(settings.provision, self.queues, self.hosts)
-        self.recovery = Recovery(
-            self._standing,
+        self.repairs = RepairSchedule(
+            self._role,
             self.queues,
             self.hosts,
-            self._proofs,
+            self._heartbeats,
             self.operations,
             self._sagas,
             self.provisioning,
         )
         self.draining = Draining(
-            self._standing,
+            self._role,
             self.queues,
             self.hosts,
             self.operations,
@@ -116,19 +116,19 @@ class GcmMachine:
             self.provisioning,
         )
         self._reports = Reports(
-            self._standing,
+            self._role,
             self.queues,
             self.hosts,
             self.operations,
             self._sagas,
-            self.recovery,
+            self.repairs,
             self.draining,
         )
         self._clients = ClientPort(
-            self._standing,
+            self._role,
             self.queues,
             self.hosts,
-            self._proofs,
+            self._heartbeats,
             self.rules,
             self.operations,
             self._sagas,
@@ -137,14 +137,14 @@ class GcmMachine:
             self.health,
         )
         self._management = ManagementPort(
-            self._standing,
+            self._role,
             self.queues,
             self.hosts,
             self.rules,
             self.operations,
             self._sagas,
             self.provisioning,
-            self.recovery,
+            self.repairs,
             self.draining,
             settings.cloud,
             settings.policies,
@@ -158,29 +158,29 @@ class GcmMachine:
     @property
     def leads(self) -> bool:
         """Whether this manager leads."""
-        return self._standing.leads
+        return self._role.leads
 
     @property
     def cluster(self) -> str:
         """Identity of the cluster; empty until the registry has told it."""
-        return self._standing.cluster
+        return self._role.cluster
 
     @property
     def manager_addresses(self) -> list[str]:
         """Client addresses of all configuration managers, this one first."""
-        standing = self._standing
-        others = (manager.client for manager in standing.managers)
-        return list(dict.fromkeys([standing.me.client, *others]))
+        role = self._role
+        others = (manager.client for manager in role.managers)
+        return list(dict.fromkeys([role.me.client, *others]))
 
     def health(self, request_id: int = 0) -> Health:
         """How it is."""
         return of_manager(
-            self._standing, self.queues, self.hosts, self.recovery, self.draining, request_id
+            self._role, self.queues, self.hosts, self.repairs, self.draining, request_id
         )
 
     def figures(self) -> Iterator[Sample]:
         """`roq.gcm.figures.METRICS` as they stand now."""
-        return figures(self._standing, self.queues, self.hosts, self.operations, self.recovery)
+        return figures(self._role, self.queues, self.hosts, self.operations, self.repairs)
 
     # --- the contract of a machine ----------------------------------------------------------------
 
@@ -188,10 +188,10 @@ class GcmMachine:
         """Take one event in and give the effects to perform, in order."""
         self.hosts.now = now
         effects = self._dispatch(event, now)
-        if self._standing.doubtful:
+        if self._role.doubtful:
             return effects  # and does nothing, until the registry has told who leads
         if self.leads:
-            effects += self.recovery.advance(now)
+            effects += self.repairs.advance(now)
         effects += self._provide(now)
         if (self._changed or self.hosts.changed) and self.leads:
             effects += self._announce_change(now)
@@ -199,7 +199,7 @@ class GcmMachine:
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted."""
-        if self._standing.doubtful:
+        if self._role.doubtful:
             return None
         deadlines = (
             self._next_broadcast,
@@ -215,7 +215,7 @@ class GcmMachine:
         self.hosts.check()
         self.operations.check()
         self.provisioning.check()
-        self.recovery.check()
+        self.repairs.check()
         self.draining.check()
         busy = self.operations.queues
         assert all(name in busy for name, _ in self.queues.reserved)  # noqa: S101
@@ -240,7 +240,7 @@ class GcmMachine:
             case Unanswered():
                 return self._completed(self.operations.completed(event.token, event.reason, now))
             case Tick():
-                return [] if self._standing.doubtful else self._tick(now)
+                return [] if self._role.doubtful else self._tick(now)
             case Elected():
                 return self._elected(event, now)
             case Following():
@@ -252,13 +252,13 @@ class GcmMachine:
             case RegistryBack():
                 return self._registry_back(event, now)
             case EpochsDamaged():
-                self._standing.epochs_problem = event.problem
+                self._role.epochs_problem = event.problem
                 return []
             case ClusterNamed():
-                self._standing.cluster = event.cluster
+                self._role.cluster = event.cluster
                 return []
             case ManagersChanged():
-                self._standing.managers = event.managers
+                self._role.managers = event.managers
                 return []
             case HostsPresent():
                 self.hosts.present(event.hosts, now)
@@ -269,10 +269,10 @@ class GcmMachine:
                 self.provisioning.answered(event.token, event.answer, now)
                 return []
             case Measured():
-                self._standing.measured = event.checks
+                self._role.measured = event.checks
                 return []
             case Subscribed():
-                return self._broadcast(now) if self._standing.answers else []
+                return self._broadcast(now) if self._role.answers else []
             case ListenerGone():
                 self.rules.listener_gone(event.address)
                 return []
@@ -285,51 +285,51 @@ class GcmMachine:
 
     def _elected(self, event: Elected, now: float) -> list[Effect]:
         # What ran under an earlier epoch must not write under this one.
-        effects = self._abort(self._standing.not_leader("management"))
-        effects += self._stop_providing(self._standing.not_leader("client"))
-        self._standing.leads = True
-        self._standing.caretaker = self._standing.doubtful = False
-        self._standing.leader = self._standing.me
-        self._standing.regain_registry()
-        self._sagas.lead(event.epoch, self._standing.cluster)
+        effects = self._abort(self._role.not_leader("management"))
+        effects += self._stop_providing(self._role.not_leader("client"))
+        self._role.leads = True
+        self._role.caretaker = self._role.doubtful = False
+        self._role.leader = self._role.me
+        self._role.regain_registry()
+        self._sagas.lead(event.epoch, self._role.cluster)
         self.provisioning.lead(event.epoch, now)
         self._version = max(self._version, event.epoch << _VERSION_BITS)
         self.hosts.lead(now)
-        self._proofs.clear()
-        self.recovery.clear()
+        self._heartbeats.clear()
+        self.repairs.clear()
         self.draining.clear()
         self._next_look = now + LOOK_SECONDS
         return effects + self._load(event.snapshot, now)
 
     def _following(self, event: Following) -> list[Effect]:
-        self._standing.leader = event.leader
+        self._role.leader = event.leader
         return self._resign() if self.leads else []
 
     def _doubted(self) -> list[Effect]:
-        if not self.leads or self._standing.caretaker:
+        if not self.leads or self._role.caretaker:
             return []
-        self._standing.doubtful = True
-        effects = self._abort(self._standing.not_leader("management"))
-        return effects + self._stop_providing(self._standing.not_leader("client"))
+        self._role.doubtful = True
+        effects = self._abort(self._role.not_leader("management"))
+        return effects + self._stop_providing(self._role.not_leader("client"))
 
     def _registry_lost(self, event: RegistryLost, now: float) -> list[Effect]:
-        self._standing.lose_registry(event.problem, now)
+        self._role.lose_registry(event.problem, now)
         self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
-        self._standing.caretaker, self._standing.doubtful = True, False
+        self._role.caretaker, self._role.doubtful = True, False
         effects = self._abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
-        self._standing.leads = self._standing.caretaker = self._standing.doubtful = False
-        effects = self._abort(self._standing.not_leader("management"))
-        effects += self._stop_providing(self._standing.not_leader("client"))
+        self._role.leads = self._role.caretaker = self._role.doubtful = False
+        effects = self._abort(self._role.not_leader("management"))
+        effects += self._stop_providing(self._role.not_leader("client"))
         effects += self.rules.clear()
         self.queues.clear()
         self.hosts.clear()
-        self._proofs.clear()
-        self.recovery.clear()
+        self._heartbeats.clear()
+        self.repairs.clear()
         self.draining.clear()
         self._reports.clear()
         self._told = ((), ())
@@ -337,7 +337,7 @@ class GcmMachine:
         return effects
 
     def _registry_back(self, event: RegistryBack, now: float) -> list[Effect]:
-        self._standing.regain_registry()
+        self._role.regain_registry()
         if not self.leads or event.snapshot is None:
             return []
         # What was under way when the connection broke may or may not have been done.
@@ -361,7 +361,7 @@ class GcmMachine:
 
     def _provide(self, now: float) -> list[Effect]:
         """Let the provider's hosts come and go, and those grow who have waited for one."""
-        if not self._standing.cluster:
+        if not self._role.cluster:
             return []
         step = self.provisioning.advance(now)
         effects = step.effects
@@ -375,7 +375,7 @@ class GcmMachine:
         return effects
 
     def _abort(self, error: RequestError) -> list[Effect]:
-        self.recovery.aborted()
+        self.repairs.aborted()
         self.draining.aborted()
         return self.operations.abort(error)
 
@@ -392,7 +392,7 @@ class GcmMachine:
         effects = self.operations.expire(now)
         if self._next_look is not None and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
-            effects += self.recovery.look(now)
+            effects += self.repairs.look(now)
             effects += self.draining.look(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)

@@ -15,12 +15,12 @@ from roq.gcm.operations import Operations
 from roq.gcm.provision import Provisioning
 from roq.gcm.queues import Queues
 from roq.gcm.records import HOSTS
-from roq.gcm.recovery import Recovery
+from roq.gcm.repair_schedule import RepairSchedule
+from roq.gcm.role import Role
 from roq.gcm.rules import Rules
 from roq.gcm.saga import Call, Calls, Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
-from roq.gcm.standing import Standing
 from roq.policy.registry import DEFAULT, POLICIES
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
@@ -43,26 +43,26 @@ class ManagementPort:
 
     def __init__(
         self,
-        standing: Standing,
+        role: Role,
         queues: Queues,
         hosts: Hosts,
         rules: Rules,
         operations: Operations,
         sagas: Sagas,
         provisioning: Provisioning,
-        recovery: Recovery,
+        repairs: RepairSchedule,
         draining: Draining,
         cloud: RawDocument,
         policies: Callable[[], Collection[str]],
     ) -> None:
-        self._standing = standing
+        self._role = role
         self._queues = queues
         self._hosts = hosts
         self._rules = rules
         self._operations = operations
         self._sagas = sagas
         self._provisioning = provisioning
-        self._recovery = recovery
+        self._repairs = repairs
         self._draining = draining
         self._cloud = cloud
         self._policies = policies
@@ -73,13 +73,13 @@ class ManagementPort:
         if isinstance(request, Bad):
             return [Reply(event.peer, request.answer()), malformed(request)]
         try:
-            if not self._standing.answers:
-                raise self._standing.not_leader("management")
+            if not self._role.answers:
+                raise self._role.not_leader("management")
             change = self._change(request, event)
             if change is None:
                 answer = {**self._read(request), **self._memory(now)}
                 return [Reply(event.peer, documents.encode_raw(answer))]
-            if self._standing.registry_away:
+            if self._role.registry_away:
                 raise RegistryAway("registry away")
             name, make = change
             number = request.__struct_config__.tag
@@ -91,12 +91,12 @@ class ManagementPort:
                 party=event.party,
             )
         except RequestError as known:
-            error = self._standing.as_far_as_known(known)
+            error = self._role.as_far_as_known(known)
             return [Reply(event.peer, documents.encode_raw(failed(error)))]
 
     def _read(self, request: ManagementRequest) -> RawDocument:  # noqa: PLR0911 - one per command
         """Answer what needs no registry."""
-        queues, hosts, recovery = self._queues, self._hosts, self._recovery
+        queues, hosts, repairs = self._queues, self._hosts, self._repairs
         match request:
             case public.GetRules():
                 return self._rules.answer(request.QName)
@@ -107,25 +107,25 @@ class ManagementPort:
                     raise QueueNotFound(NO)
                 return done(YES)
             case public.ListQueues():
-                return views.list_queues(queues, recovery, self._rules)
+                return views.list_queues(queues, repairs, self._rules)
             case public.ListHosts():
                 return views.list_hosts(hosts, queues, self._provisioning.names(), self._draining)
             case public.ListExchanges():
-                return views.list_exchanges(queues.demand(request.QName), hosts, recovery)
+                return views.list_exchanges(queues.demand(request.QName), hosts, repairs)
             case public.DescribeQueue():
                 queue = queues.demand(request.QName)
                 rules = self._rules.fields(queue.name)
-                return views.describe_queue(queue, hosts, recovery, rules)
+                return views.describe_queue(queue, hosts, repairs, rules)
             case _:
                 raise InvalidRequest(public.INVALID_COMMAND)
 
     def _memory(self, now: float) -> RawDocument:
         """That another manager may know better, if that is so."""
-        standing = self._standing
-        if not standing.caretaker:
+        role = self._role
+        if not role.caretaker:
             return {}
-        reason = standing.problem or "ZooKeeper cannot be reached"
-        return from_memory(now - standing.away_since, reason)
+        reason = role.problem or "ZooKeeper cannot be reached"
+        return from_memory(now - role.away_since, reason)
 
     def _change(  # noqa: PLR0911 - one return per command
         self, request: ManagementRequest, event: ManagementFrame

@@ -15,9 +15,9 @@ from roq.gcm.events import Effect, LeadAnew, Note, Reply
 from roq.gcm.hosts import Host, Hosts, Schedule
 from roq.gcm.operations import Operations
 from roq.gcm.queues import MONITOR, Queues
-from roq.gcm.recovery import Recovery
+from roq.gcm.repair_schedule import RepairSchedule
+from roq.gcm.role import Role
 from roq.gcm.sagas import Sagas
-from roq.gcm.standing import Standing
 from roq.protocol import documents
 from roq.protocol.control import HostReport, HostReportAck
 
@@ -31,20 +31,20 @@ class Reports:
 
     def __init__(
         self,
-        standing: Standing,
+        role: Role,
         queues: Queues,
         hosts: Hosts,
         operations: Operations,
         sagas: Sagas,
-        recovery: Recovery,
+        repairs: RepairSchedule,
         draining: Draining,
     ) -> None:
-        self._standing = standing
+        self._role = role
         self._queues = queues
         self._hosts = hosts
         self._operations = operations
         self._sagas = sagas
-        self._recovery = recovery
+        self._repairs = repairs
         self._draining = draining
         self._strays: dict[tuple[str, bytes, int], float] = {}
 
@@ -57,7 +57,7 @@ class Reports:
             NoCapacity: far too many hosts.
             NotLeader: it is open who leads.
         """
-        cluster = self._standing.cluster
+        cluster = self._role.cluster
         if report.cluster and cluster and report.cluster != cluster:
             raise InvalidRequest(
                 f"host {report.host} belongs to cluster {report.cluster}, this is {cluster}: it "
@@ -70,12 +70,12 @@ class Reports:
         if before is None:
             text = f"host {host.name} is live, its manager at {report.control}"
             effects.append(Note("host_live", text))
-            self._recovery.nudge()
+            self._repairs.nudge()
         effects += self._observe(host, now)
         effects += self._draining.reported(report, now)
         if report.leader_epoch > self._sagas.leader_epoch:
             effects.append(LeadAnew(report.leader_epoch))
-        if self._standing.caretaker:
+        if self._role.caretaker:
             raise NotLeader("the registry is away and leadership open; try the other managers")
         ack = HostReportAck(
             id=report.id,
@@ -98,7 +98,7 @@ class Reports:
             queue = self._queues.get(child.queue)
             if queue is not None:
                 queue.observe(child, host.name)
-            if self._standing.registry_away or self._operations.busy(child.queue):
+            if self._role.registry_away or self._operations.busy(child.queue):
                 continue
             number = MONITOR if child.role == "monitor" else child.number
             if queue is not None and queue.unsaved and queue.running:

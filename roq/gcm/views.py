@@ -11,7 +11,7 @@ from roq.gcm.draining import Draining
 from roq.gcm.hosts import AWAY, LIVE, Host, Hosts, Schedule
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord
-from roq.gcm.recovery import Recovery
+from roq.gcm.repair_schedule import RepairSchedule
 from roq.gcm.rules import Rules
 from roq.model import exchange_name
 from roq.protocol.broadcast import QueueStatus
@@ -31,9 +31,9 @@ UNREADABLE: Final = "unreadable"
 """State of a queue whose definition nobody can read."""
 
 
-def list_queues(queues: Queues, recovery: Recovery, rules: Rules) -> RawDocument:
+def list_queues(queues: Queues, repairs: RepairSchedule, rules: Rules) -> RawDocument:
     """The answer to 2101."""
-    rows = {queue.name: _queue_row(queue, recovery, rules) for queue in queues}
+    rows = {queue.name: _queue_row(queue, repairs, rules) for queue in queues}
     rows |= {name: _unreadable_row(name, why) for name, why in queues.unreadable.items()}
     return done(Queues=_plain(rows[name] for name in sorted(rows)))
 
@@ -59,13 +59,13 @@ def list_hosts(
     )
 
 
-def list_exchanges(queue: Queue, hosts: Hosts, recovery: Recovery) -> RawDocument:
+def list_exchanges(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> RawDocument:
     """The answer to 2103."""
-    return done(Exchanges=_plain(exchange_rows(queue, hosts, recovery)))
+    return done(Exchanges=_plain(exchange_rows(queue, hosts, repairs)))
 
 
 def describe_queue(
-    queue: Queue, hosts: Hosts, recovery: Recovery, rules: RawDocument
+    queue: Queue, hosts: Hosts, repairs: RepairSchedule, rules: RawDocument
 ) -> RawDocument:
     """The answer to 2104."""
     record = queue.record
@@ -80,21 +80,21 @@ def describe_queue(
         Created=record.created,
         QueueId=record.queue_id.hex(),
         Limits=record.limits,
-        Exchanges=exchange_rows(queue, hosts, recovery),
+        Exchanges=exchange_rows(queue, hosts, repairs),
         Departed=[
             DepartedRow(Number=each.number, Epoch=each.epoch, End=each.end)
             for each in record.departed
         ],
         Rules=rules,
-        Reasons=recovery.reasons(queue),
+        Reasons=repairs.reasons(queue),
     )
     fields: RawDocument = msgspec.to_builtins(description)
     return {**done(), **fields}
 
 
-def exchange_rows(queue: Queue, hosts: Hosts, recovery: Recovery) -> list[ExchangeRow]:
+def exchange_rows(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> list[ExchangeRow]:
     """The exchanges of a queue, as defined and as they run."""
-    return [_exchange_row(queue, each, hosts, recovery) for each in queue.record.exchanges]
+    return [_exchange_row(queue, each, hosts, repairs) for each in queue.record.exchanges]
 
 
 def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
@@ -113,7 +113,7 @@ def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
     )
 
 
-def _queue_row(queue: Queue, recovery: Recovery, rules: Rules) -> QueueRow:
+def _queue_row(queue: Queue, repairs: RepairSchedule, rules: Rules) -> QueueRow:
     slow = rules.elastic(queue.name)
     return QueueRow(
         Name=queue.name,
@@ -122,7 +122,7 @@ def _queue_row(queue: Queue, recovery: Recovery, rules: Rules) -> QueueRow:
         Running=queue.running,
         Exchanges=len(queue.record.exchanges),
         Durability=queue.record.durability,
-        Reasons=recovery.reasons(queue),
+        Reasons=repairs.reasons(queue),
         SlowSubscriber=slow.slow_subscriber,
         HoldSeconds=slow.hold_seconds,
     )
@@ -184,13 +184,13 @@ def _child_row(child: ChildInfo) -> ChildRow:
 
 
 def _exchange_row(
-    queue: Queue, exchange: ExchangeRecord, hosts: Hosts, recovery: Recovery
+    queue: Queue, exchange: ExchangeRecord, hosts: Hosts, repairs: RepairSchedule
 ) -> ExchangeRow:
     child = queue.children.get(exchange.number)
-    loss = recovery.loss(queue, exchange.number)
+    loss = repairs.loss(queue, exchange.number)
     host = hosts.get(exchange.host)
     listed = host.child(queue.record.queue_id, exchange.number) if host is not None else None
-    reason = recovery.reason(queue, exchange.number)
+    reason = repairs.reason(queue, exchange.number)
     if loss is not None:
         state = loss.kind.value
     elif host is not None and host.state is not LIVE and queue.running:

@@ -18,7 +18,6 @@ import zmq
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import figures
-from roq.hcm.claim import Claim
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
 from roq.hcm.events import (
     Announce,
@@ -41,6 +40,7 @@ from roq.hcm.events import (
     StopWanted,
     Terminate,
 )
+from roq.hcm.host_name_lock import HostNameLock
 from roq.hcm.machine import HostMachine
 from roq.hcm.ports import port_of
 from roq.hcm.processes import Processes
@@ -118,7 +118,7 @@ class HostManager:
         self._machine = HostMachine(self._settings)
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
-        self._claim = Claim(
+        self._name_lock = HostNameLock(
             self._reactor, self._context, self._registry, self._host, self._settings.control
         )
         self._reporter = Reporter(self._reactor, self._context, self._handle)
@@ -174,7 +174,7 @@ class HostManager:
         self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
-        self._claim.close()
+        self._name_lock.close()
         self._reporter.close()
         self._server.close()
         self._context.term()
@@ -208,7 +208,7 @@ class HostManager:
             )  # fmt: skip
         elif not self._registering:
             self._registering = True
-            self._claim.ask(self._claimed)
+            self._name_lock.ask(self._claimed)
 
     def _claimed(self, other: str) -> None:
         if not other:

@@ -57,10 +57,10 @@ from roq.hcm.events import (
 from roq.hcm.figures import figures, known
 from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import LeaderLink
-from roq.hcm.lives import Lives
 from roq.hcm.processor import Sample
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
+from roq.hcm.supervisor import Supervisor
 from roq.machine import Tick
 from roq.model import HOST_EPOCH_MAX
 from roq.protocol.control import (
@@ -97,7 +97,7 @@ class HostMachine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._leader = LeaderLink(settings.managers)
-        self._lives = Lives(settings, self._leader)
+        self._supervisor = Supervisor(settings, self._leader)
         self._leader_epoch = 0
         self._trouble = ""
         self._refusal = ""
@@ -124,12 +124,12 @@ class HostMachine:
     @property
     def children(self) -> int:
         """How many there are, whether they run or not."""
-        return len(self._lives.children)
+        return len(self._supervisor.children)
 
     @property
     def registered(self) -> bool:
         """Whether this host has an epoch."""
-        return self._lives.host_epoch > 0
+        return self._supervisor.host_epoch > 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event in and give the effects, in order."""
@@ -137,7 +137,7 @@ class HostMachine:
             routine = self._routine(event, now)
             if routine is not None:
                 return routine
-        effects = self._handle(event, now) + self._lives.time_passed(now)
+        effects = self._handle(event, now) + self._supervisor.time_passed(now)
         effects += self._drained(now) + self._finish(now)
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
@@ -148,16 +148,16 @@ class HostMachine:
         """How it is."""
         return of_host(
             self._settings.host,
-            self._lives.children,
+            self._supervisor.children,
             self._leader,
-            (processor_check(self._lives.processor, self._short), *self._measured),
+            (processor_check(self._supervisor.processor, self._short), *self._measured),
             stopping=self.stopping or self.draining,
             request_id=request_id,
         )
 
     def figures(self) -> Iterator[Figure]:
         """How the figures of this host and its children stand now."""
-        return figures(self._lives.children, self._leader, self._settings.exchange_max)
+        return figures(self._supervisor.children, self._leader, self._settings.exchange_max)
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
@@ -165,19 +165,19 @@ class HostMachine:
 
     def check(self) -> None:
         """Assert the invariants."""
-        self._lives.check()
-        assert len(self._lives.stops) <= STOPS_MAX  # noqa: S101
+        self._supervisor.check()
+        assert len(self._supervisor.stops) <= STOPS_MAX  # noqa: S101
 
     def _handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         match event:
             case Registered(epoch):
-                self._lives.registered(epoch)
+                self._supervisor.registered(epoch)
                 self._leader.start(now)
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
             case Rested() | Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
-                return self._lives.handle(event, now)
+                return self._supervisor.handle(event, now)
             case LeaderAnswered() | LeaderLost():
                 return self._leader_said(event, now)
             case Measured(checks):
@@ -195,14 +195,14 @@ class HostMachine:
         message = event.message
         if not isinstance(message, ChildReport):
             return None
-        child = self._lives.children.get(message.child.child)
+        child = self._supervisor.children.get(message.child.child)
         if child is None or child.state is not State.RUNNING or child.peer != event.peer:
             return None
         if child.epoch != message.child.epoch or message.child.state != State.RUNNING:
             return None
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
-        self._lives.heard(child, now)
+        self._supervisor.heard(child, now)
         if not message.id:
             return []  # it only says that it lives
         return [Reply(event.peer, keep(child, self._leader, message.id))]
@@ -245,17 +245,17 @@ class HostMachine:
         self._leader_epoch = epoch
 
     def _start(self, peer: Peer, message: Start, now: float) -> list[Effect]:
-        self._lives.check_start(message)
+        self._supervisor.check_start(message)
         self._check_leader(message.leader_epoch, message.cluster)
-        self._lives.count_from(message.base)
-        processor = self._lives.processor
+        self._supervisor.count_from(message.base)
+        processor = self._supervisor.processor
         wait = processor.stretched(self._settings.start_seconds, now) + KILL_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
-        child = self._lives.children.get(child_name(message.queue, number_of(message)))
+        child = self._supervisor.children.get(child_name(message.queue, number_of(message)))
         if child is None:
-            return self._lives.start_new(message, waiter, now)
+            return self._supervisor.start_new(message, waiter, now)
         if child.state is State.STOPPING or child.queue_id != message.queue_id:
-            return self._lives.start_after(child, message, waiter, now)
+            return self._supervisor.start_after(child, message, waiter, now)
         if child.state is State.RUNNING:
             return [Reply(peer, Started(id=message.id, child=child.describe()))]
         if child.state is State.FAILED and child.alive:
@@ -266,28 +266,30 @@ class HostMachine:
         if child.state is State.FAILED:
             # Asked for again by somebody who knows better: it gets all its chances again.
             child.history = CrashHistory(self._settings.crashes)
-            return self._lives.spawn(child, State.RESTARTING, now)
+            return self._supervisor.spawn(child, State.RESTARTING, now)
         return []
 
     def _stop_queue(self, peer: Peer, message: StopQueue, now: float) -> list[Effect]:
         self._check_leader(message.leader_epoch, message.cluster)
-        if len(self._lives.stops) >= STOPS_MAX:
+        if len(self._supervisor.stops) >= STOPS_MAX:
             raise NoCapacity(f"{STOPS_MAX} requests to stop something are under way already")
-        chosen = self._lives.children.select(message.queue, message.queue_id, message.number)
+        chosen = self._supervisor.children.select(message.queue, message.queue_id, message.number)
         whole = message.reason == "removed" and message.number == EVERYTHING
         effects: list[Effect] = [Forget(message.queue)] if whole else []
         for child in chosen:
-            effects += self._lives.stop(child, message.reason, now)
-        left = {child.name for child in chosen if self._lives.children.get(child.name) is child}
+            effects += self._supervisor.stop(child, message.reason, now)
+        left = {
+            child.name for child in chosen if self._supervisor.children.get(child.name) is child
+        }
         if not left:
             return [*effects, Reply(peer, Done(id=message.id))]
         deadline = now + self._settings.stop_seconds + KILL_SECONDS
-        self._lives.stops.add(Stop(peer, message.id, left, deadline))
+        self._supervisor.stops.add(Stop(peer, message.id, left, deadline))
         return effects
 
     def _child_report(self, peer: Peer, message: ChildReport, now: float) -> list[Effect]:
         told = message.child
-        child = self._lives.children.get(told.child)
+        child = self._supervisor.children.get(told.child)
         if child is None or not child.alive or told.epoch != child.epoch:
             return [Reply(peer, ChildAck(id=message.id, action="stop"))]
         child.peer = peer
@@ -295,20 +297,20 @@ class HostMachine:
             child.metrics = known(child.role, message.metrics)
         effects: list[Effect] = []
         if child.info is None and told.state == State.RUNNING:
-            effects = self._lives.listens(child, check_report(told))
+            effects = self._supervisor.listens(child, check_report(told))
         if child.state is State.STOPPING:
             ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
             return [Reply(peer, ack), *effects]
         if told.state == SUPERSEDED:
-            effects = self._lives.leaves(child, "a newer process has its place elsewhere", now)
+            effects = self._supervisor.leaves(child, "a newer process has its place elsewhere", now)
         elif child.state is State.RUNNING:
-            self._lives.heard(child, now)
+            self._supervisor.heard(child, now)
         elif told.state == State.RUNNING and not child.killed:
             child.info = told
-            effects += self._lives.now_running(child, now)
+            effects += self._supervisor.now_running(child, now)
         elif told.state == State.STOPPING and child.state is State.STARTING:
             why = "it was asked to by an earlier life of this host manager"
-            effects = self._lives.leaves(child, why, now)
+            effects = self._supervisor.leaves(child, why, now)
         return [Reply(peer, keep(child, self._leader, message.id)), *effects]
 
     # --- the leader -------------------------------------------------------------------------------
@@ -318,12 +320,12 @@ class HostMachine:
             id=request_id,
             cluster=self._leader.cluster,
             host=self._settings.host,
-            epoch=self._lives.host_epoch,
+            epoch=self._supervisor.host_epoch,
             control=self._settings.control,
             leader_epoch=self._obeyed,
             exchange_max=self._settings.exchange_max,
             starved=self._short,
-            children=[child.describe() for child in self._lives.children],
+            children=[child.describe() for child in self._supervisor.children],
             leaving=self._drain_by is not None,
         )
 
@@ -352,12 +354,12 @@ class HostMachine:
             effects.append(Note("leader_found", f"{self._reported_to} leads, and hears of us"))
         if self._leader.known and not known:
             effects.append(Announce(self._leader.cluster))
-        return effects + self._lives.pass_monitors_on()
+        return effects + self._supervisor.pass_monitors_on()
 
     # --- time and the end -------------------------------------------------------------------------
 
     def _pressed(self, sample: Sample, now: float) -> list[Effect]:
-        processor = self._lives.processor
+        processor = self._supervisor.processor
         processor.take(sample, now)
         short = processor.short(now)
         if short == self._short:
@@ -368,7 +370,7 @@ class HostMachine:
         return [Note("fed", "this host gets the processor that it needs again")]
 
     def _next_due(self, now: float) -> float:
-        deadlines = list(self._lives.deadlines(now))
+        deadlines = list(self._supervisor.deadlines(now))
         report_at = self._leader.next_deadline()
         if report_at is not None:
             deadlines.append(report_at)
@@ -405,7 +407,7 @@ class HostMachine:
         return []
 
     def _undrained(self, why: str, now: float) -> list[Effect]:
-        left = ", ".join(child.name for child in self._lives.children)
+        left = ", ".join(child.name for child in self._supervisor.children)
         text = f"{left:.500} could not go to other hosts: {why}"
         return [Note("not_drained", text, warning=True), *self._stop_all(now)]
 
@@ -413,11 +415,11 @@ class HostMachine:
         if self.stopping:
             return []
         self._finish_by = now + self._settings.stop_seconds + KILL_SECONDS
-        return self._lives.stop_all(now)
+        return self._supervisor.stop_all(now)
 
     def _finish(self, now: float) -> list[Effect]:
         late = self._finish_by is not None and now >= self._finish_by
-        if self._finished or not self.stopping or (len(self._lives.children) and not late):
+        if self._finished or not self.stopping or (len(self._supervisor.children) and not late):
             return []
         self._finished = True
         return [Finished()]

@@ -145,7 +145,7 @@ class Records:
         record = self._read_record(path)
         spec = self._read_spec(record)
         left.resting.update(spec.avoid_ports)
-        if self._lives(record):
+        if self._supervisor(record):
             self._written[record.child] = record
             left.living.append((spec, record))
         else:
@@ -165,7 +165,7 @@ class Records:
             raise InvalidRequest("no child listens at these ports")
         return record
 
-    def _lives(self, record: ProcessRecord) -> bool:
+    def _supervisor(self, record: ProcessRecord) -> bool:
         """Whether this very process still is what it was."""
         if record.boot != self._boot:
             return False

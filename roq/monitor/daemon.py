@@ -25,9 +25,9 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.guard import Guard
 from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
+from roq.monitor.policy_timeout import PolicyTimeout
 from roq.protocol import documents
 from roq.protocol.control import (
     Answer,
@@ -76,7 +76,7 @@ class Monitor:
         self._machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=self._reactor.now(),
-            control=self.control, policy_named=Guard(self._reactor.now).policy_named,
+            control=self.control, policy_named=PolicyTimeout(self._reactor.now).policy_named,
         )  # fmt: skip
         self._leader = LeaderClient(self._reactor, self._context, spec.managers)
         self._server = RpcServer(self._reactor, self._control, self._request)

@@ -21,11 +21,11 @@ from roq.monitor.epochs import Epochs
 from roq.monitor.events import Ask, Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
-from roq.monitor.news import News
+from roq.monitor.orphans import EMPTY_SECONDS, Orphans
 from roq.monitor.rules import PolicyNamed, Rules
 from roq.monitor.scaling import Scaling
 from roq.monitor.sessions import PUBLISHER, Session, Sessions
-from roq.monitor.unwanted import EMPTY_SECONDS, Unwanted
+from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
@@ -85,7 +85,7 @@ class Elasticity:
         policy_named: PolicyNamed,
         now: float,
     ) -> None:
-        news = News(queue, queue_id)
+        news = StatisticsEvents(queue, queue_id)
         self.policy_errors = 0
         self._policy_problem = ""
         request = ElasticityRequest(queue=queue, queue_id=queue_id, epoch=epoch, control=control)
@@ -93,7 +93,7 @@ class Elasticity:
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
         self.emptying = Emptying(queue, exchanges, sessions)
-        self._unwanted = Unwanted()
+        self._orphans = Orphans()
         self._exchanges = exchanges
         self._sessions = sessions
         self._epochs = epochs
@@ -366,7 +366,7 @@ class Elasticity:
     def _let_go(self, now: float) -> list[Effect]:
         """Have exchanges go that the queue does not have, as the configuration manager says."""
         effects: list[Effect] = []
-        for number in self._unwanted.told(self.rules.unwanted, now):
+        for number in self._orphans.told(self.rules.unwanted, now):
             exchange = self._exchanges.numbered(number)
             if exchange is None:
                 continue

@@ -16,7 +16,7 @@ def of_monitor(
     queue: str,
     state: str,
     *,
-    settling: bool,
+    takeover: bool,
     serving: Collection[int],
     missing: Collection[int],
     trouble: str,
@@ -30,7 +30,7 @@ def of_monitor(
     Args:
         queue: whose it is.
         state: a word for it.
-        settling: it has just taken over.
+        takeover: it has just taken over.
         serving: numbers of the exchanges that report to it.
         missing: numbers of those that the queue has and that do not.
         trouble: why no configuration manager tells it the rules; empty if one does.
@@ -43,7 +43,7 @@ def of_monitor(
         name="policy", ok=not policy_trouble, detail=policy_trouble or "decides", essential=False
     )
     checks = [_exchanges(serving, missing), _manager(trouble), policy, _slow(holding, behind)]
-    if settling:
+    if takeover:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))
     return Health(

@@ -39,12 +39,12 @@ from roq.monitor.events import (
 )
 from roq.monitor.exchanges import Exchanges, Outcome
 from roq.monitor.health import of_monitor
-from roq.monitor.joining import Joining
 from roq.monitor.kpis import Kpis, Standing
 from roq.monitor.publishers import Publishers, Waiting
 from roq.monitor.rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
-from roq.monitor.settling import Settling
+from roq.monitor.takeover_wait import TakeoverWait
+from roq.monitor.waiting_subscribers import WaitingSubscribers
 from roq.protocol.control import (
     NOT_LEADER,
     Alive,
@@ -79,7 +79,7 @@ QUEUE_GONE: Final = {"stopped": QueueStopped, "removed": QueueNotFound}
 class State(StrEnum):
     """Where the monitor stands."""
 
-    SETTLING = "settling"
+    SETTLING = "takeover"
     RUNNING = "running"
     STOPPING = "stopping"
 
@@ -132,8 +132,8 @@ class MonitorMachine:
             sessions=self._sessions, epochs=self._epochs, policy_named=policy_named, now=now,
         )  # fmt: skip
         self._kpis = Kpis(queue, queue_id, epoch, limits.throughput_bytes)
-        self._joining = Joining()
-        self._settling = Settling()
+        self._waiting_subscribers = WaitingSubscribers()
+        self._takeover = TakeoverWait()
         self._reason = ""
         self._finish_at: float | None = None
         self._version_at = now + VERSION_SECONDS
@@ -163,9 +163,9 @@ class MonitorMachine:
         deadlines = [
             self._version_at,
             self._kpi_at,
-            self._settling.next_deadline() if self.state is State.SETTLING else None,
+            self._takeover.next_deadline() if self.state is State.SETTLING else None,
             self._exchanges.next_deadline(),
-            self._joining.next_deadline(),
+            self._waiting_subscribers.next_deadline(),
             self._publishers.next_deadline(),
             self._elasticity.next_deadline(),
         ]
@@ -177,7 +177,7 @@ class MonitorMachine:
         self._sessions.check()
         self._publishers.check(self._now)
         self._elasticity.check()
-        assert not (len(self._joining) and self.state is not State.SETTLING)  # noqa: S101
+        assert not (len(self._waiting_subscribers) and self.state is not State.SETTLING)  # noqa: S101
         assert not (len(self._publishers) and self.state is State.STOPPING)  # noqa: S101
 
     # --- messages ---------------------------------------------------------------------------------
@@ -228,9 +228,9 @@ class MonitorMachine:
         return of_monitor(
             self._queue,
             self.state,
-            settling=self.state is State.SETTLING,
+            takeover=self.state is State.SETTLING,
             serving=serving,
-            missing=self._settling.missing(serving),
+            missing=self._takeover.missing(serving),
             trouble=self._elasticity.rules.trouble,
             policy_trouble=self._elasticity.policy_trouble,
             holding=[each.info.number for each in self._exchanges if each.load.holding],
@@ -263,9 +263,9 @@ class MonitorMachine:
         rules = self._elasticity.rules
         self._publishers.limit = self._kpis.limit = rules.limit
         if isinstance(answer, LeaderElasticity):
-            self._settling.told(answer.exchanges, now)
+            self._takeover.told(answer.exchanges, now)
         elif isinstance(answer, Failure) and answer.RESULT != NOT_LEADER:
-            self._settling.told(None, now)
+            self._takeover.told(None, now)
         return effects + self._step_aside(rules.superseded, now) if rules.superseded else effects
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
@@ -326,7 +326,7 @@ class MonitorMachine:
 
     def _gone(self, client: bytes) -> list[Effect]:
         self._publishers.forget(client)
-        self._joining.forget(client)
+        self._waiting_subscribers.forget(client)
         return self._elasticity.gone(client)
 
     def _refuse_when_gone(self) -> None:
@@ -378,7 +378,11 @@ class MonitorMachine:
     def _show_topology(self, client: bytes, peer: Peer, request_id: int) -> list[Effect]:
         if self.state is not State.SETTLING:
             return [Send(peer, self._topology(request_id))]
-        return self._joining.wait(client, peer, request_id, self._now) if request_id else []
+        return (
+            self._waiting_subscribers.wait(client, peer, request_id, self._now)
+            if request_id
+            else []
+        )
 
     def _push(self, message: Topology | Version) -> list[Effect]:
         peers = self._sessions.peers()
@@ -395,9 +399,9 @@ class MonitorMachine:
             self._elasticity.lost(exchange, now)
         if lost:
             effects += self._topology_changed()
-        if self.state is State.SETTLING and self._settling.over(self._exchanges.numbers(), now):
+        if self.state is State.SETTLING and self._takeover.over(self._exchanges.numbers(), now):
             effects += self._settle()
-        effects += self._joining.expire(now)
+        effects += self._waiting_subscribers.expire(now)
         for waiting in self._publishers.expire(now):
             text = f"no exchange of queue {self._queue} serves at the moment"
             effects.append(Send(waiting.peer, failure(waiting.message.id, text)))
@@ -410,9 +414,10 @@ class MonitorMachine:
 
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING
-        text = f"has taken over: {self._settling.outcome(self._exchanges.numbers())}"
+        text = f"has taken over: {self._takeover.outcome(self._exchanges.numbers())}"
         answers: list[Effect] = [
-            Send(each.peer, self._topology(each.request)) for each in self._joining.take()
+            Send(each.peer, self._topology(each.request))
+            for each in self._waiting_subscribers.take()
         ]
         return [Note("taken_over", text), *answers, *self._push(self._topology())]
 
@@ -447,7 +452,7 @@ class MonitorMachine:
         self._finish_at = now + GOODBYE_SECONDS
         code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE
         unanswered = [(each.peer, each.message.id) for each in self._publishers]
-        unanswered += [(each.peer, each.request) for each in self._joining.take()]
+        unanswered += [(each.peer, each.request) for each in self._waiting_subscribers.take()]
         for waiting in self._publishers:
             self._publishers.forget(waiting.message.publisher)
         effects: list[Effect] = [

@@ -19,9 +19,9 @@ from roq.model import PublisherId
 from roq.monitor.epochs import Epochs
 from roq.monitor.events import Effect, Push
 from roq.monitor.exchanges import Exchange, Exchanges, Key
-from roq.monitor.news import News
 from roq.monitor.relocation import Relocation
 from roq.monitor.sessions import Session, Sessions
+from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.window import WINDOW_SECONDS
 from roq.protocol.control import Passed, Relocate, Relocated
 
@@ -55,7 +55,7 @@ class Moves:
         exchanges: Exchanges,
         sessions: Sessions,
         epochs: Epochs,
-        news: News,
+        news: StatisticsEvents,
         kpi_seconds: float,
     ) -> None:
         self._queue_id = queue_id

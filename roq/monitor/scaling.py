@@ -18,7 +18,7 @@ from typing import Final
 from roq.errors import Busy, Interrupted, NotLeader, RegistryAway, Unavailable
 from roq.model import exchange_name
 from roq.monitor.events import Ask, Effect
-from roq.monitor.news import News
+from roq.monitor.statistics_events import StatisticsEvents
 from roq.protocol.control import Answer, Done, Failure, GcmRequest, ScaledOut, ScaleIn, ScaleOut
 
 ASK_SECONDS: Final = 60.0
@@ -94,7 +94,9 @@ class Scaling:
         news: where it is told.
     """
 
-    def __init__(self, queue: str, queue_id: bytes, epoch: int, ask: Asker, news: News) -> None:
+    def __init__(
+        self, queue: str, queue_id: bytes, epoch: int, ask: Asker, news: StatisticsEvents
+    ) -> None:
         self._queue = queue
         self._queue_id = queue_id
         self._epoch = epoch

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 
 from roq.client.addresses import parse_addresses
-from roq.client.engine import Engine
-from roq.client.session import MonitorSession
+from roq.client.io.engine import Engine
+from roq.client.session.shell import MonitorSession
 from roq.protocol.control import Topology
 from roq.spark.offsets import LogKey
 from roq.spark.options import Options

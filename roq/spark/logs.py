@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from roq.client.admin.views import ExchangeSummary, QueueDescription
 from roq.client.cluster import Cluster
 from roq.client.log_reader import LogReader
-from roq.client.views import ExchangeSummary, QueueDescription
 from roq.errors import RoQError, StaleEpoch, Unavailable
 from roq.runtime import sockets
 from roq.spark.offsets import Departed, LogKey, Span

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 import roq
-from roq.client.publisher import DELIVERY_SECONDS_MAX
+from roq.client.publish.publisher import DELIVERY_SECONDS_MAX
 from roq.errors import ConfigError, RoQError
 from roq.model import PUBLISHER_ID_BYTES
 from roq.spark.options import WriteOptions

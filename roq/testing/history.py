@@ -28,7 +28,7 @@ from typing import Self
 import msgspec
 import xxhash
 
-from roq.client.message import Batch, Gap, Message
+from roq.client.subscribe.message import Batch, Gap, Message
 
 _digest = xxhash.xxh3_64_intdigest
 _ROWS_SHOWN = 40

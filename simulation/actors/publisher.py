@@ -1,27 +1,27 @@
-"""A publisher: a real `LinkMachine`, a connection for each of its lanes, and a user's batches."""
+"""A publisher: a real `PublisherMachine`, a connection for each link, and a user's batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, Protocol, assert_never
 
-from roq.client.link import (
+from roq.client.publish.machine import (
     AskAttach,
     Assignment,
     ConnectionLost,
     Drop,
     Effect,
     Event,
-    LinkMachine,
     Open,
+    PublisherMachine,
     Received,
     Say,
     Serving,
     TellRelocated,
     Transmit,
 )
-from roq.client.link import Relocate as RelocateEvent
-from roq.client.receipt import Receipt
+from roq.client.publish.machine import Relocate as RelocateEvent
+from roq.client.publish.receipt import Receipt
 from roq.errors import LocalProtocolError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId
@@ -64,7 +64,7 @@ class Publisher:
             forgets what was not acknowledged: to show what that loses.
 
     Attributes:
-        link: the machine.
+        machine: the machine.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Publisher:
         naive: bool = False,
     ) -> None:
         self.id = publisher
-        self.link = LinkMachine(publisher, queue, limits, delivery_seconds=DELIVERY_SECONDS)
+        self.machine = PublisherMachine(publisher, queue, limits, delivery_seconds=DELIVERY_SECONDS)
         self._world = world
         self._network = network
         self._queue = queue
@@ -93,20 +93,20 @@ class Publisher:
     @property
     def settled(self) -> bool:
         """Whether everything was acknowledged."""
-        return self.link.ready and not self.link.unsettled
+        return self.machine.ready and not self.machine.unsettled
 
     def publish(self, topic: str, payloads: list[bytes], receipt: Receipt | None = None) -> bool:
         """Publish one batch; False if there is no room for it now."""
-        link, now = self.link, self._world.now
-        if not link.dealer.has_room:
+        machine, now = self.machine, self._world.now
+        if not machine.chooser.has_room:
             return False
-        stream = link.topics.stream(topic)
+        stream = machine.topics.stream(topic)
         receipt = receipt or Receipt(_NobodyWaits())
-        link.dealer.seal(stream, payloads, receipt, now, self._world.time_us)
-        for lane in link.lanes:
-            batches = lane.transmit(now)
+        machine.chooser.seal(stream, payloads, receipt, now, self._world.time_us)
+        for link in machine.links:
+            batches = link.transmit(now)
             if batches:
-                self._perform([Transmit(lane.number, batches)])
+                self._perform([Transmit(link.number, batches)])
         self._arm()
         return True
 
@@ -131,14 +131,14 @@ class Publisher:
 
     def _jump(self, message: Relocate) -> None:
         """The naive hand-off."""
-        link = self.link
-        if message.epoch > link.epoch:
+        machine = self.machine
+        if message.epoch > machine.epoch:
             for connection in self._connections.values():
                 connection.abort()
             self._connections.clear()
-            for lane in link.lanes:
-                lane.outbox.abandon("the naive hand-off forgets it")
-            link.kept.clear()
+            for link in machine.links:
+                link.window.abandon("the naive hand-off forgets it")
+            machine.replay.clear()
             self._feed(Assignment(message.exchanges[0], message.epoch, self._limits))
         self._tell(TellRelocated(message.epoch, accepted=True))
 
@@ -160,21 +160,21 @@ class Publisher:
 
     def received(self, connection: Connection, frames: Frames) -> None:
         """See `Client`."""
-        lane = self._lane(connection)
-        if lane is not None:
-            self._feed(Received(lane, list(frames)))
+        link = self._link(connection)
+        if link is not None:
+            self._feed(Received(link, list(frames)))
 
     def disconnected(self, connection: Connection) -> None:
         """See `Client`."""
-        lane = self._lane(connection)
-        if lane is not None:
-            del self._connections[lane]
-            self._feed(ConnectionLost(lane, "the connection has ended"))
+        link = self._link(connection)
+        if link is not None:
+            del self._connections[link]
+            self._feed(ConnectionLost(link, "the connection has ended"))
 
-    def _lane(self, connection: Connection) -> int | None:
-        for lane, each in self._connections.items():
+    def _link(self, connection: Connection) -> int | None:
+        for link, each in self._connections.items():
             if each is connection:
-                return lane
+                return link
         return None
 
     # --- the machine ------------------------------------------------------------------------------
@@ -183,26 +183,26 @@ class Publisher:
         self._feed(Tick())
 
     def _feed(self, event: Event) -> None:
-        self._perform(self.link.handle(event, self._world.now))
+        self._perform(self.machine.handle(event, self._world.now))
         self._events += 1
         if self._events % CHECK_EVERY == 0:
-            self.link.check()
+            self.machine.check()
         self._arm()
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Transmit(lane, batches):
+                case Transmit(link, batches):
                     for sealed in batches:
-                        self._send(lane, (sealed.stream.data, sealed.data))
-                case Say(lane, frames):
-                    self._send(lane, frames)
-                case Open(lane, endpoint, hello):
-                    self._hang_up(lane, ())
-                    self._connections[lane] = self._network.connect(endpoint, self)
-                    self._send(lane, hello)
-                case Drop(lane, bye):
-                    self._hang_up(lane, bye)
+                        self._send(link, (sealed.stream.data, sealed.data))
+                case Say(link, frames):
+                    self._send(link, frames)
+                case Open(link, endpoint, hello):
+                    self._hang_up(link, ())
+                    self._connections[link] = self._network.connect(endpoint, self)
+                    self._send(link, hello)
+                case Drop(link, bye):
+                    self._hang_up(link, bye)
                 case AskAttach(failed):
                     self._desk.attach(self.id, failed)
                 case TellRelocated():
@@ -210,20 +210,20 @@ class Publisher:
                 case _:
                     assert_never(effect)
 
-    def _send(self, lane: int, frames: Frames) -> None:
-        connection = self._connections.get(lane)
+    def _send(self, link: int, frames: Frames) -> None:
+        connection = self._connections.get(link)
         if connection is not None:
             connection.send(frames)
 
-    def _hang_up(self, lane: int, bye: Frames) -> None:
-        connection = self._connections.pop(lane, None)
+    def _hang_up(self, link: int, bye: Frames) -> None:
+        connection = self._connections.pop(link, None)
         if connection is not None:
             if bye:
                 connection.send(bye)
             connection.close()
 
     def _arm(self) -> None:
-        deadline = self.link.next_deadline()
+        deadline = self.machine.next_deadline()
         if deadline is not None:
             deadline = max(deadline, self._world.now + WAIT_SECONDS_MIN)
         self._alarm.set(deadline)

@@ -1,4 +1,4 @@
-"""A subscriber: a real `Reception`, its two connections to each exchange, and a user who reads."""
+"""A subscriber: a `SubscriberMachine`, two connections to each exchange, and a user who reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.message import Batch, Gap
-from roq.client.pacing import AHEAD_BYTES
-from roq.client.reading import (
+from roq.client.subscribe.backpressure import AHEAD_BYTES
+from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
+from roq.client.subscribe.message import Batch, Gap
+from roq.client.subscribe.reader_events import (
     Answered,
     Ask,
     DataDown,
@@ -20,8 +21,7 @@ from roq.client.reading import (
     Subscribe,
     Unsubscribe,
 )
-from roq.client.reception import Order, Reception, Starts
-from roq.client.stream import Source
+from roq.client.subscribe.stream import Source
 from roq.model import ExchangeInfo
 from roq.protocol.control import Control, Topology
 from roq.simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
@@ -69,7 +69,7 @@ class Subscriber:
         repair, check_duplicates: off only to show what they are good for.
 
     Attributes:
-        reception: the machine.
+        machine: the machine.
         most_held: bytes that waited for their turn at once.
         held_back: how often an exchange was left alone, as it was ahead.
         rests: the user takes nothing, so the fan-outs are not read.
@@ -95,7 +95,7 @@ class Subscriber:
         check_duplicates: bool = True,
     ) -> None:
         self.name = name
-        self.reception = Reception(
+        self.machine = SubscriberMachine(
             list(prefixes),
             start,
             nonce=lambda: world.random.randbytes(16),
@@ -125,7 +125,7 @@ class Subscriber:
 
     def told(self, message: Control) -> None:
         """Hear what the monitor says: the exchanges, or that they are still the same."""
-        self.reception.topology_known(self._world.now)
+        self.machine.topology_known(self._world.now)
         if isinstance(message, Topology):
             self._read(message.exchanges)
 
@@ -133,7 +133,7 @@ class Subscriber:
         wanted = {(exchange.number, exchange.epoch): exchange for exchange in exchanges}
         for source in [source for source in self._lines if source not in wanted]:
             line = self._lines.pop(source)
-            orders = self.reception.leave(source, self._world.now)
+            orders = self.machine.leave(source, self._world.now)
             for connection in (line.live, line.data):
                 if connection is not None:
                     connection.close()
@@ -159,14 +159,14 @@ class Subscriber:
 
     def rest(self) -> None:
         """Take nothing more."""
-        if self.reception.confirmed and not self.rests:
+        if self.machine.confirmed and not self.rests:
             self.rests = True
             self._rest()
 
     def _rest(self) -> None:
         """Stop reading the exchanges that know of this subscriber; others would not wait for it."""
         for source, line in list(self._lines.items()):
-            if not line.rests and self.reception.readers[source].confirmed:
+            if not line.rests and self.machine.readers[source].confirmed:
                 line.rests = True
                 self._step(source, Pause())
 
@@ -175,7 +175,7 @@ class Subscriber:
         if not self.rests:
             return
         self.rests = False
-        self.reception.read_again(self._world.now)
+        self.machine.read_again(self._world.now)
         for source, line in list(self._lines.items()):
             line.rests = False
             self._step(source, Resume())
@@ -190,7 +190,7 @@ class Subscriber:
     def _reads(self, source: Source) -> bool:
         line = self._lines.get(source)
         rests = self.rests if line is None else line.rests
-        return not rests and source not in self.reception.held_back
+        return not rests and source not in self.machine.held_back
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -200,20 +200,20 @@ class Subscriber:
         if found is None:
             return
         source, line = found
-        reader = self.reception.readers[source]
+        reader = self.machine.readers[source]
         if connection is line.live:
             if self._reads(source) and not line.waiting:
                 self._live(source, frames)
             elif len(line.waiting) < (self._network.weather.queue_max or WAITING_MAX):
                 line.waiting.append(frames)
         elif reader.fetched(list(frames), self._world.now):
-            self._after(self.reception.burst(source, self._world.now))
+            self._after(self.machine.burst(source, self._world.now))
         else:
             self._step(source, Answered(list(frames)))
 
     def _live(self, source: Source, frames: Frames) -> None:
-        self.reception.readers[source].live(list(frames), self._world.now)
-        self._after(self.reception.burst(source, self._world.now))
+        self.machine.readers[source].live(list(frames), self._world.now)
+        self._after(self.machine.burst(source, self._world.now))
 
     def disconnected(self, connection: Connection) -> None:
         """See `Client`; ZeroMQ connects again by itself."""
@@ -237,7 +237,7 @@ class Subscriber:
         return None
 
     def _open(self, source: Source, exchange: ExchangeInfo) -> None:
-        reader = self.reception.open(exchange, self._queue, self._world.now)
+        reader = self.machine.open(exchange, self._queue, self._world.now)
         line = self._lines[source] = _Line(exchange, reader.subscriptions())
         self._connect_live(source, line)
         self._connect_data(source, line)
@@ -256,46 +256,46 @@ class Subscriber:
     # --- the machine ------------------------------------------------------------------------------
 
     def _step(self, source: Source, event: Event) -> None:
-        self._after(self.reception.handle(source, event, self._world.now))
+        self._after(self.machine.handle(source, event, self._world.now))
 
     def _tick(self) -> None:
-        reception, now = self.reception, self._world.now
-        self._after(reception.tick(now, resting=self.rests))
-        reception.check()
+        machine, now = self.machine, self._world.now
+        self._after(machine.tick(now, resting=self.rests))
+        machine.check()
         self._arm()
 
     def _after(self, orders: list[Order]) -> None:
-        reception = self.reception
+        machine = self.machine
         self._perform_all(orders)
-        if reception.merge.waiting or reception.held_back:
+        if machine.merge.waiting or machine.held_back:
             self._pace()
-        if reception.confirmed and not self._confirmed:
+        if machine.confirmed and not self._confirmed:
             self._confirmed = True
             self._on_confirmed()
         if self.rests:
             self._rest()
-        if reception.gaps:
-            for gap in reception.gaps:
+        if machine.gaps:
+            for gap in machine.gaps:
                 self._on_gap(gap)
-            reception.gaps.clear()
-        if reception.out:
-            for batch in reception.take():
+            machine.gaps.clear()
+        if machine.out:
+            for batch in machine.take():
                 self._on_batch(batch)
-        if orders or reception.merge.waiting:
+        if orders or machine.merge.waiting:
             self._arm()
-        if reception.has_news(self._world.now):
-            self._on_read(reception.read())
-        if reception.has_doubts(self._world.now):
+        if machine.has_news(self._world.now):
+            self._on_read(machine.read())
+        if machine.has_doubts(self._world.now):
             self._on_doubt()
 
     def _pace(self) -> None:
         """Leave exchanges alone that are ahead of others, and read those that are so no more."""
-        reception = self.reception
-        self.most_held = max(self.most_held, reception.merge.held_bytes)
-        before = reception.held_back
-        self._perform_all(reception.pace(self._world.now))
-        self.held_back += len(reception.held_back - before)
-        for source in sorted(before - reception.held_back):
+        machine = self.machine
+        self.most_held = max(self.most_held, machine.merge.held_bytes)
+        before = machine.held_back
+        self._perform_all(machine.pace(self._world.now))
+        self.held_back += len(machine.held_back - before)
+        for source in sorted(before - machine.held_back):
             self._world.call_later(0.0, lambda source=source: self._catch_up(source))  # type: ignore[misc]
 
     def _perform_all(self, orders: list[Order]) -> None:
@@ -321,7 +321,7 @@ class Subscriber:
 
     def _arm(self) -> None:
         now = self._world.now
-        deadline = self.reception.next_deadline(now)
+        deadline = self.machine.next_deadline(now)
         wait = TICK_SECONDS
         if deadline is not None:
             wait = max(TICK_SECONDS_MIN, min(wait, deadline - now))

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from roq.cli.survey import ask_all
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 import roq
-from roq.client.message import Batch, Gap
-from roq.client.publisher import Publisher
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.message import Batch, Gap
 from roq.errors import RoQError
 from roq.simulation.chaos.journal import (
     Back,

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Final, Self
 
 import roq
+from roq.client.admin.views import ScalingRules
 from roq.client.log_reader import LogReader
-from roq.client.message import Gap
-from roq.client.views import ScalingRules
+from roq.client.subscribe.message import Gap
 from roq.errors import RoQError
 from roq.protocol.batch import Kind
 from roq.simulation.chaos.waiting import until

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Final, NamedTuple
 
-from roq.client.views import rules_document
+from roq.client.admin.views import rules_document
 from roq.errors import ConfigError, InvalidRequest
 from roq.policy.registry import ENTRY_POINTS, POLICIES
 from roq.protocol.public import limits_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import Limits
 from roq.simulation.description.scenario import Scenario

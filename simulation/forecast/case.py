@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import ElasticRules, Limits
 from roq.simulation.archive.document import WINDOWS_MAX

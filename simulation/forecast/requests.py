@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from roq.errors import NoCapacity
 from roq.monitor.events import Ask, Effect
-from roq.monitor.news import News
 from roq.monitor.scaling import Scaling
+from roq.monitor.statistics_events import StatisticsEvents
 from roq.protocol.control import Done, Failure, GcmRequest, ScaledOut, ScaleOut
 from roq.simulation.forecast.host import Hosts
 from roq.simulation.forecast.parameters import Parameters
@@ -67,7 +67,7 @@ class Requests:
             return Ask(next(self._serials), message, seconds)
 
         name = self._queue.name
-        return Scaling(name, QUEUE_ID, 1, ask, News(name, QUEUE_ID))
+        return Scaling(name, QUEUE_ID, 1, ask, StatisticsEvents(name, QUEUE_ID))
 
     def ask(self, effects: list[Effect], now: float) -> None:
         """What is asked of the configuration manager is answered after a while."""

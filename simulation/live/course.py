@@ -27,8 +27,8 @@ from roq.simulation.live.tasks import Stage, Tasks
 from roq.simulation.live.verdict import TaskTally
 
 if TYPE_CHECKING:
-    from roq.client.publisher import Publisher
-    from roq.client.statistics import Statistics
+    from roq.client.admin.statistics import Statistics
+    from roq.client.publish.publisher import Publisher
 
 READY_SECONDS: Final = 60.0
 READY_EACH: Final = 0.1

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Final, Self
 
 import roq
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.subscriber import Subscriber
 from roq.demo.latency import Histogram
 from roq.errors import Closed, RoQError
 from roq.simulation.archive.document import EventKind

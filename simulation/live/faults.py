@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 import roq
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 from roq.errors import ConfigError, RoQError
 from roq.simulation.description.scenario import Fault, Scenario
 

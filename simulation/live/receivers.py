@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 
 import roq
-from roq.client.message import Batch, Gap
-from roq.client.subscriber import Subscriber
+from roq.client.subscribe.message import Batch, Gap
+from roq.client.subscribe.subscriber import Subscriber
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError
 from roq.simulation.live.clocks import MICROSECONDS, Clock

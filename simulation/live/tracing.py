@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import roq
-from roq.client.publisher import Publisher
+from roq.client.publish.publisher import Publisher
 from roq.simulation.archive.document import Run, Series
 from roq.simulation.live.clocks import Clock, monotonic_us
 from roq.simulation.live.setting import Queues

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import roq
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import RoQError, Unavailable
 from roq.simulation.live import words
 from roq.simulation.live.clocks import (

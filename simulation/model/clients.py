@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from roq.client.directory import Directory
-from roq.client.pacing import AHEAD_BYTES
-from roq.client.receipt import Receipt, SendStatus
-from roq.client.session import MonitorSession
-from roq.client.session_machine import PUBLISHER, SUBSCRIBER
-from roq.client.watchdog import (
+from roq.client.admin.directory import Directory
+from roq.client.publish.receipt import Receipt, SendStatus
+from roq.client.session.machine import PUBLISHER, SUBSCRIBER
+from roq.client.session.shell import MonitorSession
+from roq.client.status.status import (
     PublisherFacts,
-    Standing,
+    Status,
     SubscriberFacts,
-    publisher_standing,
-    subscriber_standing,
+    publisher_status,
+    subscriber_status,
 )
+from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.simulation.actors.publisher import Publisher
@@ -28,7 +28,7 @@ from roq.simulation.model.watch import Watch
 from roq.testing.history import History
 
 if TYPE_CHECKING:
-    from roq.client.engine import Engine
+    from roq.client.io.engine import Engine
 
 
 class _Engine:
@@ -127,13 +127,13 @@ class PublisherShell:
     @property
     def attached(self) -> bool:
         """Whether it may publish."""
-        return self.publisher is not None and self.publisher.link.ready
+        return self.publisher is not None and self.publisher.machine.ready
 
     @property
     def why(self) -> str:
         """How it is, in words."""
-        link = self.publisher.link if self.publisher is not None else None
-        at = "" if link is None else f"at {link.at}, {link.phase}, {link.reason!r}, "
+        machine = self.publisher.machine if self.publisher is not None else None
+        at = "" if machine is None else f"at {machine.at}, {machine.phase}, {machine.reason!r}, "
         return f"{at}session {self._reason}"
 
     def publish(self, topic: str, payloads: list[bytes]) -> bool:
@@ -159,8 +159,8 @@ class PublisherShell:
             del self.unsettled[key]
             return False
         self._sequences[topic] = key[2]
-        lanes = self.publisher.link.dealer.lanes
-        owed, window = min((each.outbox.owed_batches, each.outbox.window_batches) for each in lanes)
+        links = self.publisher.machine.chooser.links
+        owed, window = min((each.window.owed_batches, each.window.window_batches) for each in links)
         self._watch.published(self.process.name, owed, window)
         return True
 
@@ -172,12 +172,12 @@ class PublisherShell:
         return f"waits since {self.progress_at:.3f}" if self.unsettled else ""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Status:
         """What its watchdog says."""
         session, now = self._session.facts(), self._time.seen
         if self.publisher is None:
-            return publisher_standing(PublisherFacts(self._queue, session))
-        return publisher_standing(self.publisher.link.facts(self._queue, session, now))
+            return publisher_status(PublisherFacts(self._queue, session))
+        return publisher_status(self.publisher.machine.facts(self._queue, session, now))
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class PublisherShell:
         self.died_at = self.process.world.now
 
     def _note_epoch(self) -> None:
-        epoch = self.publisher.link.epoch if self.publisher is not None else 0
+        epoch = self.publisher.machine.epoch if self.publisher is not None else 0
         if not self.epochs or self.epochs[-1] != epoch:
             self.epochs.append(epoch)
 
@@ -214,7 +214,7 @@ class PublisherShell:
         publisher = self.publisher
         if publisher is None:
             return {}
-        return {"at": publisher.link.at, "epoch": publisher.link.epoch}
+        return {"at": publisher.machine.at, "epoch": publisher.machine.epoch}
 
     def attach(self, publisher: PublisherId, failed: tuple[tuple[int, int], ...]) -> None:  # noqa: ARG002
         """See `Desk`."""
@@ -273,17 +273,17 @@ class SubscriberShell:
     @property
     def confirmed(self) -> bool:
         """Whether it is in force."""
-        return self.subscriber is not None and self.subscriber.reception.confirmed
+        return self.subscriber is not None and self.subscriber.machine.confirmed
 
     @property
     def waits(self) -> bool:
         """Whether something waits for its turn."""
-        return self.subscriber is None or bool(self.subscriber.reception.merge.waiting)
+        return self.subscriber is None or bool(self.subscriber.machine.merge.waiting)
 
     @property
     def why(self) -> str:
         """How it is, in words."""
-        trouble = self.subscriber.reception.trouble() if self.subscriber is not None else ""
+        trouble = self.subscriber.machine.trouble() if self.subscriber is not None else ""
         return f"{trouble}; session {self._reason}"
 
     @property
@@ -291,17 +291,17 @@ class SubscriberShell:
         """What keeps it from getting on; empty: nothing."""
         if not self.confirmed or self.subscriber is None:
             return "is not in force"
-        merge = self.subscriber.reception.merge
+        merge = self.subscriber.machine.merge
         return f"waits for what comes after {merge.counts.delivered}" if merge.waiting else ""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Status:
         """What its watchdog says."""
         session = self._session.facts()
         if self.subscriber is None:
-            return subscriber_standing(SubscriberFacts(self._queue, session))
-        facts = self.subscriber.reception.facts(self._queue, session, self._time.seen)
-        return subscriber_standing(facts)
+            return subscriber_status(SubscriberFacts(self._queue, session))
+        facts = self.subscriber.machine.facts(self._queue, session, self._time.seen)
+        return subscriber_status(facts)
 
     def _state(self, state: str, reason: str) -> None:
         self._reason = f"{state}: {reason}"
@@ -320,7 +320,7 @@ class SubscriberShell:
                 ahead_bytes=self._ahead_bytes,
             )  # fmt: skip
         self.subscriber.told(topology)
-        readers = set(self.subscriber.reception.readers)
+        readers = set(self.subscriber.machine.readers)
         for number, epoch in sorted(readers - self._known):
             self._watch.read(self.name, number, epoch)
         self._known = readers
@@ -328,6 +328,6 @@ class SubscriberShell:
     def _alive(self) -> Mapping[str, object]:
         if self.subscriber is None:
             return {}
-        reception = self.subscriber.reception
-        counts = reception.merge.counts
-        return {"received": counts.delivered, "lost": counts.lost, "read": reception.read()}
+        machine = self.subscriber.machine
+        counts = machine.merge.counts
+        return {"received": counts.delivered, "lost": counts.lost, "read": machine.read()}

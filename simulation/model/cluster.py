@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from roq.client.pacing import AHEAD_BYTES
+from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.errors import Unavailable
 from roq.hcm.settings import Settings
 from roq.monitor.rules import own_policy

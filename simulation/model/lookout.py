@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roq.client.watchdog import Standing
+from roq.client.status.status import Status
 from roq.simulation.model.clients import PublisherShell, SubscriberShell
 from roq.simulation.model.hosts import Host
 
@@ -62,7 +62,7 @@ class Lookout:
             return
         watch, name = self._cluster.watch, client.process.name
         watch.checked["whoever gets nothing says why"] += 1
-        standing: Standing = client.standing
+        standing: Status = client.standing
         if standing.reason:
             return  # how long it has been silent counts from the last reason that it told
         if self._lasts((client, still)) >= QUIET_SECONDS and (client, still) not in self._told:

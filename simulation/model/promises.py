@@ -102,7 +102,7 @@ def _clients(cluster: Cluster) -> str:
             continue
         if not subscriber.confirmed or subscriber.subscriber is None:
             return f"{subscriber.process.name} is not in force: {subscriber.why}"
-        readers = dict(subscriber.subscriber.reception.readers.keys())
+        readers = dict(subscriber.subscriber.machine.readers.keys())
         if readers != serving:
             return f"{subscriber.process.name} reads {readers}, but {serving} serve"
     return ""

@@ -384,7 +384,7 @@ class Troubles:
         found = [each for each in self._cluster.subscribers if each.process.alive]
         shell = random.choice(found) if found else None
         subscriber = shell.subscriber if shell is not None else None
-        if subscriber is None or not subscriber.reception.confirmed:
+        if subscriber is None or not subscriber.machine.confirmed:
             return ""
         times = random.choice([1, 1, 10])
         for turn in range(times):
@@ -398,9 +398,9 @@ class Troubles:
         found = [each for each in self._cluster.subscribers if each.process.alive]
         shell = random.choice(found) if found else None
         subscriber = shell.subscriber if shell is not None else None
-        if shell is None or subscriber is None or not subscriber.reception.readers:
+        if shell is None or subscriber is None or not subscriber.machine.readers:
             return ""
-        source = random.choice(sorted(subscriber.reception.readers))
+        source = random.choice(sorted(subscriber.machine.readers))
         at = 0.0
         while at < seconds:
             fit = random.uniform(*FIT_SECONDS)

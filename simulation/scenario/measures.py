@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from roq.client.statistics import Sample
+from roq.client.admin.statistics import Sample
 from roq.protocol.kpi import ExchangeKpi, SubscriberKpi
 from roq.simulation.scenario.record import Record
 

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import zmq
 
-from roq.client.message import Batch
+from roq.client.subscribe.message import Batch
 from roq.model import PublisherId
 from roq.runtime.sockets import new_context
 

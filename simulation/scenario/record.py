@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from roq.client.statistics import Sample
+from roq.client.admin.statistics import Sample
 from roq.protocol.kpi import MoveKpi, ScaleKpi
 
 

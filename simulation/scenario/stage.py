@@ -9,8 +9,8 @@ from typing import Final
 
 import roq
 from roq.cli.board import Board
-from roq.client.statistics import Statistics
-from roq.client.views import ScalingRules
+from roq.client.admin.statistics import Statistics
+from roq.client.admin.views import ScalingRules
 from roq.simulation.scenario.crew import Crew, ScenarioError
 from roq.simulation.scenario.display import Display, Picture
 from roq.simulation.scenario.place import Place

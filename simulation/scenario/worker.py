@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 import roq
-from roq.client.message import Batch, Gap
+from roq.client.subscribe.message import Batch, Gap
 from roq.demo.latency import Histogram
 from roq.errors import RoQError
 from roq.simulation.scenario import naive

@@ -12,9 +12,9 @@ from typing import Final, Self
 
 import msgspec
 
+from roq.client.admin.statistics import Sample, Statistics
 from roq.client.cluster import Cluster
-from roq.client.publisher import Publisher
-from roq.client.statistics import Sample, Statistics
+from roq.client.publish.publisher import Publisher
 from roq.errors import Closed, RoQError
 from roq.simulation.archive.document import EventKind
 from roq.simulation.traces.messages import (

@@ -15,7 +15,7 @@ from elastic_traffic import LIMIT, eventually, traffic
 
 import roq
 import roq.testing
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 from roq.hcm.records import ProcessRecord
 from roq.testing import RunningCluster
 

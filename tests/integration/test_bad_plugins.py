@@ -12,7 +12,7 @@ from elastic_traffic import LIMIT, eventually, traffic
 
 import roq
 import roq.testing
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.protocol import documents
 from roq.protocol.control import Done, Failure, ScaledOut, ScaleOut
 from roq.protocol.kpi import MoveKpi, QueueKpi

@@ -16,7 +16,7 @@ from standings import eventually
 
 import roq
 import roq.aio
-from roq.client.publisher import Publisher
+from roq.client.publish.publisher import Publisher
 from roq.errors import (
     Closed,
     DeliveryError,
@@ -424,9 +424,9 @@ def test_a_forked_child_closes_at_once_what_it_has_inherited(roq_cluster: Runnin
             cluster._lock,
             cluster._engine._lock,
             cluster._engine.notices._starting,
-            publisher._lookout._lock,
-            subscriber._lookout._lock,
-            subscriber._feed._lock,
+            publisher._reporter._lock,
+            subscriber._reporter._lock,
+            subscriber._shell._lock,
         )
         with ExitStack() as held, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks

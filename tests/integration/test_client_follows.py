@@ -10,10 +10,10 @@ from fake_control import FakeControl
 from standings import eventually
 from watched import Scene
 
-from roq.client.message import Gap
-from roq.client.publisher import Publisher
-from roq.client.state import Cause, ClientState
-from roq.client.subscriber import Subscriber
+from roq.client.publish.publisher import Publisher
+from roq.client.status.state import Cause, ClientState
+from roq.client.subscribe.message import Gap
+from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import NotLeader
 from roq.model import endpoint_of
 
@@ -34,7 +34,7 @@ def receive(subscriber: Subscriber, count: int) -> list[bytes]:
 
 def forgotten(publisher: Publisher) -> None:
     """Publish something else until what was acknowledged before is kept no more."""
-    kept = publisher._driver.link.kept  # type: ignore[union-attr]
+    kept = publisher._shell.link.kept  # type: ignore[union-attr]
     before = {sealed for pile in kept for sealed in pile.batches}
 
     def forgets() -> bool:

@@ -14,9 +14,9 @@ import pytest
 from fake_control import FakeControl, ThreadExchange
 from log_reader import messages
 
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import Reentered, Unavailable
 
 pytestmark = pytest.mark.integration
@@ -80,14 +80,14 @@ def alarm() -> Iterator[Callable[[Callable[[], None], float], None]]:
 def test_in_the_middle_of_its_own_work_every_call_is_refused_and_nothing_done(scene: Scene) -> None:
     with scene.publisher() as publisher, scene.subscriber() as subscriber:
         publisher.publish(b"x").wait(30)
-        for guard in (publisher._driver.guard, subscriber._feed._guard):
+        for guard in (publisher._shell.guard, subscriber._shell._guard):
             with guard.lock:
                 for attempt in (publisher.close, publisher.abort, subscriber.close):
                     with pytest.raises(Reentered):
                         attempt()
         first = subscriber.receive(30)
         assert first is not None
-        with publisher._driver.lock:
+        with publisher._shell.lock:
             for refused in (
                 lambda: publisher.publish(b"no"),
                 lambda: publisher.publish_many([b"no"]),
@@ -97,7 +97,7 @@ def test_in_the_middle_of_its_own_work_every_call_is_refused_and_nothing_done(sc
                     refused()
             assert publisher.state
             assert publisher.stats().batches == 1
-        with subscriber._feed._lock:
+        with subscriber._shell._lock:
             for refused in (lambda: subscriber.receive(0), subscriber.stats):
                 with pytest.raises(Reentered):
                     refused()
@@ -162,11 +162,11 @@ def test_a_signal_handler_that_raises_leaves_no_lock_taken(
             wanted = False
         except Hurry:
             hurried += 1
-        assert not publisher._driver.guard.held()
-        assert not subscriber._feed._guard.held()
+        assert not publisher._shell.guard.held()
+        assert not subscriber._shell._guard.held()
     alarm(lambda: None, 0)
     assert hurried
-    assert not publisher._driver._waiters.threads
+    assert not publisher._shell._waiters.threads
     publisher.abort()
     subscriber.close()
     with scene.publisher() as another:

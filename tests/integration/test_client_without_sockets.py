@@ -10,8 +10,8 @@ from few_sockets import take_all
 from standings import eventually
 from watched import Scene
 
-from roq.client import engine as engine_module
-from roq.client.state import Cause, ClientState
+from roq.client.io import engine as engine_module
+from roq.client.status.state import Cause, ClientState
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

@@ -14,8 +14,8 @@ from standings import eventually
 
 import roq
 import roq.testing
-from roq.client.engine import Engine
-from roq.client.management import Management, wait_result
+from roq.client.admin.management import Management, wait_result
+from roq.client.io.engine import Engine
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo, Located
 from roq.testing import RunningCluster

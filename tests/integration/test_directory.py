@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fake_control import FakeControl
 
-from roq.client.engine import Engine
+from roq.client.io.engine import Engine
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Located, LocateRequest
 

@@ -15,8 +15,8 @@ import pytest
 from commands import roq as command
 from drain_traffic import Figures, Traffic
 
+from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster, connect
-from roq.client.views import HostSummary
 from roq.testing import RunningCluster, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

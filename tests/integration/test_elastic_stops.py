@@ -11,7 +11,7 @@ from elastic_traffic import LIMIT, Traffic, eventually, traffic
 
 import roq
 import roq.testing
-from roq.client.views import ScalingRules
+from roq.client.admin.views import ScalingRules
 from roq.protocol.kpi import MoveKpi
 from roq.testing import RunningCluster
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from queue_processes import QueueProcesses
 
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
-from roq.client.reception import ReceptionStats
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.machine import ReceptionStats
+from roq.client.subscribe.subscriber import Subscriber
 from roq.testing.faults import FaultyNetwork
 from roq.testing.history import History, Verdict
 

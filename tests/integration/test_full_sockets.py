@@ -28,7 +28,7 @@ SUPPORT = Path(__file__).resolve().parents[1] / "support"
 SLOW_SUBSCRIBER = """
 import sys, time
 import roq
-from roq.client.state import Cause
+from roq.client.status.state import Cause
 
 with roq.connect(sys.argv[1]) as cluster:
     subscriber = cluster.subscriber("flood")
@@ -64,8 +64,8 @@ print("over", flush=True)
 
 PUBLISHER = """
 import os, sys
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
 from roq.errors import WouldBlock
 
 engine = Engine()

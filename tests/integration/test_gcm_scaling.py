@@ -14,9 +14,9 @@ from commands import roq as roq_command
 from commands import until
 
 import roq
-from roq.client.engine import Engine
-from roq.client.management import wait_result
-from roq.client.views import ScalingRules
+from roq.client.admin.management import wait_result
+from roq.client.admin.views import ScalingRules
+from roq.client.io.engine import Engine
 from roq.errors import ExchangeNotFound, RequestError, Unavailable
 from roq.model import endpoint_of
 from roq.protocol.control import Answer, Control, Done, Failure, ScaledOut, ScaleIn, ScaleOut

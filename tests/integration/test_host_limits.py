@@ -18,7 +18,7 @@ from reported import reported
 
 import roq
 import roq.testing
-from roq.client.views import ProcessSummary
+from roq.client.admin.views import ProcessSummary
 from roq.errors import RoQError
 from roq.testing import RunningCluster
 

@@ -9,8 +9,8 @@ import pytest
 import zmq
 
 import roq
-from roq.client.engine import Engine
-from roq.client.management import Management, wait_result
+from roq.client.admin.management import Management, wait_result
+from roq.client.io.engine import Engine
 from roq.errors import (
     ExchangeNotFound,
     Interrupted,
@@ -106,7 +106,7 @@ def test_a_command_for_which_there_is_no_socket_is_refused_and_the_next_one_goes
         raise zmq.ZMQError(errno.EMFILE)
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"roq.client.management.{missing}", none_left)
+        patched.setattr(f"roq.client.admin.management.{missing}", none_left)
         with pytest.raises(Unavailable, match="Too many open files"):
             wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)
     assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["RESULT"] == 0
@@ -122,7 +122,7 @@ def test_a_follower_names_the_leader_and_the_leader_is_asked(engine: Engine) -> 
 def test_two_followers_that_name_each_other_are_not_asked_for_ever(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roq.client.management.LAST_SECONDS", 2.0)  # for the last answer
+    monkeypatch.setattr("roq.client.admin.management.LAST_SECONDS", 2.0)  # for the last answer
     one, two = Manager(engine), Manager(engine)
     one.answer = refuse(NotLeader("no", two.management))
     two.answer = refuse(NotLeader("no", one.management))

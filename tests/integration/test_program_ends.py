@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from queue_processes import QueueProcesses
 
-from roq.client.engine import Engine
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.subscribe.subscriber import Subscriber
 
 pytestmark = pytest.mark.integration
 
@@ -20,8 +20,8 @@ MESSAGES = 400
 HEAD = """
 import asyncio, os, sys, threading
 import roq, roq.aio
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
 
 address, queue = sys.argv[1:]
 engine = Engine()
@@ -186,7 +186,7 @@ print("published", flush=True)
 import time
 began = time.monotonic()
 import atexit
-from roq.client import farewell
+from roq.client.io import at_exit as farewell
 atexit.unregister(farewell.part)
 farewell.part()
 print(time.monotonic() - began)

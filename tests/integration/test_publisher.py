@@ -14,10 +14,10 @@ from fake_control import FakeControl, ThreadExchange
 from log_reader import messages
 from tcp_relay import TcpRelay
 
-from roq.client.engine import Engine
-from roq.client.link import LinkMachine
-from roq.client.publisher import Publisher
-from roq.client.receipt import Outcome
+from roq.client.io.engine import Engine
+from roq.client.publish.machine import PublisherMachine
+from roq.client.publish.publisher import Publisher
+from roq.client.publish.receipt import Outcome
 from roq.errors import (
     Closed,
     DeliveryError,
@@ -320,7 +320,7 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(scene: Scene) 
         frozen = scene.exchanges[0].freeze()
         for _ in range(10):
             publisher.publish(b"open")
-        with publisher._driver.lock, warnings.catch_warnings():
+        with publisher._shell.lock, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if not child:
@@ -360,7 +360,7 @@ def test_it_shows_what_it_is_without_waiting_for_anything(scene: Scene) -> None:
         publisher.publish(b"x").wait(30)
         shown: list[str] = []
         thread = threading.Thread(target=lambda: shown.append(repr(publisher)))
-        with publisher._driver.lock:
+        with publisher._shell.lock:
             thread.start()
             thread.join(30)
         counts = "1 messages sent, 0 batches unacknowledged"
@@ -512,17 +512,19 @@ class Raised(BaseException):
     """What a signal handler raises in the middle of something."""
 
 
-def interrupt_sealing(link: LinkMachine, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+def interrupt_sealing(
+    machine: PublisherMachine, monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
     """The next batch is sealed halfway: what a raising signal handler does to it."""
-    seal = link.dealer.seal
+    seal = machine.chooser.seal
 
     def interrupted(*arguments: object) -> object:
-        monkeypatch.setattr(link.dealer, "seal", seal)
+        monkeypatch.setattr(machine.chooser, "seal", seal)
         if after:
             seal(*arguments)  # type: ignore[arg-type]
         raise Raised
 
-    monkeypatch.setattr(link.dealer, "seal", interrupted)
+    monkeypatch.setattr(machine.chooser, "seal", interrupted)
 
 
 both = pytest.mark.parametrize(
@@ -536,16 +538,16 @@ def test_an_open_batch_whose_sealing_is_interrupted_arrives_once(
 ) -> None:
     scene.exchange()
     publisher = scene.publisher(linger=60.0)
-    link = publisher._writer.link
+    machine = publisher._writer.machine
     with monkeypatch.context() as busy:
-        busy.setattr(LinkMachine, "idle", False)
+        busy.setattr(PublisherMachine, "idle", False)
         publisher.publish(b"first", topic="t")
-        interrupt_sealing(link, monkeypatch, after=after)
+        interrupt_sealing(machine, monkeypatch, after=after)
         with pytest.raises(Raised):
             publisher.flush(timeout=30)
     publisher.publish(b"second", topic="t")
     publisher.flush(timeout=30)
-    link.check()
+    machine.check()
     assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]
 
 
@@ -555,12 +557,12 @@ def test_a_message_whose_own_publishing_is_interrupted_arrives_once_at_most(
 ) -> None:
     scene.exchange()
     publisher = scene.publisher()
-    link = publisher._writer.link
-    interrupt_sealing(link, monkeypatch, after=after)
+    machine = publisher._writer.machine
+    interrupt_sealing(machine, monkeypatch, after=after)
     with pytest.raises(Raised):
         publisher.publish(b"first", topic="t")
     publisher.publish(b"second", topic="t")
     publisher.flush(timeout=30)
-    link.check()
+    machine.check()
     arrived = [payload for _, payload in sorted(scene.log().items())]
     assert arrived == ([b"first", b"second"] if after else [b"second"])

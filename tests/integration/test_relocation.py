@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from queue_processes import QueueProcesses
 
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.subscriber import Subscriber
 from roq.model import ExchangeInfo
 from roq.testing.history import History
 

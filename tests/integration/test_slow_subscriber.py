@@ -12,10 +12,10 @@ import pytest
 import zmq
 from queue_processes import QueueProcesses
 
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
-from roq.client.state import Cause, StateChange
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.status.state import Cause, StateChange
+from roq.client.subscribe.subscriber import Subscriber
 from roq.model import Limits
 
 pytestmark = pytest.mark.integration

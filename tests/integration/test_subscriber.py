@@ -19,10 +19,10 @@ from fake_control import FakeControl
 from queue_processes import QueueProcesses
 from tcp_relay import TcpRelay
 
-from roq.client.engine import Engine
-from roq.client.message import Message
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.message import Message
+from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import Closed, InvalidRequest, QueueNotFound, Unavailable
 from roq.model import ExchangeInfo, Limits
 from roq.testing.faults import FaultyNetwork, parse_endpoint

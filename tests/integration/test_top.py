@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 from commands import DEADLINE_SECONDS, ROQ, environment, read_line, roq, started, until
 
-from roq.client.statistics import StreamState
+from roq.client.admin.statistics import StreamState
 from roq.protocol.kpi import ExchangeKpi, QueueKpi
 from roq.testing import RunningCluster
 

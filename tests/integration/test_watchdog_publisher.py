@@ -9,8 +9,8 @@ import pytest
 from standings import eventually, seconds
 from watched import Scene
 
-from roq.client.publisher import Publisher
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.publish.publisher import Publisher
+from roq.client.status.state import Cause, ClientState, StateChange
 from roq.errors import DeliveryError, QueueNotFound, Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]

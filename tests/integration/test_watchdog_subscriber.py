@@ -8,7 +8,7 @@ import pytest
 from standings import eventually, seconds
 from watched import Scene
 
-from roq.client.state import Cause, ClientState
+from roq.client.status.state import Cause, ClientState
 from roq.errors import Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]

@@ -8,25 +8,28 @@ from typing import Final
 EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
 RING: Final = ("tests/unit/log", "tests/property/test_log_ring.py")
 CHAIN: Final = (
-    "tests/unit/client/test_chain.py",
-    "tests/unit/client/test_reader.py",
+    "tests/unit/client/subscribe/test_offset_chain.py",
+    "tests/unit/client/subscribe/test_reader.py",
     "tests/property/test_reception.py",
 )
 MERGE: Final = (
-    "tests/unit/client/test_merge.py",
-    "tests/unit/client/test_losses.py",
-    "tests/unit/client/test_stream.py",
+    "tests/unit/client/subscribe/test_merge.py",
+    "tests/unit/client/subscribe/test_losses.py",
+    "tests/unit/client/subscribe/test_stream.py",
     "tests/property/test_loss_rules.py",
     "tests/property/test_reception.py",
 )
 OUTBOX: Final = (
-    "tests/unit/client/test_outbox.py",
-    "tests/unit/client/test_kept.py",
-    "tests/unit/client/test_link.py",
+    "tests/unit/client/publish/test_send_window.py",
+    "tests/unit/client/publish/test_replay.py",
+    "tests/unit/client/publish/test_machine.py",
     "tests/property/test_link.py",
 )
 PROTOCOL: Final = ("tests/unit/protocol",)
-PACING: Final = ("tests/unit/client/test_pacing.py", "tests/unit/client/test_reception.py")
+PACING: Final = (
+    "tests/unit/client/subscribe/test_backpressure.py",
+    "tests/unit/client/subscribe/test_machine.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        self._time_us = time_us\n"),
     ),
     *_of(
-        "roq/client/chain.py",
+        "roq/client/subscribe/offset_chain.py",
         CHAIN,
         ("elif previous != NONE and previous >= low:", "elif previous != NONE and previous > low:"),
         ("        if offset < low:\n", "        if offset < low - 1:\n"),
@@ -111,7 +114,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        return head < self._low(topic)\n", "        return head <= self._low(topic)\n"),
     ),
     *_of(
-        "roq/client/merge.py",
+        "roq/client/subscribe/merge.py",
         MERGE,
         ("        first = header.first_sequence + skip\n",
          "        skip = 0\n        first = header.first_sequence\n"),
@@ -123,7 +126,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self.held_bytes -= head.size\n", ""),
     ),
     *_of(
-        "roq/client/losses.py",
+        "roq/client/subscribe/losses.py",
         MERGE,
         ("        if now >= max(at, self._read_since) + LOSS_SECONDS:\n",
          "        if now >= at + LOSS_SECONDS:\n"),
@@ -136,7 +139,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        return True\n"),
     ),
     *_of(
-        "roq/client/outbox.py",
+        "roq/client/publish/send_window.py",
         OUTBOX,
         (("        return self.owed_batches < self.window_batches and self.owed_bytes < "
          "self.window_bytes\n"),
@@ -145,7 +148,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "self.window_bytes\n"),
          "                self._sent < 0\n"),
         ("        again = min(number - self.low, self._sent)\n", "        again = self._sent\n"),
-        ("            pile.add(sealed)\n", ""),
+        ("            buffer.add(sealed)\n", ""),
         ("        sealed.strayed |= sealed.sent\n", ""),
         ("        stream.next_sequence += count\n", "        stream.next_sequence += 1\n"),
         ("            self.rewind(number)\n            return True\n", "            return True\n"),
@@ -159,7 +162,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "    if count > COUNT_MAX:\n"),
     ),
     *_of(
-        "roq/client/pacing.py",
+        "roq/client/subscribe/backpressure.py",
         PACING,
         ("        elif now >= self._look_at:\n", "        elif now < 0:\n"),
         ("        if now >= self._moved_at + STALL_SECONDS:\n", "        if now < 0:\n"),

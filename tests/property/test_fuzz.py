@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "roq"
 ROUNDS = 60
 OWN_WORDS = (
-    "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults", "client/tap",
+    "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults",
+    "client/subscribe/log_connection", "exchange/connections",
 )  # fmt: skip
 """Read what they, their children or the kernel have written."""
 DECODES = re.compile(

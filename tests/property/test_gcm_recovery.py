@@ -170,4 +170,4 @@ def test_in_the_end_every_queue_runs_once_and_on_hosts_that_live(
     for epochs in begun.values():
         assert epochs == sorted(set(epochs)), "no process begins under an epoch of before"
     for queue in script.machine.queues:
-        assert script.machine.recovery.reasons(queue) == []
+        assert script.machine.repairs.reasons(queue) == []

@@ -122,7 +122,7 @@ class Watched(Host):
         self._lives += 1
         self.next_life(HOST_EPOCH + 10 * self._lives, registered=registered)
         assert {child: process.spec.epoch for child, process in self.processes.items()} == before
-        known = {child.name: child.epoch for child in self.machine._lives.children}
+        known = {child.name: child.epoch for child in self.machine._supervisor.children}
         assert known == before
 
     def _happens(self, what: str, child: str) -> None:
@@ -146,7 +146,7 @@ def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
     assert host.answered == host.asked
     for epochs in host.epochs.values():
         assert epochs == sorted(set(epochs))
-    assert sum(each.role == "exchange" for each in host.machine._lives.children) <= 3 + 3
+    assert sum(each.role == "exchange" for each in host.machine._supervisor.children) <= 3 + 3
     host.stop()
     host.advance(60)
     assert host.finished
@@ -161,7 +161,7 @@ def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(li
     host.handle(Registered(10_000))
     host.advance(1.0)
     told = {child.child: (child.epoch, child.state) for child in host.last_report.values()}
-    children = host.machine._lives.children
+    children = host.machine._supervisor.children
     assert told == {child.name: (child.epoch, str(child.state)) for child in children}
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.client.link import (
+from roq.client.publish.machine import (
     AskAttach,
     Assignment,
     ConnectionLost,
@@ -22,9 +22,9 @@ from roq.client.link import (
     Effect,
     Event,
     Leave,
-    LinkMachine,
-    LinkPhase,
     Open,
+    PublisherMachine,
+    PublisherPhase,
     Received,
     Relocate,
     Say,
@@ -32,8 +32,8 @@ from roq.client.link import (
     TellRelocated,
     Transmit,
 )
-from roq.client.outbox import Sealed
-from roq.client.receipt import Outcome, Receipt
+from roq.client.publish.receipt import Outcome, Receipt
+from roq.client.publish.send_window import PendingBatch
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
@@ -55,7 +55,7 @@ class NoWaiter:
 class Entry(NamedTuple):
     at: float
     stay: int
-    lane: int
+    link: int
     topic: bytes
     data: bytes
 
@@ -71,7 +71,7 @@ class ModelExchange:
     too_large: set[tuple[bytes, int]]
     """What any exchange has refused: so do all."""
     sealed: dict[tuple[bytes, int], int]
-    """The lane for which a batch (topic, first sequence) was sealed."""
+    """The link for which a batch (topic, first sequence) was sealed."""
     log: list[Entry] = field(default_factory=list)
     stays: int = 0
     """Times that a link was forgotten: the log may repeat itself after that."""
@@ -119,7 +119,7 @@ class ModelExchange:
                 return [self.say(channel.REFUSED, refused)]
             self.judge_floor(frames[0], frames[1], header)
             self.accepted.add(place)
-            self.log.append(Entry(now, self.stays, wire_.lane, frames[0], frames[1]))
+            self.log.append(Entry(now, self.stays, wire_.link, frames[0], frames[1]))
             self.links[header.epoch] = expected + 1
         return [[channel.ACK, channel.NUMBER.pack(self.links[header.epoch] - 1)]]
 
@@ -157,7 +157,7 @@ class ModelExchange:
 class Wire:
     """One connection, and what is on its way in both directions."""
 
-    lane: int
+    link: int
     serial: int
     exchange: ModelExchange
     up: deque[tuple[bytes, ...]] = field(default_factory=deque)
@@ -169,7 +169,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.link = LinkMachine(PUBLISHER, QUEUE, LIMITS, delivery_seconds=DELIVERY_SECONDS)
+        self.machine = PublisherMachine(PUBLISHER, QUEUE, LIMITS, delivery_seconds=DELIVERY_SECONDS)
         accepted: set[tuple[bytes, int]] = set()
         too_large: set[tuple[bytes, int]] = set()
         self.sealed: dict[tuple[bytes, int], int] = {}
@@ -195,20 +195,20 @@ class World:
     # --- what may happen --------------------------------------------------------------------------
 
     def publish(self, topic: str, count: int) -> bool:
-        dealer = self.link.dealer
-        if not dealer.has_room or self.link.phase is LinkPhase.CLOSED:
+        chooser = self.machine.chooser
+        if not chooser.has_room or self.machine.phase is PublisherPhase.CLOSED:
             return False
-        stream = self.link.topics.stream(topic)
+        stream = self.machine.topics.stream(topic)
         payloads = [f"{self.counter + i}".encode() for i in range(count)]
         self.counter += count
         receipt = Receipt(NoWaiter())
         self.published.append((topic, stream.next_sequence, payloads, receipt))
-        sealed = dealer.seal(stream, payloads, receipt, self.now, 1)
-        lane = next(lane.number for lane in self.link.lanes if sealed in lane.outbox)
-        self.sealed[stream.data, sealed.first_sequence] = lane
-        for one in self.link.lanes:
+        sealed = chooser.seal(stream, payloads, receipt, self.now, 1)
+        link = next(link.number for link in self.machine.links if sealed in link.window)
+        self.sealed[stream.data, sealed.first_sequence] = link
+        for one in self.machine.links:
             self.transmit(one.number, one.transmit(self.now))
-        self.link.check()
+        self.machine.check()
         return True
 
     def to_exchange(self, count: int) -> None:
@@ -233,25 +233,25 @@ class World:
 
     def to_publisher(self, count: int) -> None:
         refusals, self.refusals = self.refusals, []
-        for lane in refusals:
-            if lane not in self.wires:
-                self.feed(ConnectionLost(lane, "refused"))
+        for link in refusals:
+            if link not in self.wires:
+                self.feed(ConnectionLost(link, "refused"))
         for connection in list(self.wires.values()):
             for _ in range(min(count, len(connection.down))):
-                if self.wires.get(connection.lane) is not connection:
+                if self.wires.get(connection.link) is not connection:
                     break
-                self.feed(Received(connection.lane, connection.down.popleft()))
+                self.feed(Received(connection.link, connection.down.popleft()))
 
     def cut(self, which: int, arrive: int) -> None:
         """A connection breaks; some of what was on its way still arrives at the exchange."""
-        lanes = sorted(self.wires)
-        if lanes:
-            lane = lanes[which % len(lanes)]
-            connection = self.wires.pop(lane)
+        links = sorted(self.wires)
+        if links:
+            link = links[which % len(links)]
+            connection = self.wires.pop(link)
             while len(connection.up) > arrive:
                 connection.up.pop()
             self.leaving.append(connection)
-            self.feed(ConnectionLost(lane, "cut"))
+            self.feed(ConnectionLost(link, "cut"))
 
     def kill(self, which: int) -> None:
         """An exchange dies with its log; readers have not seen what is younger than 2 s."""
@@ -267,9 +267,9 @@ class World:
     def hang_up_on(self, exchange: ModelExchange, reason: str) -> None:
         self.leaving = [c for c in self.leaving if c.exchange is not exchange]
         for connection in [c for c in self.wires.values() if c.exchange is exchange]:
-            if self.wires.get(connection.lane) is connection:
-                del self.wires[connection.lane]
-                self.feed(ConnectionLost(connection.lane, reason))
+            if self.wires.get(connection.link) is connection:
+                del self.wires[connection.link]
+                self.feed(ConnectionLost(connection.link, reason))
 
     def close(self, which: int) -> None:
         """An exchange can or cannot be reached from now on; it goes on living."""
@@ -322,11 +322,11 @@ class World:
         if self.untold and seconds > 1.0:
             self.tell_topology()  # the monitor notices a death in time
         end = self.now + seconds
-        deadline = self.link.next_deadline()
+        deadline = self.machine.next_deadline()
         while deadline is not None and deadline <= end:
             self.now = max(self.now, deadline) + 0.001
             self.feed(Tick())
-            deadline = self.link.next_deadline()
+            deadline = self.machine.next_deadline()
         self.now = max(self.now, end)
         self.feed(Tick())
 
@@ -344,20 +344,20 @@ class World:
     # --- the shell --------------------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
-        self.perform(self.link.handle(event, self.now))
-        self.link.check()
+        self.perform(self.machine.handle(event, self.now))
+        self.machine.check()
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Transmit(lane, batches):
-                    self.transmit(lane, list(batches))
-                case Say(lane, frames):
-                    self.wires[lane].up.append(frames)
-                case Open(lane, endpoint, hello):
-                    self.open(lane, endpoint, hello)
-                case Drop(lane, bye):
-                    connection = self.wires.pop(lane, None)
+                case Transmit(link, batches):
+                    self.transmit(link, list(batches))
+                case Say(link, frames):
+                    self.wires[link].up.append(frames)
+                case Open(link, endpoint, hello):
+                    self.open(link, endpoint, hello)
+                case Drop(link, bye):
+                    connection = self.wires.pop(link, None)
                     if connection is not None and bye:
                         connection.up.append(bye)
                     if connection is not None:
@@ -367,19 +367,19 @@ class World:
                 case TellRelocated(epoch):
                     assert self.told.setdefault(epoch, effect) == effect, "said something else"
 
-    def open(self, lane: int, endpoint: str, hello: tuple[bytes, bytes]) -> None:
-        self.wires.pop(lane, None)
+    def open(self, link: int, endpoint: str, hello: tuple[bytes, bytes]) -> None:
+        self.wires.pop(link, None)
         self.serial += 1
         exchange = next(x for x in self.exchanges if x.info.data == endpoint)
         if exchange.closed:
-            self.refusals.append(lane)
+            self.refusals.append(link)
             return
-        self.wires[lane] = Wire(lane, self.serial, exchange, deque([hello]))
+        self.wires[link] = Wire(link, self.serial, exchange, deque([hello]))
 
-    def transmit(self, lane: int, batches: list[Sealed]) -> None:
+    def transmit(self, link: int, batches: list[PendingBatch]) -> None:
         for sealed in batches:
-            if lane in self.wires:
-                self.wires[lane].up.append((sealed.stream.data, sealed.data))
+            if link in self.wires:
+                self.wires[link].up.append((sealed.stream.data, sealed.data))
 
     def settle(self) -> None:
         """Nothing goes wrong any more: let everything arrive."""
@@ -391,10 +391,10 @@ class World:
             self.assign()
             self.to_exchange(100)
             self.to_publisher(100)
-            if self.link.ready and not self.link.unsettled:
+            if self.machine.ready and not self.machine.unsettled:
                 return
             self.wait(0.2)
-        raise AssertionError(f"stuck: {self.link.phase} {self.link.reason}")
+        raise AssertionError(f"stuck: {self.machine.phase} {self.machine.reason}")
 
     # --- what must hold ---------------------------------------------------------------------------
 
@@ -416,12 +416,12 @@ class World:
                 self.judge_message(seen.get((topic, first + index), set()), payload, receipt)
 
     def judge_order(self, log: list[Entry]) -> None:
-        """Within a link only what another lane had held may stand behind newer messages."""
+        """Within a link only what another link had held may stand behind newer messages."""
         last: dict[tuple[int, int, bytes], int] = {}
-        for _, stay, lane, topic, data in log:
+        for _, stay, link, topic, data in log:
             header = wire.read_header(data)
             key = (header.epoch, stay, topic)
-            if self.sealed[topic, header.first_sequence] == lane:
+            if self.sealed[topic, header.first_sequence] == link:
                 assert header.first_sequence >= last.get(key, 0), "order within a link"
             last[key] = max(last.get(key, 0), header.next_sequence)
 
@@ -540,9 +540,9 @@ def test_planned_stripes_leave_every_log_in_order_without_a_single_double(
 @given(steps(CALM + STRIPES + TROUBLE, 40))
 def test_leaving_settles_every_receipt(steps: list[Step]) -> None:
     world = run(steps)
-    world.link.handle(Leave("closed"), world.now)
+    world.machine.handle(Leave("closed"), world.now)
     assert all(receipt.done() for *_, receipt in world.published)
-    assert world.link.owed_batches == 0
+    assert world.machine.owed_batches == 0
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from roq.client.kept import KEEP_SECONDS
-from roq.client.lane import READY_SECONDS
-from roq.client.losses import REPLAY_SECONDS
-from roq.client.reading import Verify
+from roq.client.publish.link import READY_SECONDS
+from roq.client.publish.replay import KEEP_SECONDS
+from roq.client.subscribe.losses import REPLAY_SECONDS
+from roq.client.subscribe.reader_events import Verify
 from roq.model import Limits
 from roq.simulation.actors.exchange import Exchange
 from roq.simulation.actors.publisher import Publisher
@@ -84,7 +84,7 @@ class Scene:
         self.cluster.monitor.remove(exchange.key)
 
     def received(self) -> int:
-        return self.subscriber.reception.merge.counts.delivered
+        return self.subscriber.machine.merge.counts.delivered
 
     def check(self) -> None:
         """Everything has arrived, once and in order."""
@@ -92,7 +92,7 @@ class Scene:
         assert self.cluster.settle(SETTLE_SECONDS)
         verdict = self.cluster.verdict()
         assert verdict.ok, verdict
-        assert self.subscriber.reception.stats().counts.lost == 0
+        assert self.subscriber.machine.stats().counts.lost == 0
 
 
 def test_what_is_above_the_floor_of_a_striped_stream_is_not_lost() -> None:
@@ -103,7 +103,7 @@ def test_what_is_above_the_floor_of_a_striped_stream_is_not_lost() -> None:
     scene.publish(20)
     scene.world.run(0.5)
     # The other exchange's part is here, and nobody knows what is still on its way.
-    assert scene.subscriber.reception.merge.waiting
+    assert scene.subscriber.machine.merge.waiting
     scene.check()
 
 
@@ -112,12 +112,12 @@ def test_a_real_hole_in_a_striped_stream_is_declared_lost_when_the_floor_has_pas
     scene.move(scene.one, scene.two)
     scene.publish(10)
     scene.world.run(0.5)
-    scene.publisher.link.topics.stream("t").next_sequence += 3  # nobody will ever send these
+    scene.publisher.machine.topics.stream("t").next_sequence += 3  # nobody will ever send these
     for number in range(10):
         scene.publisher.publish("t", [b"%d" % number])
         scene.world.run(0.01)
     scene.world.run(1.0)
-    assert scene.subscriber.reception.stats().counts.lost == 3
+    assert scene.subscriber.machine.stats().counts.lost == 3
     assert scene.received() == 20
 
 
@@ -233,7 +233,7 @@ def test_a_message_that_is_refused_proves_nothing_about_those_before_it() -> Non
     scene.publish(1)
     scene.publisher.publish("t", [bytes(100_000)])
     scene.world.run(2.0)
-    counts = scene.subscriber.reception.stats().counts
+    counts = scene.subscriber.machine.stats().counts
     assert (counts.delivered, counts.void, counts.lost) == (1, 1, 0)
 
 
@@ -255,12 +255,12 @@ def test_a_hello_that_comes_too_late_takes_no_link_away() -> None:
     assert scene.world.run_until(lambda: scene.cluster.monitor.figures.failed == 1, 10.0)
     scene.stall_opening(0.0)
     scene.move(scene.two)
-    link = scene.two.core.links.get(scene.publisher.id)
-    assert link is not None
-    epoch = link.epoch
+    machine = scene.two.core.links.get(scene.publisher.id)
+    assert machine is not None
+    epoch = machine.epoch
     scene.publish(1500, seconds=0.002)
-    assert link.epoch == epoch
-    assert scene.publisher.link.tally.resets == 0
+    assert machine.epoch == epoch
+    assert scene.publisher.machine.tally.resets == 0
     scene.check()
 
 

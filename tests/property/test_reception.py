@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.client.reading import From, Start
+from roq.client.subscribe.reader_events import From, Start
 from roq.model import Limits
 from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import Cluster
@@ -72,7 +72,7 @@ class Course:
 
 
 def lost(subscriber: Subscriber) -> int:
-    return subscriber.reception.stats().counts.lost
+    return subscriber.machine.stats().counts.lost
 
 
 def wrong(verdict: Verdict) -> int:
@@ -87,7 +87,7 @@ def test_everything_arrives_once_and_in_order(seed: int) -> None:
     course.run(3.0, BAD_WEATHER)
     verdict = course.cluster.verdict()
     assert verdict.ok, verdict
-    stats = subscriber.reception.stats()
+    stats = subscriber.machine.stats()
     assert (stats.counts.lost, stats.gaps, stats.held_bytes) == (0, 0, 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client import relocation
+from roq.client.publish import relocation
 from roq.simulation.case import CALM, ROUGH, Case
 from roq.simulation.relocations import run
 from roq.simulation.trial import Result, Trial

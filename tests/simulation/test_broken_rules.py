@@ -12,23 +12,23 @@ from typing import Final
 
 import pytest
 
-from roq.client.chain import Chain
-from roq.client.dealer import Dealer
-from roq.client.kept import Kept
-from roq.client.merge import Merge
-from roq.client.pacing import Pacing
-from roq.coordination.campaign import Campaign
+from roq.client.publish.link_chooser import LinkChooser
+from roq.client.publish.replay import ReplayBuffers
+from roq.client.subscribe.backpressure import MergeBackpressure
+from roq.client.subscribe.merge import Merge
+from roq.client.subscribe.offset_chain import OffsetChain
+from roq.coordination.election import Election
 from roq.errors import RegistryAway
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
-from roq.gcm.recovery import Recovery
+from roq.gcm.repair_schedule import RepairSchedule
 from roq.gcm.saga import Saga
 from roq.gcm.sagas.exchange import ExchangeSagas
 from roq.hcm.children import Child
 from roq.hcm.epochs import Epochs
 from roq.hcm.events import Effect
-from roq.hcm.hangs import Hangs
-from roq.hcm.lives import Lives
+from roq.hcm.liveness import Liveness
+from roq.hcm.supervisor import Supervisor
 from roq.model import child_epoch
 from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header
@@ -50,33 +50,38 @@ def batches_are_appended_twice(patch: Patch) -> None:
     look = Intake._closer_look
 
     def naive(
-        self: Intake[bytes], route: bytes, link: Link | None, topic: bytes, data: bytes, size: int
+        self: Intake[bytes],
+        route: bytes,
+        machine: Link | None,
+        topic: bytes,
+        data: bytes,
+        size: int,
     ) -> bytes | None:
         header = read_header(data)
-        if link is not None and header.link_number < link.expected:
-            return self._take(link, topic, data, size, header.next_sequence, header.count)
-        return look(self, route, link, topic, data, size)
+        if machine is not None and header.link_number < machine.expected:
+            return self._take(machine, topic, data, size, header.next_sequence, header.count)
+        return look(self, route, machine, topic, data, size)
 
     patch.setattr(Intake, "_closer_look", naive)
 
 
 def a_hole_is_passed_over(patch: Patch) -> None:
-    def naive(_self: Intake[bytes], link: Link, number: int) -> None:
-        link.expected = number
+    def naive(_self: Intake[bytes], machine: Link, number: int) -> None:
+        machine.expected = number
 
     patch.setattr(Intake, "_gap", naive)
 
 
 def what_is_left_is_not_replayed(patch: Patch) -> None:
-    patch.setattr(Kept, "doubt_missing", lambda _kept, _serving, _now: False)
+    patch.setattr(ReplayBuffers, "doubt_missing", lambda _replay, _serving, _now: False)
 
 
 def what_an_exchange_took_with_it_is_not_replayed(patch: Patch) -> None:
-    patch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
+    patch.setattr(ReplayBuffers, "take_doubtful", lambda _replay, _present: [])
 
 
 def the_window_has_no_end(patch: Patch) -> None:
-    patch.setattr(Dealer, "has_room", property(lambda _dealer: True))
+    patch.setattr(LinkChooser, "has_room", property(lambda _chooser: True))
 
 
 # --- subscriber -----------------------------------------------------------------------------------
@@ -92,12 +97,14 @@ def what_comes_again_is_delivered_again(patch: Patch) -> None:
 
 
 def what_the_fan_out_drops_is_not_fetched(patch: Patch) -> None:
-    arrived = Chain.arrived
+    arrived = OffsetChain.arrived
 
-    def naive(self: Chain, topic: bytes, offset: int, _previous: int, batch: bytes | None) -> None:
+    def naive(
+        self: OffsetChain, topic: bytes, offset: int, _previous: int, batch: bytes | None
+    ) -> None:
         arrived(self, topic, offset, NONE, batch)
 
-    patch.setattr(Chain, "arrived", naive)
+    patch.setattr(OffsetChain, "arrived", naive)
 
 
 def what_is_lost_is_not_told(patch: Patch) -> None:
@@ -108,7 +115,7 @@ def what_is_lost_is_not_told(patch: Patch) -> None:
 
 
 def who_is_ahead_does_not_wait(patch: Patch) -> None:
-    patch.setattr(Pacing, "look", lambda *_given: frozenset())
+    patch.setattr(MergeBackpressure, "look", lambda *_given: frozenset())
 
 
 # --- children and their host ----------------------------------------------------------------------
@@ -119,18 +126,18 @@ def a_process_has_the_epoch_of_the_one_before(patch: Patch) -> None:
 
 
 def children_end_though_somebody_wants_them(patch: Patch) -> None:
-    patch.setattr(ManagerLink, "confirmed", lambda _link: None)
+    patch.setattr(ManagerLink, "confirmed", lambda _machine: None)
 
 
 def what_hangs_is_left_alone(patch: Patch) -> None:
-    patch.setattr(Hangs, "verdict", lambda *_given: "")
+    patch.setattr(Liveness, "verdict", lambda *_given: "")
 
 
 def what_died_is_given_up(patch: Patch) -> None:
-    def naive(self: Lives, child: Child, how: str, _delay: float, now: float) -> list[Effect]:
+    def naive(self: Supervisor, child: Child, how: str, _delay: float, now: float) -> list[Effect]:
         return self._give_up(child, how, now)
 
-    patch.setattr(Lives, "_again", naive)
+    patch.setattr(Supervisor, "_again", naive)
 
 
 # --- monitor and managers -------------------------------------------------------------------------
@@ -141,18 +148,18 @@ def the_dead_are_remembered(patch: Patch) -> None:
 
 
 def whoever_stands_leads(patch: Patch) -> None:
-    candidates = Campaign._candidates
+    candidates = Election._candidates
 
-    def proud(self: Campaign, names: tuple[str, ...] | RegistryAway | None) -> None:
+    def proud(self: Election, names: tuple[str, ...] | RegistryAway | None) -> None:
         if isinstance(names, tuple):
             names = tuple(name for name in names if name.startswith(self._prefix))
         candidates(self, names)
 
-    patch.setattr(Campaign, "_candidates", proud)
+    patch.setattr(Election, "_candidates", proud)
 
 
 def what_is_half_done_stays_so(patch: Patch) -> None:
-    patch.setattr(Recovery, "_half_done", lambda _recovery, _queue: "")
+    patch.setattr(RepairSchedule, "_half_done", lambda _recovery, _queue: "")
 
 
 def each_request_makes_another_exchange(patch: Patch) -> None:

@@ -18,17 +18,17 @@ from random import Random
 import msgspec
 import pytest
 
-from roq.client.kept import Kept
+from roq.client.publish.replay import ReplayBuffers
 from roq.coordination.port import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.exchange.holding import Holding
 from roq.gcm.definitions import Definitions
 from roq.gcm.records import ExchangeRecord
-from roq.gcm.recovery import Recovery
+from roq.gcm.repair_schedule import RepairSchedule
 from roq.gcm.sagas.steps import without_exchange
 from roq.hcm import events
 from roq.hcm.machine import HostMachine
-from roq.monitor.unwanted import Unwanted
+from roq.monitor.orphans import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
 from roq.simulation.load import Profile
@@ -161,7 +161,7 @@ def test_messages_that_come_twice_are_found() -> None:
 
 
 def test_a_replay_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
+    monkeypatch.setattr(ReplayBuffers, "take_doubtful", lambda _replay, _present: [])
     broken = broken_promises("kill-exchange", delay_seconds=(0.01, 0.05))
     assert any("though nobody was cut off" in text for text in broken), broken
 
@@ -186,7 +186,7 @@ def test_children_that_are_not_adopted_are_found(monkeypatch: pytest.MonkeyPatch
 def test_a_host_whose_children_are_not_set_up_elsewhere_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Recovery, "look", lambda _recovery, _now: [])
+    monkeypatch.setattr(RepairSchedule, "look", lambda _recovery, _now: [])
     broken = broken_promises("kill-host", hosts=2)
     assert any(text.startswith("stuck") for text in broken), broken
 
@@ -305,7 +305,7 @@ def test_what_went_wrong_once_goes_well_now(seed: int) -> None:
 
 def lost_with_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishers replay nothing that was acknowledged."""
-    monkeypatch.setattr(Kept, "take_doubtful", lambda _kept, _present: [])
+    monkeypatch.setattr(ReplayBuffers, "take_doubtful", lambda _replay, _present: [])
 
 
 def test_a_reported_loss_is_excused_only_if_an_exchange_died_or_was_long_out_of_reach() -> None:
@@ -355,7 +355,7 @@ def test_an_exchange_that_the_record_lacks_and_its_monitor_uses_is_found(
     cluster = Cluster(1, Shape(hosts=2))
     cluster.start(exchanges=2)
     assert cluster.until(lambda: not promises.healed(cluster), 10.0)
-    monkeypatch.setattr(Unwanted, "told", lambda _unwanted, _numbers, _now: [])
+    monkeypatch.setattr(Orphans, "told", lambda _unwanted, _numbers, _now: [])
     (leader,) = cluster.leaders
     queue = leader.machine.queues.demand(QUEUE)
     host = next(host for host in cluster.hosts if host.machine == queue.place(2))

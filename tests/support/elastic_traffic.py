@@ -11,8 +11,8 @@ from functools import partial
 import psutil
 
 import roq
-from roq.client.statistics import Statistics
-from roq.client.views import ScalingRules
+from roq.client.admin.statistics import Statistics
+from roq.client.admin.views import ScalingRules
 from roq.model import Limits
 from roq.protocol.kpi import MoveKpi, NumericDocument, QueueKpi, ScaleKpi
 from roq.testing import RunningCluster

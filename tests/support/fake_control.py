@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from roq.client.engine import Engine
+from roq.client.io.engine import Engine
 from roq.errors import QueueNotFound, QueueStopped, RemoteProtocolError, RequestError
 from roq.exchange.daemon import ExchangeServer
 from roq.model import ExchangeInfo, Limits, child_epoch, endpoint_of, publisher_epoch

@@ -29,13 +29,14 @@ from gcm_script import PaperHost, Script  # noqa: E402
 from hcm_host import Host  # noqa: E402
 from monitor_driver import QUEUE_ID, Driver, peer_of  # noqa: E402
 
-from roq.client import session_events, views  # noqa: E402
-from roq.client.link import Assignment, LinkMachine  # noqa: E402
-from roq.client.link import Received as LinkReceived  # noqa: E402
-from roq.client.merge import Merge  # noqa: E402
-from roq.client.reader import Reader  # noqa: E402
-from roq.client.reading import Answered, Ask, DataUp, Start  # noqa: E402
-from roq.client.session_machine import SessionMachine  # noqa: E402
+from roq.client.admin import views  # noqa: E402
+from roq.client.publish.machine import Assignment, PublisherMachine  # noqa: E402
+from roq.client.publish.machine import Received as LinkReceived  # noqa: E402
+from roq.client.session import events as session_events  # noqa: E402
+from roq.client.session.machine import SessionMachine  # noqa: E402
+from roq.client.subscribe.merge import Merge  # noqa: E402
+from roq.client.subscribe.reader import Reader  # noqa: E402
+from roq.client.subscribe.reader_events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
@@ -125,9 +126,9 @@ def fuzz_publisher(maker: Maker) -> None:
     pick = maker.random.choice
     info = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
     maker.known = {"exchange": [1], "exchange_epoch": [7], "expected": [0, 1, 2]}
-    link = LinkMachine(PublisherId(b"p" * 16), QUEUE, Limits(), delivery_seconds=30.0)
+    machine = PublisherMachine(PublisherId(b"p" * 16), QUEUE, Limits(), delivery_seconds=30.0)
     now = 100.0
-    link.handle(Assignment(info, 1, Limits()), now)
+    machine.handle(Assignment(info, 1, Limits()), now)
     kinds = {
         channel.READY: channel.Ready, channel.RESET: channel.Reset, channel.REFUSED: channel.Refused
     }  # fmt: skip
@@ -136,15 +137,15 @@ def fuzz_publisher(maker: Maker) -> None:
         body = (
             channel.NUMBER.pack(pick(U64)) if letter == channel.ACK else _raw(maker, kinds[letter])
         )
-        number = link.lanes[-1].number if link.lanes else 1
+        number = machine.links[-1].number if machine.links else 1
         with suppress(RemoteProtocolError):
-            link.handle(LinkReceived(number, [letter, body]), now)
+            machine.handle(LinkReceived(number, [letter, body]), now)
         if maker.chance(0.2):
             now += pick([0.1, 1.0, 10.0])
-            link.handle(Tick(), now)
+            machine.handle(Tick(), now)
         if maker.chance(0.1):
-            link.handle(Assignment(info, pick([1, 2, 3, (1 << 63) - 1]), Limits()), now)
-        link.check()
+            machine.handle(Assignment(info, pick([1, 2, 3, (1 << 63) - 1]), Limits()), now)
+        machine.check()
 
 
 def fuzz_subscriber(maker: Maker) -> None:
@@ -404,23 +405,15 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "exchange": (
         "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
         "protocol/documents",
-    ),
-    "publisher": ("client/lane", "protocol/channel"),
-    "subscriber": ("client/merge", "client/reader", "client/log_reader", "protocol/entry"),
-    "session": ("runtime/rpc",),
-    "monitor": ("protocol/request",),
-    "manager": ("protocol/public",),
-    "host": (),
-    "broadcast": ("protocol/broadcast", "cli/wrong_port"),
-    "registry": ("gcm/records",),
-    "rules": ("gcm/rules", "cli/rules"),
-    "spark": (),
-    "files": (
+    ), "publisher": ("client/publish/link", "protocol/channel"), "subscriber":
+    ("client/subscribe/merge", "client/subscribe/reader", "client/log_reader", "protocol/entry"),
+    "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
+    "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"), "registry": ("gcm/records",),
+    "rules": ("gcm/rules", "cli/rules"), "spark": (), "files": (
         "exchange/config", "monitor/__main__", "hcm/records", "provider/record", "runtime/config",
         "testing/provider_kit",
-    ),
-    "answers": ("client/management", "client/views", "gcm/provider_calls", "provider/engine"),
-    "statistics": ("protocol/kpi",),
+    ), "answers": ("client/admin/management", "client/admin/views", "gcm/provider_calls",
+    "provider/engine"), "statistics": ("protocol/kpi",),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
 

@@ -285,14 +285,14 @@ class Script:
         self.feed(events.HostsPresent(frozenset(self.nodes)))
         self.report(host)
 
-    def live(self, seconds: float, *, proofs: bool = True) -> None:
+    def live(self, seconds: float, *, heartbeats: bool = True) -> None:
         """Let time pass in a cluster in which everybody who is up reports every second."""
         end = self.now + seconds
         while self.now < end:
             for host in self.hosts.values():
                 if host.up:
                     self.report(host)
-            if proofs:
+            if heartbeats:
                 self.prove()
             self.settle()
             self.pass_time(min(0.5, end - self.now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.statistics import Sample
+from roq.client.admin.statistics import Sample
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, PublisherRate, ScaleKpi, SubscriberKpi
 
 QUEUE_ID = b"q" * 16

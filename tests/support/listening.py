@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from roq.client.engine import Engine
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.subscribe.subscriber import Subscriber
 from roq.testing.history import History
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elastic_traffic import eventually
 
 import roq
-from roq.client.views import ProcessSummary
+from roq.client.admin.views import ProcessSummary
 
 
 def reported(cluster: roq.Cluster, name: str) -> ProcessSummary:

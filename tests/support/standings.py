@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.status.state import Cause, ClientState, StateChange
 
 
 class Standings:

@@ -9,9 +9,9 @@ from fake_control import FakeControl, ThreadExchange
 from standings import Standings
 from tcp_relay import TcpRelay
 
-from roq.client.engine import Engine
-from roq.client.publisher import Publisher
-from roq.client.subscriber import Subscriber
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.subscribe.subscriber import Subscriber
 from roq.model import ExchangeInfo
 from roq.testing.faults import LossyLive, parse_endpoint
 

@@ -22,8 +22,8 @@ idempotent at the host manager.
 
 from __future__ import annotations
 
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import Hosts
-from roq.gcm.proofs import Proofs
 from roq.gcm.queues import Queues
 from roq.gcm.sagas.exchange import ExchangeSagas
 from roq.gcm.sagas.healing import HealingSagas
@@ -36,8 +36,8 @@ from roq.gcm.sagas.upkeep import Upkeep
 class Sagas:
     """The sagas of one leader, by what they change."""
 
-    def __init__(self, queues: Queues, hosts: Hosts, proofs: Proofs) -> None:
-        self._steps = Steps(queues, hosts, proofs)
+    def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
+        self._steps = Steps(queues, hosts, heartbeats)
         self.queue = QueueSagas(self._steps)
         self.exchange = ExchangeSagas(self._steps)
         self.healing = HealingSagas(self._steps)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from roq.errors import RequestError
 from roq.gcm.events import Note
-from roq.gcm.healing import FAILED, MISSING, Loss, part_name
 from roq.gcm.queues import MONITOR, Queue
+from roq.gcm.repair import FAILED, MISSING, Loss, part_name
 from roq.gcm.saga import Emit
 from roq.gcm.sagas.steps import NoRoom, Part, Steps
 

@@ -17,11 +17,11 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.events import Change, Drop, Put
-from roq.gcm.healing import Loss, loss, losses
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import LOST, UNMANAGED, Host, Hosts
-from roq.gcm.proofs import Proofs
 from roq.gcm.queues import MONITOR, Queue, Queues
 from roq.gcm.records import ExchangeRecord, QueueRecord, encode, queue_path
+from roq.gcm.repair import Loss, loss, losses
 from roq.gcm.saga import Call, Calls, Draw, Outcome, Result, Save, Step
 from roq.model import child_epoch, host_epoch
 from roq.policy import placement
@@ -63,10 +63,10 @@ class Steps:
         cluster: host managers of another one do not obey.
     """
 
-    def __init__(self, queues: Queues, hosts: Hosts, proofs: Proofs) -> None:
+    def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
         self.queues = queues
         self.hosts = hosts
-        self.proofs = proofs
+        self.heartbeats = heartbeats
         self.leader_epoch = 0
         self.cluster = ""
 
@@ -74,11 +74,11 @@ class Steps:
 
     def losses(self, queue: Queue) -> list[Loss]:
         """What a running queue has lost; the monitor first."""
-        return losses(queue, self.hosts, self.proofs)
+        return losses(queue, self.hosts, self.heartbeats)
 
     def lost(self, queue: Queue, number: int) -> bool:
         """Whether this process of a queue (0: the monitor) does not run and will not by itself."""
-        found = loss(queue, number, self.hosts, self.proofs)
+        found = loss(queue, number, self.hosts, self.heartbeats)
         if found is None or found.certain:
             return found is not None
         known = queue.children.get(number)  # a report that tells of it may be under way
@@ -94,7 +94,7 @@ class Steps:
         child = listed or queue.children.get(number)
         if child is not None:
             return child.state == "running"
-        return host is None and self.proofs.lives(queue, number)
+        return host is None and self.heartbeats.lives(queue, number)
 
     # --- placement --------------------------------------------------------------------------------
 

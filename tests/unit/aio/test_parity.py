@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 import roq.aio
-from roq.client import cluster, publisher, receipt, statistics, subscriber, watch
+from roq.client import cluster
+from roq.client.admin import broadcast as watch
+from roq.client.admin import statistics
+from roq.client.publish import publisher, receipt
+from roq.client.subscribe import subscriber
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import roq
 from roq.cli import drain as module
 from roq.cli.hosts import host
-from roq.client.views import FromMemory, HostSummary, Listing
+from roq.client.admin.views import FromMemory, HostSummary, Listing
 from roq.errors import HostNotFound, Unavailable
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from roq.cli import health
 from roq.cli.commands import cli
 from roq.cli.survey import Finding, Survey, _forgotten
-from roq.client.views import HostSummary
+from roq.client.admin.views import HostSummary
 from roq.protocol.facts import Check
 
 Run = Callable[..., Result]

@@ -15,7 +15,7 @@ from roq.cli.output import (
     print_table,
     rate_text,
 )
-from roq.client.views import FromMemory, Listing
+from roq.client.admin.views import FromMemory, Listing
 from roq.protocol.public_answers import QueueRow
 
 

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 import roq
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import age_text, parse_limits, queue
-from roq.client.cluster import COMMAND_SECONDS
-from roq.client.views import (
+from roq.client.admin.views import (
     Listing,
     QueueDescription,
     QueueSummary,
     ScalingRules,
     rules_document,
 )
+from roq.client.cluster import COMMAND_SECONDS
 from roq.model import Limits
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from roq.cli.rules import changed, fields_of, in_force, limit_of, rules
-from roq.client.views import QueueDescription, ScalingRules, rules_document
+from roq.client.admin.views import QueueDescription, ScalingRules, rules_document
 from roq.model import Limits
 
 

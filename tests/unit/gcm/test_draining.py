@@ -382,6 +382,6 @@ def test_with_force_what_seems_to_live_without_a_manager_is_set_up_elsewhere(
     assert "--force" in refused["COMMENT"]
     assert places(script) == {"h1"}
     assert script.ask(2113, Host="h1", Force=True)["RESULT"] == 0
-    script.live(15, proofs=False)
+    script.live(15, heartbeats=False)
     assert "h1" not in places(script)
     assert "h1" not in [each["Host"] for each in script.ask(2102)["Hosts"]]

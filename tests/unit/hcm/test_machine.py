@@ -740,7 +740,7 @@ def test_a_tick_that_comes_early_does_nothing() -> None:
 
 def test_epochs_that_are_used_up_are_not_given_twice() -> None:
     host = Host()
-    host.machine._lives._epochs._number = (1 << 16) - 2
+    host.machine._supervisor._epochs._number = (1 << 16) - 2
     host.running(X1)
     assert "restart it" in failure(host.start_exchange(2)).COMMENT
     host.crash(X1)

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from roq.client.message import Batch, Gap
-from roq.client.publisher import Publisher
-from roq.client.publisher_stats import PublisherStats
-from roq.client.receipt import Receipt
+from roq.client.publish.publisher import Publisher
+from roq.client.publish.receipt import Receipt
+from roq.client.publish.stats import PublisherStats
+from roq.client.subscribe.message import Batch, Gap
 from roq.errors import Unavailable, WouldBlock
 from roq.model import PublisherId
 from roq.simulation.description.draws import LogNormal, Size, Topics

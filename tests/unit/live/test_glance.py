@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kpi_samples import QUEUE_ID, exchange, move, scale
 
-from roq.client.statistics import Sample
+from roq.client.admin.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
 from roq.simulation.archive.document import EventKind

@@ -10,7 +10,7 @@ from roq.protocol.control import Health
 
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
-        "settling": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
+        "takeover": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
         "holding": (), "behind": (), "request_id": 7,
         **changes,
     }  # fmt: skip
@@ -40,7 +40,7 @@ def test_an_exchange_that_is_missing_is_a_warning() -> None:
 
 
 def test_one_that_has_just_taken_over_says_so() -> None:
-    health = ask(settling=True, state="settling")
+    health = ask(takeover=True, state="takeover")
     assert not health.ready
     assert "just taken over" in texts(health)["settled"]
 
@@ -54,7 +54,7 @@ def test_slow_subscribers_are_a_warning() -> None:
     )
 
 
-@pytest.mark.parametrize("state", ["stopping", "settling"])
+@pytest.mark.parametrize("state", ["stopping", "takeover"])
 def test_only_a_running_one_is_ready(state: str) -> None:
     assert not ask(state=state).ready
 

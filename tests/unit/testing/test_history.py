@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from roq.client.message import Batch, Gap, Message
+from roq.client.subscribe.message import Batch, Gap, Message
 from roq.model import PublisherId
 from roq.testing.history import History
 

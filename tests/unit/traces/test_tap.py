@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from traces import RUN, exchange, queue
 
-from roq.client.statistics import Sample
+from roq.client.admin.statistics import Sample
 from roq.errors import Closed, Unavailable
 from roq.simulation.archive.document import EventKind
 from roq.simulation.traces.messages import AnyTrace, EventTrace, KpiTrace, decode

@@ -1,0 +1,1 @@
+"""The I/O thread of a client, and what other threads share with it."""

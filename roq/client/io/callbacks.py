@@ -1,0 +1,96 @@
+"""Calls what users want to be called, in a thread of its own, so that they may take their time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Final
+
+from roq.runtime.logs import RateLimited
+
+NOTICES_MAX: Final = 100_000
+"""Calls that wait for a slow one; beyond it the oldest are dropped."""
+CLOSE_SECONDS: Final = 2.0
+LOG_SECONDS: Final = 30.0
+
+log = logging.getLogger(__name__)
+
+Call = Callable[[], object]
+
+
+class Callbacks:
+    """One thread, begun with the first call. `post` and `close` may come from any thread.
+
+    They may come from a signal handler in the middle of themselves as well: what they use is made
+    for that.
+
+    Attributes:
+        failed: calls that have raised.
+        dropped: calls that were left out.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.dropped = 0
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._starting = threading.RLock()
+        self._begun = False
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._limited = RateLimited(log, LOG_SECONDS)
+
+    def post(self, call: Call) -> None:
+        """Have this called soon; after `close` it is not."""
+        if self._closed:
+            return
+        self._calls.put(call)
+        if self._calls.qsize() > NOTICES_MAX:
+            with suppress(Empty):
+                self._calls.get_nowait()
+                self.dropped += 1
+                self._limited.warning(
+                    "slow",
+                    monotonic(),
+                    "a callback is too slow: the oldest of %d calls is left out",
+                    NOTICES_MAX,
+                )
+        if not self._begun:
+            self._begin()
+
+    def close(self) -> None:
+        """Make the calls that are left, and end; does not wait for long."""
+        self._closed = True
+        self._calls.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_SECONDS)
+
+    def _begin(self) -> None:
+        with self._starting:
+            if self._begun:
+                return
+            self._begun = True
+            thread = threading.Thread(target=self._run, name="roq-notices", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # none can begin: the program ends, or has too many
+                log.debug("no thread for callbacks: they wait")
+            finally:
+                self._begun = thread.is_alive()
+                self._thread = thread if self._begun else None
+
+    def _run(self) -> None:
+        while True:
+            call = self._calls.get()
+            if call is None:
+                return
+            try:
+                call()
+            except Exception:
+                self.failed += 1
+                with suppress(Exception):  # of a logging handler
+                    log.exception("a callback has raised; it will be called again")

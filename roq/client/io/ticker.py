@@ -1,0 +1,55 @@
+"""Beats twice a second in the I/O thread, for all publishers and subscribers of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from roq.runtime.reactor import Reactor, Timer
+
+BEAT_SECONDS: Final = 0.5
+
+Beat = Callable[[float], None]
+
+
+class Ticker:
+    """Calls everybody who wants a beat; does nothing while nobody does. I/O thread, but for `late`.
+
+    Args:
+        reactor: of the I/O thread.
+    """
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._beats: list[Beat] = []
+        self._timer: Timer | None = None
+        self._due = float("inf")
+
+    def add(self, beat: Beat) -> None:
+        """Call this at each beat, with the seconds by which the beat is late."""
+        self._beats.append(beat)
+        if self._timer is None:
+            self._arm()
+
+    def remove(self, beat: Beat) -> None:
+        """Call this no more."""
+        if beat in self._beats:
+            self._beats.remove(beat)
+
+    @property
+    def late(self) -> float:
+        """Seconds by which the next beat is late already; from any thread."""
+        return max(0.0, self._reactor.now() - self._due)
+
+    def _arm(self) -> None:
+        self._due = self._reactor.now() + BEAT_SECONDS
+        self._timer = self._reactor.call_at(self._due, self._beat)
+
+    def _beat(self) -> None:
+        late = self.late
+        if not self._beats:
+            self._timer, self._due = None, float("inf")
+            return
+        self._arm()
+        for beat in list(self._beats):
+            beat(late)

@@ -1,0 +1,1 @@
+"""The publisher: machine, send windows and links are pure, the shell has the sockets."""

@@ -1,0 +1,219 @@
+"""Messages on their way into a batch: one open batch per topic. Pure.
+
+`publish()` appends to an open batch without holding a lock, so a batch may be closed by another
+thread between two steps of an append. The rule that loses nothing: an append comes first and looks
+at `limit` afterwards; closing sets `limit` to 0 first and copies the items afterwards. So an item
+that is followed by a limit above its position is in the copy; whoever sees another limit takes the
+publisher's lock and asks `keeps`, which knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from roq.client.publish.receipt import Receipt
+from roq.model import Limits
+
+PROBE_MESSAGES: Final = 16
+"""After so many messages a batch looks at the clock and estimates when its linger ends."""
+
+
+class OpenBatch:
+    """A batch that still takes messages.
+
+    Attributes:
+        items: the payloads; may hold more than `taken` of them for a moment.
+        most: messages that it may hold.
+        small: payloads up to this size may be appended without adding sizes up.
+        limit: with this many items the caller looks more closely; 0 once it is closed.
+        receipt: shared by all messages.
+    """
+
+    __slots__ = (
+        "big_bytes",
+        "items",
+        "limit",
+        "most",
+        "opened_at",
+        "receipt",
+        "small",
+        "taken",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        items: list[bytes],
+        receipt: Receipt,
+        opened_at: float,
+        *,
+        most: int,
+        small: int,
+    ) -> None:
+        self.topic = topic
+        self.items = items
+        self.most = most
+        self.small = small
+        self.receipt = receipt
+        self.opened_at = opened_at
+        self.limit = 0
+        self.big_bytes = 0
+        self.taken = 0
+
+
+class Packer:
+    """The open batches of one publisher. All methods need the publisher's lock.
+
+    Attributes:
+        fast: topic → open batch that may be appended to without the lock.
+        small_bytes: payloads up to this size may be appended without adding sizes up: a batch that
+            is full of them is not too large.
+        most: messages in a batch.
+        batch_bytes: payloads of a batch, unless a single one is larger.
+        message_bytes: the largest payload.
+    """
+
+    def __init__(
+        self, new_receipt: Callable[[], Receipt], limits: Limits, linger_seconds: float
+    ) -> None:
+        self.fast: dict[str, OpenBatch] = {}
+        self.linger_seconds = linger_seconds
+        self._new_receipt = new_receipt
+        self._opened: dict[str, OpenBatch] = {}
+        self.adopt(limits)
+
+    def adopt(self, limits: Limits) -> None:
+        """Use these limits from the next batch on."""
+        self.most = max(1, limits.batch_messages)
+        self.batch_bytes = max(1, limits.batch_bytes)
+        self.message_bytes = limits.message_bytes
+        self.small_bytes = self.batch_bytes // self.most
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def __iter__(self) -> Iterator[OpenBatch]:
+        """The open batches, the oldest first."""
+        return iter(list(self._opened.values()))
+
+    def get(self, topic: str) -> OpenBatch | None:
+        """The open batch of a topic."""
+        return self._opened.get(topic)
+
+    def open(self, topic: str, items: list[bytes], now: float) -> OpenBatch:
+        """Begin a batch with these items, which nobody else may hold."""
+        batch = OpenBatch(
+            topic,
+            items,
+            self._new_receipt(),
+            now,
+            most=self.most,
+            small=min(self.small_bytes, self.message_bytes),
+        )
+        batch.limit = self.most if len(items) >= PROBE_MESSAGES else min(PROBE_MESSAGES, self.most)
+        batch.big_bytes = self._big_bytes(items)
+        self._opened[topic] = batch
+        if len(items) < self.most:
+            self.fast[topic] = batch
+        return batch
+
+    def fits(self, batch: OpenBatch, size: int) -> bool:
+        """Whether a payload of this size may join the batch."""
+        count = len(batch.items)
+        return (
+            count < batch.most
+            and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
+        )
+
+    def joins(self, batch: OpenBatch, payloads: list[bytes], size: int) -> bool:
+        """Whether these payloads, of this size together, may join the batch."""
+        count = len(batch.items)
+        return (
+            count + len(payloads) <= batch.most
+            and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
+        )
+
+    def is_full(self, batch: OpenBatch) -> bool:
+        """Whether no further message is to be waited for."""
+        return (
+            len(batch.items) >= batch.most
+            or batch.big_bytes + self.small_bytes * len(batch.items) >= self.batch_bytes
+        )
+
+    def add(self, batch: OpenBatch, payload: bytes) -> bool:
+        """Append a payload that fits; False if another thread was quicker and it did not."""
+        if len(payload) > self.small_bytes:
+            batch.big_bytes += len(payload)
+        batch.items.append(payload)
+        return self.keeps(batch, payload)
+
+    def keeps(self, batch: OpenBatch, payload: bytes) -> bool:
+        """Whether an appended payload is (or will be) in the batch; takes it out again if not."""
+        end = batch.most if batch.limit else batch.taken
+        items = batch.items
+        for index in range(end, len(items)):
+            if items[index] is payload:
+                del items[index]
+                return False
+        return True
+
+    def withdraw(self, batch: OpenBatch, payload: bytes) -> None:
+        """Take an appended payload out again, without the lock, but while this thread has it.
+
+        A signal handler has appended it in the middle of what the thread was about.
+        """
+        items = batch.items
+        for index in range(len(items) - 1, -1, -1):
+            if items[index] is payload:
+                del items[index]
+                return
+
+    def stretch(self, batch: OpenBatch, now: float) -> bool:
+        """The batch has reached its first look at the clock: set the next one by its pace.
+
+        Returns:
+            Whether its linger has ended.
+        """
+        elapsed = now - batch.opened_at
+        if elapsed >= self.linger_seconds:
+            return True
+        count = len(batch.items)
+        pace = int(count * self.linger_seconds / elapsed) if elapsed > 0 else batch.most
+        batch.limit = min(batch.most, max(pace, count + 1))
+        return False
+
+    def shut(self, batch: OpenBatch) -> None:
+        """Nothing may be appended without the lock any more; the batch itself stays open."""
+        self.fast.pop(batch.topic, None)
+
+    def close(self, batch: OpenBatch) -> list[bytes]:
+        """End the batch and give its payloads."""
+        batch.limit = 0
+        payloads = batch.items[: batch.most]
+        batch.taken = len(payloads)
+        self.fast.pop(batch.topic, None)
+        self._opened.pop(batch.topic, None)
+        return payloads
+
+    def extend(self, batch: OpenBatch, payloads: list[bytes]) -> bool:
+        """Append payloads that fit; False if another thread was quicker and they did not."""
+        items, start, count = batch.items, len(batch.items), len(payloads)
+        batch.big_bytes += self._big_bytes(payloads)
+        items.extend(payloads)
+        if len(items) > batch.most:
+            # Whoever was quicker stands before them or behind them, and stays.
+            while items[start : start + count] != payloads:
+                start += 1
+            if start + count > batch.most:
+                del items[start : start + count]
+                return False
+        return True
+
+    def _big_bytes(self, payloads: list[bytes]) -> int:
+        """The size of those that are counted one by one."""
+        small = self.small_bytes
+        if max(map(len, payloads), default=0) <= small:
+            return 0
+        return sum(size for size in map(len, payloads) if size > small)

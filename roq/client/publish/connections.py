@@ -1,0 +1,98 @@
+"""The connections of one publisher, one for each link that has any.
+
+Everything here is done with the publisher's lock held; what only the I/O thread may do is handed to
+it. A connection that is replaced or given back is not to be touched any more, so whoever goes on
+using one after an event asks `is_current` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from roq.client.io.engine import Engine
+from roq.client.publish.connection import Connection
+from roq.client.publish.send_window import PendingBatch
+
+GOODBYE_MS: Final = 200
+
+
+class Connections:
+    """By link.
+
+    Attributes:
+        all: those that are there now.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.all: tuple[Connection, ...] = ()
+        self._engine = engine
+        self._by_link: dict[int, Connection] = {}
+        self._awaited: dict[int, int] = {}
+        self._serial = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether the I/O thread looks after all of them."""
+        for connection in self.all:  # noqa: SIM110 - the hot path, where a generator costs more
+            if not connection.watched:
+                return False
+        return True
+
+    @property
+    def fds(self) -> list[int]:
+        """The descriptors to wait for."""
+        return [connection.fd for connection in self.all]
+
+    def is_current(self, connection: Connection) -> bool:
+        """Whether it is still the one of its link."""
+        return self._by_link.get(connection.link) is connection
+
+    def open(self, link: int, connect: Callable[[int], None]) -> None:
+        """Have the I/O thread call `connect` with a number for `add`; the present one is closed."""
+        self.retire(link)
+        self._serial += 1
+        serial = self._awaited[link] = self._serial
+        self._engine.call_soon(lambda: connect(serial))
+
+    def is_awaited(self, link: int, serial: int) -> bool:
+        """Whether the connection with this number is still wanted."""
+        return self._awaited.get(link) == serial
+
+    def add(self, connection: Connection) -> None:
+        """It is there."""
+        self._awaited.pop(connection.link, None)
+        self._by_link[connection.link] = connection
+        self.all = tuple(self._by_link.values())
+
+    def retire(self, link: int, bye: Sequence[bytes] = ()) -> None:
+        """Close the link's connection, after sending this if it is anything."""
+        self._awaited.pop(link, None)
+        connection = self._by_link.pop(link, None)
+        if connection is None:
+            return
+        self.all = tuple(self._by_link.values())
+        if bye:
+            connection.send(bye)
+        self._engine.call_soon(lambda: connection.close(GOODBYE_MS if bye else 0))
+
+    def say(self, link: int, frames: Sequence[bytes]) -> None:
+        """Send a message that is no batch."""
+        connection = self._by_link.get(link)
+        if connection is not None:
+            connection.send(frames)
+
+    def transmit(self, link: int, batches: Sequence[PendingBatch]) -> bool:
+        """Send batches; False if the connection does not take one, or there is none."""
+        connection = self._by_link.get(link)
+        if connection is None:
+            return False
+        for sealed in batches:  # noqa: SIM110 - as above
+            if not connection.send_batch(sealed.stream.data, sealed.data):
+                return False
+        return True
+
+    def watch(self, *, wanted: bool) -> None:
+        """Let the I/O thread look after all of them, or none. I/O thread only."""
+        for connection in self.all:
+            connection.watch(wanted=wanted)

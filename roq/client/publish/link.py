@@ -1,0 +1,412 @@
+"""One link of a publisher at one exchange: Hello and Ready, window, acknowledgements, resets. Pure.
+
+    OPENING --Ready--> WAITING --release--> READY --connection lost, silence--> OPENING
+       | refused, no answer, foreign             | refused, nonsense
+       +-------------> IDLE <--------------------+
+
+A link has a connection of its own, link numbers that count from 1, and an epoch that it keeps. One
+that is opened for a relocation waits after Ready until the old links have drained. An IDLE link has
+no connection and only collects. Whoever owns the link (`roq.client.publish.machine`) looks at
+`failure` after each call and decides what becomes of it and of what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roq.client.publish.receipt import Outcome, SendStatus
+from roq.client.publish.replay import Source
+from roq.client.publish.send_window import PendingBatch, SendWindow
+from roq.errors import RemoteProtocolError
+from roq.model import ExchangeInfo
+from roq.protocol import channel, documents
+
+READY_SECONDS: Final = 1.5
+READY_SECONDS_MOST: Final = 6.0
+"""When exchanges did not answer in time before: they may be overloaded by such as this."""
+ACK_SECONDS: Final = 3.0
+SUSPECT_SECONDS: Final = 0.5
+"""As ACK_SECONDS, for an exchange that the monitor has declared gone."""
+GONE_SECONDS: Final = 3.0
+"""A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
+there, whatever the exchange acknowledges."""
+RESET_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
+"""A connection that has lasted so long has worked."""
+FLAPS_MAX: Final = 3
+"""One that works no longer than that is made again so often in a row; then the link is given up."""
+
+_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
+"""Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
+
+
+class LinkPhase(StrEnum):
+    """Where a link stands."""
+
+    IDLE = "idle"
+    OPENING = "opening"
+    WAITING = "waiting"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Drop the link's connection, open one to this address and send these frames first."""
+
+    link: int
+    endpoint: str
+    hello: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Close the link's connection, after sending these frames if there are any."""
+
+    link: int
+    bye: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Send this message that is no batch; if the connection does not take it, never mind."""
+
+    link: int
+    frames: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Send these batches in order; if the connection does not take one: `ConnectionLost`."""
+
+    link: int
+    batches: Sequence[PendingBatch]
+
+
+LinkEffect = Open | Drop | Say | Transmit
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a link is of no use any more."""
+
+    reason: str
+    lost: bool
+    """Whether the exchange may be gone with what it has acknowledged."""
+    late: bool = False
+    """Whether it was given up because it did not answer in time."""
+
+
+class Link:
+    """One link.
+
+    Args:
+        number: names the link's connection; never used again.
+        exchange: where; None for a link that only collects.
+        window: what it carries.
+        hello: gives the frames of the next Hello.
+        waits: after Ready it sends nothing before `release`.
+        ready_seconds: what the exchange may take to answer a Hello.
+
+    Attributes:
+        phase: where it stands.
+        failure: set once when it has failed; it is IDLE then.
+        reason: why it does not work at present, in a sentence; empty when it does.
+        suspect: the monitor says that the exchange is gone.
+        progress_at: when it has acknowledged something last, or got something to acknowledge, or
+            said why it does not.
+        held: why acknowledgements wait, in a sentence; empty: they do not.
+        held_at: since when they do.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        exchange: ExchangeInfo | None,
+        window: SendWindow,
+        hello: Callable[[Link, float], tuple[bytes, bytes]],
+        *,
+        waits: bool = False,
+        ready_seconds: float = READY_SECONDS,
+    ) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.window = window
+        self.phase = LinkPhase.IDLE
+        self.failure: Failure | None = None
+        self.reason = "" if exchange is not None else "no exchange is assigned yet"
+        self.suspect = False
+        self._hello = hello
+        self._waits = waits
+        self._ready_seconds = ready_seconds
+        self._status = SendStatus(outcome=Outcome.ACCEPTED)
+        self._ready_by = 0.0
+        self.progress_at = 0.0
+        self._ready_at = 0.0
+        self.held = ""
+        self.held_at = 0.0
+        self._flaps = 0
+        self._reset: tuple[int, float] = (0, 0.0)
+        self._leave_at: float | None = None
+
+    @property
+    def source(self) -> Source:
+        """Number and epoch of the exchange; zeros if there is none."""
+        exchange = self.exchange
+        return (0, 0) if exchange is None else (exchange.number, exchange.epoch)
+
+    @property
+    def name(self) -> str:
+        """The exchange's name as people see it."""
+        return "" if self.exchange is None else self.exchange.name
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is wanted."""
+        if self.phase is LinkPhase.OPENING:
+            return self._ready_by
+        if self.phase is not LinkPhase.READY:
+            return None
+        if not self.window.under_way:
+            return self._leave_at
+        ack_by = self._ack_by()
+        return ack_by if self._leave_at is None else min(ack_by, self._leave_at)
+
+    def quiet(self, now: float) -> float:
+        """For how many seconds it has acknowledged nothing although it has something to."""
+        waits = self.phase is LinkPhase.READY and self.window.under_way
+        return now - self.progress_at if waits else 0.0
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.window.check()
+        assert self.phase is LinkPhase.READY or self.window.under_way == 0  # noqa: S101
+        assert self.exchange is not None or self.phase is LinkPhase.IDLE  # noqa: S101
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    def open(self, now: float) -> list[LinkEffect]:
+        """Begin, or begin again, with a Hello on a new connection."""
+        exchange = self.exchange
+        if exchange is None:
+            return []
+        self.phase = LinkPhase.OPENING
+        self.held = ""
+        self.window.unsend()
+        self.window.tally.connections += 1
+        self._ready_by = now + self._ready_seconds
+        self._reset = (0, 0.0)
+        self.reason = f"connecting to exchange {exchange.name} at {exchange.data}"
+        return [Open(self.number, exchange.data, self._hello(self, now))]
+
+    def release(self, now: float) -> list[LinkEffect]:
+        """Nothing is to be waited for any more."""
+        self._waits = False
+        if self.phase is not LinkPhase.WAITING:
+            return []
+        self.phase = LinkPhase.READY
+        self.progress_at = now
+        return self._send()
+
+    def close(self, bye: channel.Bye | None = None) -> list[LinkEffect]:
+        """Give the connection back; `bye` is said if the exchange listens."""
+        if self.phase is LinkPhase.IDLE:
+            return []
+        listens = self.phase is not LinkPhase.OPENING
+        self.phase = LinkPhase.IDLE
+        self.window.unsend()
+        if bye is None or not listens:
+            return [Drop(self.number)]
+        return [Drop(self.number, (channel.BYE, documents.encode(bye)))]
+
+    def _fail(self, reason: str, *, lost: bool, late: bool = False) -> list[LinkEffect]:
+        self.phase = LinkPhase.IDLE
+        self._leave_at = None
+        self.window.unsend()
+        self.reason = reason
+        self.failure = Failure(reason, lost, late)
+        self._doubt(lost=lost)
+        return [Drop(self.number)]
+
+    def _doubt(self, *, lost: bool) -> None:
+        buffer = self.window.buffer
+        if buffer.source == self.source:
+            buffer.doubt = lost
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def transmit(self, now: float) -> list[PendingBatch]:
+        """What to send now; the plain call for the hot path after a batch was sealed."""
+        if self.phase is not LinkPhase.READY:
+            return []
+        if not self.window.under_way:
+            self.progress_at = now
+        return self.window.take_unsent()
+
+    def received(self, frames: list[bytes], now: float) -> list[LinkEffect]:
+        """A message from the exchange."""
+        try:
+            kind, body = frames
+            if kind == channel.ACK:
+                return self._acked(channel.read_number(body), now)
+            if kind == channel.READY:
+                return self._hello_accepted(documents.decode(body, channel.Ready), now)
+            if kind == channel.RESET:
+                return self._was_reset(documents.decode(body, channel.Reset), now)
+            if kind == channel.HELD:
+                return self._was_held(documents.decode(body, channel.Held), now)
+            if kind == channel.REFUSED:
+                return self._was_refused(documents.decode(body, channel.Refused), now)
+        except (ValueError, RemoteProtocolError):
+            kind = b""  # wrong number of frames, or not readable
+        self.window.tally.malformed += 1
+        return []
+
+    def connection_lost(self, reason: str, now: float) -> list[LinkEffect]:
+        """The connection was closed, or could not be opened."""
+        if self.phase is LinkPhase.READY and not self.suspect:
+            steady = now >= self._ready_at + STEADY_SECONDS
+            self._flaps = 0 if steady else self._flaps + 1
+            if self._flaps <= FLAPS_MAX:
+                self._doubt(lost=True)
+                return self.open(now)
+        if self.phase is LinkPhase.IDLE:
+            return []
+        return self._fail(reason, lost=True)
+
+    def gone(self, now: float, *, elsewhere: bool) -> list[LinkEffect]:
+        """The monitor does not count this exchange any more.
+
+        It may be a new monitor that does not know it yet, so a connection that works is the better
+        proof for a while; one that has to prove itself anyway is given up at once.
+
+        Args:
+            now: the present time.
+            elsewhere: the monitor counts others.
+        """
+        self.suspect = True
+        if not elsewhere:
+            self._leave_at = None
+        elif self._leave_at is None:
+            self._leave_at = now + GONE_SECONDS
+        if self.phase is LinkPhase.OPENING:
+            return self._fail(f"exchange {self.name} is gone", lost=True)
+        self._doubt(lost=True)
+        return self.tick(now)
+
+    def serves(self) -> None:
+        """The monitor counts this exchange."""
+        self._leave_at = None
+        if self.suspect:
+            self.suspect = False
+            self._doubt(lost=self.phase is not LinkPhase.READY)
+
+    def tick(self, now: float) -> list[LinkEffect]:
+        """Time has passed."""
+        if self.phase is LinkPhase.OPENING and now >= self._ready_by:
+            return self._fail(f"no answer: {self.reason}", lost=True, late=True)
+        leave_at = self._leave_at
+        if self.phase is LinkPhase.READY and leave_at is not None and now >= leave_at:
+            return self._fail(f"no subscriber reads exchange {self.name} any more", lost=True)
+        if self.phase is LinkPhase.READY and self.window.under_way and now >= self._ack_by():
+            if self.suspect:
+                return self._fail(f"exchange {self.name} is gone", lost=True)
+            self._doubt(lost=True)
+            return self.open(now)
+        return []
+
+    def _ack_by(self) -> float:
+        """An acknowledgement has to come by then, also over a slow network."""
+        transfer = channel.transfer_seconds(self.window.bytes_under_way)
+        patience = SUSPECT_SECONDS if self.suspect else ACK_SECONDS
+        return self.progress_at + patience + transfer
+
+    # --- what the exchange says -------------------------------------------------------------------
+
+    def _acked(self, number: int, now: float) -> list[LinkEffect]:
+        window = self.window
+        if self.phase is not LinkPhase.READY or number < window.low:
+            return []
+        if number >= window.low + window.under_way:
+            window.tally.malformed += 1
+            return self._fail("the exchange acknowledged what was never sent", lost=False)
+        window.acknowledge(number, self._status, now)
+        self.progress_at = now
+        self.held = ""
+        return self._send()
+
+    def _was_held(self, held: channel.Held, now: float) -> list[LinkEffect]:
+        if self.phase is LinkPhase.READY:
+            self.held_at = self.held_at if self.held else self.progress_at
+            self.progress_at = now
+            self.held = (
+                f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
+                f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
+            )
+        return []
+
+    def _send(self) -> list[LinkEffect]:
+        batches = self.window.take_unsent()
+        return [Transmit(self.number, batches)] if batches else []
+
+    def _hello_accepted(self, ready: channel.Ready, now: float) -> list[LinkEffect]:
+        exchange = self.exchange
+        if self.phase is not LinkPhase.OPENING or exchange is None:
+            return []
+        if (ready.exchange, ready.exchange_epoch) != self.source:
+            return self._fail(f"another exchange answers at {exchange.data}", lost=True)
+        window = self.window
+        if not (ready.expected == 1 or window.low <= ready.expected <= window.sent_high + 1):
+            return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
+        self._status = SendStatus(
+            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
+        )
+        window.buffer.confirm()
+        if ready.expected < window.low:
+            window.tally.forgotten += 1
+            window.restart()
+        else:
+            window.acknowledge(ready.expected - 1, self._status, now)
+        window.window_batches = max(1, ready.window_batches)
+        window.window_bytes = max(1, ready.window_bytes)
+        self.reason = ""
+        self.progress_at = self._ready_at = now
+        if self._waits:
+            self.phase = LinkPhase.WAITING
+            return []
+        self.phase = LinkPhase.READY
+        return self._send()
+
+    def _was_reset(self, reset: channel.Reset, now: float) -> list[LinkEffect]:
+        if self.phase is not LinkPhase.READY:
+            return []
+        window = self.window
+        window.tally.resets += 1
+        expected = reset.expected
+        if not window.low <= expected <= window.low + window.under_way:
+            # Wants a Hello, or what is not there any more: Ready will tell what it really knows.
+            return self.open(now)
+        if self._reset[0] == expected and now < self._reset[1] + RESET_SECONDS:
+            return []  # said about batches that were on their way when the replay began
+        self._reset = (expected, now)
+        window.rewind(expected)
+        return self._send()
+
+    def _was_refused(self, refused: channel.Refused, now: float) -> list[LinkEffect]:
+        if self.phase is LinkPhase.IDLE:
+            return []
+        self.window.tally.refused += 1
+        reason = f"the exchange refused ({refused.code}): {refused.text}"
+        if refused.link_number == 0:
+            lost = refused.code not in _STAYS_ALIVE
+            if self.phase is LinkPhase.OPENING:
+                # Whoever refuses a Hello does not say who it is: a doubt remains.
+                lost |= self.window.buffer.doubt
+            return self._fail(reason, lost=lost)
+        status = SendStatus(outcome=Outcome.FAILED, reason=reason)
+        number = refused.link_number
+        if self.phase is not LinkPhase.READY or not self.window.refuse(number, status):
+            return []
+        self._reset = (number, now)
+        return self._send()

@@ -1,0 +1,491 @@
+"""The synchronous publisher: `publish()` appends, batches fill up, leave and are accounted for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from roq.client.io import at_exit as farewell
+from roq.client.io.engine import Engine
+from roq.client.naming import client_name
+from roq.client.publish.machine import PublisherMachine
+from roq.client.publish.receipt import Receipt
+from roq.client.publish.stats import PublisherStats
+from roq.client.publish.writer import Payload, Writer, as_bytes
+from roq.client.session.shell import Translate
+from roq.client.status.reporter import Losses, OnState, StatusReporter
+from roq.client.status.state import ClientState
+from roq.client.status.status import Status, publisher_status
+from roq.errors import (
+    DeliveryError,
+    InvalidRequest,
+    QueueNotFound,
+    QueueStopped,
+    RoQError,
+    Unavailable,
+    WouldBlock,
+)
+from roq.model import Limits, PublisherId, check_name
+
+DELIVERY_SECONDS_MAX: Final = 600.0
+"""Below the time after which an exchange forgets a link, so nothing is doubled by a late replay."""
+CLOSE_SECONDS_MAX: Final = 5.0
+"""For the last flush when the block of a `with` has failed anyway."""
+
+log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Publishes to one logical queue. Thread-safe; a context manager. Made by `Cluster.publisher`.
+
+    Args:
+        engine: the client's I/O thread.
+        addresses: endpoints of configuration managers.
+        queue: name of the queue.
+        publisher_id: 16 random bytes.
+        timeout: seconds that `publish` waits for room in the window, and leaving `with` for
+            acknowledgements.
+        connect_timeout: seconds that opening may take.
+        name: by which people find it in `roq top`, 1 to 64 characters; None: the program's name,
+            the host and the process id.
+        linger: seconds that a message waits for others at most, when the link is busy.
+        delivery_timeout: seconds after which an unacknowledged batch is given up.
+        block: False: `publish` raises `WouldBlock` instead of waiting.
+        translate: applied to each address before it is connected to.
+        receipt: the class of the receipts.
+        on_state: called with a `StateChange` whenever the publisher stands differently, in a thread
+            for such calls; what it raises is logged.
+
+    Raises:
+        QueueNotFound: no such queue.
+        QueueStopped: it was not started within `connect_timeout`.
+        Unavailable: no exchange could be reached within `connect_timeout`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        addresses: Sequence[str],
+        queue: str,
+        *,
+        publisher_id: bytes,
+        timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        name: str | None = None,
+        linger: float = 0.001,
+        delivery_timeout: float = 60.0,
+        block: bool = True,
+        translate: Translate | None = None,
+        receipt: type[Receipt] = Receipt,
+        on_state: OnState | None = None,
+    ) -> None:
+        if (
+            not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX
+            or timeout < 0
+            or linger < 0
+            or not connect_timeout > 0
+        ):
+            raise InvalidRequest(
+                f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
+                "timeout and linger are not negative, connect_timeout is above 0"
+            )
+        self.queue = check_name(queue)
+        self.name = client_name(name)
+        self.id = PublisherId(publisher_id)
+        self._engine = engine
+        self.timeout = timeout
+        self._block = block
+        self._window_waits = 0
+        self._callback_errors = 0
+        self._reported = 0
+        self._closed = False
+        self._reporter = StatusReporter(
+            engine, f"publisher of queue {queue}", self._status, self._losses, on_state
+        )
+        self._writer = Writer(
+            engine,
+            addresses,
+            queue,
+            publisher=self.id,
+            name=self.name,
+            delivery_seconds=delivery_timeout,
+            linger_seconds=linger,
+            on_change=self._reporter.look_soon,
+            translate=translate,
+            new_receipt=lambda: receipt(self),
+        )
+        self._shell = self._writer.shell
+        _opened.add(self)
+        farewell.opened(self)
+        self._fast = self._writer.packer.fast
+        self._shell.start()
+        engine.at_end(self._engine_ended)
+        self._reporter.start()
+        self._await_exchange(connect_timeout)
+
+    def _await_exchange(self, timeout: float) -> None:
+        shell = self._shell
+        try:
+            if shell.wait_for(lambda: shell.machine is not None and shell.machine.ready, timeout):
+                return
+            shell.check()
+        except BaseException:
+            self.abort()
+            raise
+        why, stopped = shell.why, shell.stopped
+        self.abort()
+        if stopped:
+            raise QueueStopped(why or f"queue {self.queue} is stopped: start it first")
+        raise Unavailable(
+            f"no exchange of queue {self.queue} could be reached in {timeout:g} s: {why}"
+        )
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    def publish(self, payload: Payload, topic: str = "") -> Receipt:
+        """Publish one message.
+
+        On an idle link it leaves at once; under load it waits for the batch to fill, or `linger`.
+
+        Args:
+            payload: any bytes, also none.
+            topic: for routing; subscribers filter by its beginning. At most 255 bytes of UTF-8.
+
+        Returns:
+            The receipt, shared by all messages of the batch.
+
+        Raises:
+            TypeError: the payload is not bytes.
+            MessageTooLarge: above the queue's limit.
+            InvalidName: no valid topic.
+            WouldBlock: the window is full and `block` is False.
+            Unavailable: the window stayed full for `timeout` seconds; the text says why.
+            QueueNotFound: the queue was removed.
+            Closed: the publisher is closed.
+            Reentered: called from a signal handler in the middle of another call.
+        """
+        batch = self._fast.get(topic)
+        if batch is not None and type(payload) is bytes and len(payload) <= batch.small:
+            # Append first, look at the limit afterwards: see roq.client.publish.batching.
+            items = batch.items
+            items.append(payload)
+            if len(items) < batch.limit:
+                return batch.receipt
+            shell = self._shell
+            if shell.guard.held():
+                self._writer.packer.withdraw(batch, payload)
+                shell.guard.check()
+            with shell.lock:
+                if self._writer.packer.keeps(batch, payload):
+                    if batch.limit:
+                        self._writer.look_at(batch, monotonic())
+                    return batch.receipt
+        return self._publish_slowly(payload, topic)
+
+    def _publish_slowly(self, payload: Payload, topic: str) -> Receipt:
+        data = as_bytes(payload)
+        shell = self._shell
+        shell.guard.check()
+        deadline: float | None = None
+        while True:
+            with shell.lock:
+                receipt = self._writer.publish(data, topic)
+            if receipt is not None:
+                return receipt
+            deadline = self._wait_for_room(deadline)
+
+    def publish_many(self, payloads: Iterable[Payload], topic: str = "") -> list[Receipt]:
+        """Publish many messages of one topic; the fastest way.
+
+        Returns:
+            The receipts of the batches that they went into, in order.
+
+        Raises:
+            RoQError: as `publish`; the messages before the one that failed are published.
+        """
+        every: list[Payload] = payloads if isinstance(payloads, list) else list(payloads)
+        receipts: list[Receipt] = []
+        position = self.publish_from(every, 0, topic, receipts)
+        while position < len(every):
+            # Each batch that finds room has had its full time to wait for it.
+            self._wait_for_room(None)
+            position = self.publish_from(every, position, topic, receipts)
+        return receipts
+
+    def publish_from(
+        self, payloads: list[Payload], position: int, topic: str, receipts: list[Receipt]
+    ) -> int:
+        """As `publish_many` from this position on, but as far as there is room; where it stopped.
+
+        Args:
+            payloads: all of them.
+            position: of the first one to publish.
+            topic: of all of them.
+            receipts: the receipts are added here.
+        """
+        shell = self._shell
+        shell.guard.check()
+        while position < len(payloads):
+            with shell.lock:
+                count, receipt = self._writer.publish_chunk(payloads, position, topic)
+            if receipt is None:
+                return position
+            position += count
+            if not receipts or receipts[-1] is not receipt:
+                receipts.append(receipt)
+        return position
+
+    def _wait_for_room(self, deadline: float | None) -> float:
+        """Wait for the window; gives the deadline for the next call."""
+        if not self._block:
+            raise WouldBlock(f"the window of queue {self.queue} is full: {self._shell.why}")
+        if deadline is None:
+            deadline = monotonic() + self.timeout
+            self._window_waits += 1
+        remaining = max(0.0, deadline - monotonic())
+        if not self._shell.wait_for(self._writer.has_room, remaining):
+            self.raise_no_room(self.timeout)
+        return deadline
+
+    def raise_no_room(self, waited: float) -> None:
+        """Say why the window is full.
+
+        Raises:
+            Unavailable: the time is over.
+            RoQError: nothing will ever be published again.
+        """
+        self._shell.check()
+        raise Unavailable(
+            f"queue {self.queue} took nothing for {waited:g} s "
+            f"({self.stats().unacked_batches} batches are waiting): {self._shell.why}"
+        )
+
+    # --- for receipts and event loops -------------------------------------------------------------
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Work on the connection until `condition()`; see `LinkDriver.wait_for`."""
+        return self._shell.wait_for(condition, timeout)
+
+    def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
+        """Ask `condition` once, and `wake` when it is worth asking again."""
+        return self._shell.attempt(condition, wake)
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        """Have this called in the client's thread for callbacks; for receipts."""
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception:
+                self._callback_errors += 1
+                raise
+
+        self._engine.callbacks.post(call)
+
+    def has_room(self) -> bool:
+        """Whether `publish` has room for another batch; for `attempt` and `wait_for`."""
+        return self._writer.has_room()
+
+    def is_flushed(self) -> bool:
+        """Whether everything was acknowledged; for `attempt` and `wait_for`."""
+        return self._writer.is_flushed()
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can ever be published again."""
+        return self._shell.failure is not None
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything published so far has been acknowledged.
+
+        Args:
+            timeout: seconds; None: the publisher's own.
+
+        Raises:
+            DeliveryError: messages were given up since the last flush.
+            Unavailable: `timeout` passed; what is open stays open.
+        """
+        seconds = self.timeout if timeout is None else timeout
+        self.flushed(seconds, done=self._shell.wait_for(self.is_flushed, seconds))
+
+    def flushed(self, waited: float, *, done: bool) -> None:
+        """How a flush has ended; raises as `flush`."""
+        self._raise_failures()
+        if not done:
+            self._shell.check()
+            raise Unavailable(
+                f"{self.stats().unacked_batches} batches to queue {self.queue} were not "
+                f"acknowledged within {waited:g} s: {self._shell.why}"
+            )
+
+    def _raise_failures(self) -> None:
+        machine = self._shell.machine
+        if machine is None:
+            return
+        unknown = machine.tally.unknown_messages
+        failed = machine.tally.failed_messages + unknown
+        new, self._reported = failed - self._reported, failed
+        if new:
+            raise DeliveryError(
+                f"{new} messages to queue {self.queue} could not be delivered "
+                f"(whether {unknown} of them were is unknown): {machine.tally.last_reason}",
+                new,
+            )
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, say goodbye and release everything; idempotent.
+
+        Args:
+            timeout: seconds for the flush; None: the publisher's own.
+
+        Raises:
+            DeliveryError: messages could not be delivered.
+        """
+        if self._closed:
+            return
+        self._engine.check_outside()
+        reason = f"the publisher of queue {self.queue} was closed"
+        try:
+            self.flush(timeout)
+        except QueueNotFound:
+            self.abort(reason)  # the queue is gone and nothing was open
+        except DeliveryError:
+            self.abort(reason)
+            raise
+        except RoQError as error:
+            self.abort(f"{reason}: {error}")
+            self._raise_failures()
+        else:
+            self.abort(reason)
+
+    def abort(self, reason: str = "the publisher was aborted") -> None:
+        """Close without waiting; what is not acknowledged is given up."""
+        if not self._closed:
+            self._engine.check_outside()
+            self._closed = True
+            farewell.closed(self)
+            self._engine.not_at_end(self._engine_ended)
+            self._shell.close(reason)
+            self._reporter.close(reason)
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:
+        """The program ends without `close`: flush, and tell how much was not acknowledged.
+
+        It is not closed: a thread that is still publishing ends with the program.
+        """
+        with suppress(RoQError, OSError):  # to wait takes a descriptor
+            self._shell.wait_for(self.is_flushed, seconds)
+        with self._shell.lock:
+            return self.queue, self._writer.unacknowledged - self._reported
+
+    def _engine_ended(self) -> None:
+        self._reporter.close(str(self._engine.end))
+
+    # --- how it stands ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClientState:
+        """How this publisher stands at this moment; from any thread, and never waits."""
+        return self._reporter.status.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing flows though it should, or what is not as it should be; empty: all is well.
+
+        From any thread; never waits.
+        """
+        return self._reporter.status.reason
+
+    def _status(self, late: float) -> Status:
+        return publisher_status(self._shell.facts(late))
+
+    def _losses(self) -> Losses:
+        machine = self._shell.machine
+        if machine is None:
+            return Losses()
+        tally = machine.tally
+        return Losses(tally.failed_messages + tally.unknown_messages, 0, tally.last_reason)
+
+    def stats(self) -> PublisherStats:
+        """Counters and state at this moment."""
+        machine = self._shell.machine or PublisherMachine(
+            self.id, b"", Limits(), delivery_seconds=1.0
+        )
+        tally = machine.tally
+        return PublisherStats(
+            messages=self._writer.messages,
+            batches=self._writer.batches,
+            acked_messages=tally.acked_messages,
+            acked_batches=tally.acked_batches,
+            failed_messages=tally.failed_messages,
+            unknown_messages=tally.unknown_messages,
+            unacked_batches=machine.owed_batches,
+            unacked_bytes=machine.owed_bytes,
+            open_batches=len(self._writer.packer),
+            replayed_batches=tally.replayed_batches,
+            connections=tally.connections,
+            moves=machine.moves,
+            resets=tally.resets,
+            refused=tally.refused,
+            forgotten=tally.forgotten,
+            malformed=tally.malformed,
+            window_waits=self._window_waits,
+            callback_errors=self._callback_errors,
+            exchange=",".join(sorted(exchange.name for exchange in machine.exchanges)),
+            ready=machine.ready,
+        )
+
+    def __repr__(self) -> str:
+        # From the debugger, from a log line, half made: it neither raises nor waits.
+        with suppress(Exception):
+            machine = self._shell.machine
+            owed = 0 if machine is None else machine.owed_batches
+            counts = f"{self._writer.messages:,} messages sent, {owed:,} batches unacknowledged"
+            return f"<roq.Publisher {self.name!r} of {self.queue}: {self.state}, {counts}>"
+        return "<roq.Publisher>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        try:
+            self.close(min(self.timeout, CLOSE_SECONDS_MAX))
+        except RoQError as second:
+            # The error in the body is the one to see.
+            log.warning("closing the publisher of queue %s: %s", self.queue, second)
+
+
+_opened: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: let every call get to where it is refused, and wait for no thread."""
+    for publisher in _opened:
+        shell = publisher._shell  # noqa: SLF001 - of this module
+        shell.guard.renew()
+        shell.lock = shell.guard.lock
+        publisher._fast.clear()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)

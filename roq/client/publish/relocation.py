@@ -1,0 +1,64 @@
+"""A change of the exchanges that a publisher publishes at, while it is under way. Pure.
+
+    OPENING --all targets Ready--> DRAINING --acknowledged, 250 ms, or lost--> over: accepted
+       | one cannot be used           | the only target is lost
+       +------------------------------+--> over: failed, everything as before
+
+From one exchange to one other nothing new is sent while the old one drains: batches collect at the
+target, so that the logs stay in order. Wherever several exchanges are involved, the readers put the
+order together anyway, and new batches go to the targets at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from roq.client.publish.link import Link, LinkPhase
+from roq.client.publish.send_window import Stream
+from roq.model import ExchangeInfo
+
+DRAIN_SECONDS: Final = 0.25
+"""The old exchange may take so long to acknowledge what is on its way to it."""
+LINKS_MAX: Final = 16
+
+
+@dataclass(slots=True)
+class Relocation:
+    """One relocation.
+
+    Attributes:
+        epoch: under which new links are opened.
+        targets: where the publisher is to publish.
+        heads: where its streams stood when the new links were opened.
+        opened: the new links.
+        draining: the targets are ready and `leaving` get no new batches.
+        leaving: the links that are given up.
+        collects: what is sealed while draining waits at the target.
+        since: when draining began.
+    """
+
+    epoch: int
+    targets: tuple[ExchangeInfo, ...]
+    heads: Mapping[Stream, int]
+    opened: list[Link] = field(default_factory=list)
+    draining: bool = False
+    leaving: list[Link] = field(default_factory=list)
+    collects: bool = False
+    since: float = 0.0
+
+    @property
+    def deadline(self) -> float | None:
+        """When draining is given up; None before it has begun."""
+        return self.since + DRAIN_SECONDS if self.draining else None
+
+    def targets_ready(self) -> bool:
+        """Whether every new exchange has said Ready."""
+        return all(link.phase is LinkPhase.WAITING for link in self.opened)
+
+    def drained(self, now: float) -> bool:
+        """Whether nothing is waited for any more."""
+        return now >= self.since + DRAIN_SECONDS or all(
+            link.phase is not LinkPhase.READY or not len(link.window) for link in self.leaving
+        )

@@ -1,0 +1,459 @@
+"""What is sealed for one link and not acknowledged: numbering, window, replay, voids. Pure.
+
+    kept (acknowledged, for a while) | under way (sent on this connection) | unsent
+                                     ^ low                                          ^ next
+
+Link numbers are contiguous from `low` to `next`; the exchange acknowledges them cumulatively. What
+was acknowledged goes to the link's replay buffer (`roq.client.publish.replay`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.replay import ReplayBuffer
+from roq.client.publish.tally import Tally
+from roq.errors import LocalProtocolError
+from roq.model import PublisherId
+from roq.protocol import batch as wire
+
+
+class Stream:
+    """One topic of one publisher.
+
+    Attributes:
+        topic: as people see it.
+        data: as it travels.
+        next_sequence: of the next message to be sealed.
+        acked_at: when a batch of it was acknowledged last.
+        unacked: first sequences of what is not acknowledged; None unless the publisher is striped.
+    """
+
+    __slots__ = ("acked_at", "data", "next_sequence", "topic", "unacked")
+
+    def __init__(self, topic: str, data: bytes) -> None:
+        self.topic = topic
+        self.data = data
+        self.next_sequence = 0
+        self.acked_at = 0.0
+        self.unacked: dict[int, None] | None = None
+
+
+class PendingBatch:
+    """A batch as it travels, and what the publisher owes for it."""
+
+    __slots__ = (
+        "acked_at",
+        "count",
+        "data",
+        "first_sequence",
+        "link_number",
+        "owed",
+        "receipt",
+        "sealed_at",
+        "sent",
+        "strayed",
+        "stream",
+        "void",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        data: bytes,
+        *,
+        link_number: int,
+        first_sequence: int,
+        count: int,
+        receipt: Receipt,
+        sealed_at: float,
+    ) -> None:
+        self.stream = stream
+        self.data = data
+        self.link_number = link_number
+        self.first_sequence = first_sequence
+        self.count = count
+        self.receipt = receipt
+        self.sealed_at = sealed_at
+        self.acked_at = 0.0
+        self.sent = False
+        self.strayed = False
+        """It left on another link before: a copy may still arrive there."""
+        self.void = False
+        self.owed = True
+        """Counts in the window; False for what was acknowledged before and is only replayed."""
+
+
+class SendWindow:
+    """The batches of one link, in order.
+
+    Args:
+        publisher: id of the publisher.
+        epoch: under which this link was opened.
+        window_batches, window_bytes: what may be owed at once, and be under way at once.
+        tally: the publisher's counters.
+        buffer: where acknowledged batches go.
+
+    Attributes:
+        low: link number of the first batch that is not acknowledged.
+        sent_high: the highest link number that ever left under this epoch.
+        owed_batches, owed_bytes: not acknowledged, replays of acknowledged ones excluded.
+    """
+
+    def __init__(
+        self,
+        publisher: PublisherId,
+        epoch: int,
+        window_batches: int,
+        window_bytes: int,
+        tally: Tally,
+        buffer: ReplayBuffer,
+    ) -> None:
+        self.publisher = publisher
+        self.epoch = epoch
+        self.tally = tally
+        self.buffer = buffer
+        self.low = 1
+        self.sent_high = 0
+        self.window_batches = window_batches
+        self.window_bytes = window_bytes
+        self.owed_batches = 0
+        self.owed_bytes = 0
+        self._batches: deque[PendingBatch] = deque()
+        self._sent = 0
+        self._sent_bytes = 0
+        self._mixed = False
+        """Whether older batches may stand behind newer ones."""
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[PendingBatch]:
+        return iter(self._batches)
+
+    @property
+    def next(self) -> int:
+        """The link number of the next batch."""
+        return self.low + len(self._batches)
+
+    @property
+    def under_way(self) -> int:
+        """Batches sent on this connection and not acknowledged."""
+        return self._sent
+
+    @property
+    def bytes_under_way(self) -> int:
+        """Their size."""
+        return self._sent_bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be sealed."""
+        return self.owed_batches < self.window_batches and self.owed_bytes < self.window_bytes
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def seal(
+        self,
+        stream: Stream,
+        payloads: list[bytes],
+        receipt: Receipt,
+        now: float,
+        created_us: int,
+        extensions: bytes = b"",
+    ) -> PendingBatch:
+        """Pack the next messages of a stream; they have their sequences from here on."""
+        data = wire.pack(
+            payloads,
+            publisher=self.publisher,
+            epoch=self.epoch,
+            link_number=self.next,
+            first_sequence=stream.next_sequence,
+            created_us=created_us,
+            extensions=extensions,
+        )
+        count = len(payloads)
+        sealed = PendingBatch(
+            stream,
+            data,
+            link_number=self.next,
+            first_sequence=stream.next_sequence,
+            count=count,
+            receipt=receipt,
+            sealed_at=now,
+        )
+        receipt.count = count
+        self._batches.append(sealed)  # first: `recount` mends the rest if this is interrupted
+        stream.next_sequence += count
+        self.owed_batches += 1
+        self.owed_bytes += len(data)
+        return sealed
+
+    def recount(self) -> None:
+        """Put right what follows from the batches, after a `seal` that was interrupted."""
+        self.owed_batches = self.owed_bytes = 0
+        for sealed in self._batches:
+            stream = sealed.stream
+            stream.next_sequence = max(stream.next_sequence, sealed.first_sequence + sealed.count)
+            if sealed.owed:
+                self.owed_batches += 1
+                self.owed_bytes += len(sealed.data)
+
+    def holds(self, receipt: Receipt) -> bool:
+        """Whether the batch of this receipt was sealed."""
+        return receipt.done() or any(sealed.receipt is receipt for sealed in self._batches)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def take_unsent(self) -> list[PendingBatch]:
+        """The batches to send now, in order: never more under way than the window allows."""
+        taken: list[PendingBatch] = []
+        unsent = len(self._batches) - self._sent
+        if unsent == 0:
+            return taken
+        last = self._batches[-1]
+        for sealed in (last,) if unsent == 1 else islice(self._batches, self._sent, None):
+            if self._sent and (
+                self._sent >= self.window_batches or self._sent_bytes >= self.window_bytes
+            ):
+                break
+            sealed.sent = True
+            self._sent += 1
+            self._sent_bytes += len(sealed.data)
+            taken.append(sealed)
+        self.sent_high = max(self.sent_high, self.low + self._sent - 1)
+        return taken
+
+    def unsend(self) -> None:
+        """The connection is gone: whatever was under way has to be sent again."""
+        self._sent = 0
+        self._sent_bytes = 0
+
+    def rewind(self, number: int) -> None:
+        """Send again from this link number on, which is between `low` and `next`."""
+        if not self.low <= number <= self.next:
+            raise LocalProtocolError(f"rewind to {number} outside {self.low}..{self.next}")
+        again = min(number - self.low, self._sent)
+        for sealed in islice(self._batches, again, self._sent):
+            self._sent_bytes -= len(sealed.data)
+            self.tally.replayed_batches += 1
+        self._sent = again
+
+    # --- acknowledged -----------------------------------------------------------------------------
+
+    def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
+        """Everything up to this link number is in the log."""
+        batches, buffer, tally = self._batches, self.buffer, self.tally
+        while self.low <= number and batches:
+            sealed = batches.popleft()
+            self.low += 1
+            size = len(sealed.data)
+            if self._sent:
+                self._sent -= 1
+                self._sent_bytes -= size
+            if sealed.owed:
+                sealed.owed = False
+                self.owed_batches -= 1
+                self.owed_bytes -= size
+                if not sealed.void:
+                    tally.acked_batches += 1
+                    tally.acked_messages += sealed.count
+            stream = sealed.stream
+            stream.acked_at = now
+            if stream.unacked is not None:
+                stream.unacked.pop(sealed.first_sequence, None)
+            sealed.receipt.settle(status)
+            sealed.acked_at = now
+            buffer.add(sealed)
+        buffer.forget(now)
+
+    # --- between links ----------------------------------------------------------------------------
+
+    def take_all(self) -> list[PendingBatch]:
+        """Everything that is not acknowledged, in order; this send window is empty afterwards."""
+        batches = list(self._batches)
+        self.low = self.next
+        self._batches.clear()
+        self.owed_batches = self.owed_bytes = 0
+        self.unsend()
+        return batches
+
+    def extend(self, batches: Iterable[PendingBatch]) -> None:
+        """Take over what another link had sealed, behind what is here."""
+        for sealed in batches:
+            self._mixed |= bool(self._batches) and age(sealed) < age(self._batches[-1])
+            self._adopt(sealed)
+            number = sealed.link_number = self.next
+            sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
+            self._batches.append(sealed)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has left yet."""
+        return self.low == 1 and self.sent_high == 0
+
+    def merge(self, batches: list[PendingBatch]) -> None:
+        """Take over what another link had sealed, in the order of sealing; only if untouched."""
+        if not self.untouched:
+            raise LocalProtocolError("this link has begun to send already")
+        if not batches:
+            return
+        for sealed in batches:
+            self._adopt(sealed)
+        self._batches = deque(sorted([*self._batches, *batches], key=age))
+        self._renumber_from(0, 1)
+
+    def _adopt(self, sealed: PendingBatch) -> None:
+        sealed.link_number = 0
+        sealed.strayed |= sealed.sent
+        self.tally.replayed_batches += sealed.sent
+        if sealed.owed:
+            self.owed_batches += 1
+            self.owed_bytes += len(sealed.data)
+
+    def restart(self) -> None:
+        """The exchange has forgotten this link: number from 1 again under the same epoch."""
+        self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        self._renumber_from(0, 1)
+
+    def _renumber_from(self, index: int, number: int) -> None:
+        """Give the batches from `index` on the link numbers from `number` on; send all again."""
+        if index == 0:
+            self.low = number
+        self.sent_high = number - 1
+        for sealed in islice(self._batches, index, None):
+            if sealed.link_number != number:
+                sealed.data = wire.renumber(sealed.data, epoch=self.epoch, link_number=number)
+                sealed.link_number = number
+            number += 1
+        self.unsend()
+
+    # --- given up ---------------------------------------------------------------------------------
+
+    def refuse(self, number: int, status: SendStatus) -> bool:
+        """The exchange does not take this batch: put a VOID in its place and send from it again.
+
+        A VOID that is refused as well is left out, and the later ones move up.
+
+        Returns:
+            False if no such batch is under way.
+        """
+        index = number - self.low
+        if not 0 <= index < self._sent:
+            return False
+        sealed = self._batches[index]
+        if not sealed.void:
+            if sealed.strayed:
+                status = SendStatus(outcome=Outcome.UNKNOWN, reason=status.reason)
+            self._void(sealed, status)
+            self.rewind(number)
+            return True
+        self.rewind(number)
+        sent, sent_bytes = self._sent, self._sent_bytes
+        del self._batches[index]
+        self._drop_owed(sealed)
+        self.tally.replayed_batches += sum(1 for s in islice(self._batches, index, None) if s.sent)
+        self._renumber_from(index, number)
+        self._sent, self._sent_bytes = sent, sent_bytes
+        return True
+
+    def expire(self, before: float, reason: str) -> int:
+        """Give up what was sealed before this time; gives the number of messages.
+
+        What never left has failed; what left without an answer is unknown.
+        """
+        given_up = 0
+        for sealed in self._batches:
+            if not sealed.owed or sealed.void:
+                continue  # replays of what was acknowledged before are owed to the readers
+            if sealed.sealed_at > before:
+                if self._mixed:
+                    continue
+                break
+            given_up += sealed.count
+            outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
+            self._void(sealed, SendStatus(outcome=outcome, reason=reason))
+        return given_up
+
+    def abandon(self, reason: str) -> None:
+        """The publisher ends: every fate that is open is decided now."""
+        for sealed in self._batches:
+            if sealed.owed and not sealed.void:
+                outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
+                self._settle_failed(sealed, SendStatus(outcome=outcome, reason=reason))
+        self._batches.clear()
+        self.owed_batches = 0
+        self.owed_bytes = 0
+        self.unsend()
+
+    def _void(self, sealed: PendingBatch, status: SendStatus) -> None:
+        """Replace the messages by a VOID of the same sequences and settle the receipt."""
+        before = len(sealed.data)
+        sealed.data = wire.pack_empty(
+            wire.Kind.VOID,
+            publisher=self.publisher,
+            epoch=self.epoch,
+            link_number=sealed.link_number,
+            first_sequence=sealed.first_sequence,
+            count=sealed.count,
+        )
+        sealed.void = True
+        less = before - len(sealed.data)
+        if sealed.link_number - self.low < self._sent:
+            self._sent_bytes -= less
+        if sealed.owed:
+            self.owed_bytes -= less
+            self._settle_failed(sealed, status)
+
+    def _settle_failed(self, sealed: PendingBatch, status: SendStatus) -> None:
+        if status.outcome is Outcome.UNKNOWN:
+            self.tally.unknown_messages += sealed.count
+        else:
+            self.tally.failed_messages += sealed.count
+        self.tally.last_reason = status.reason
+        sealed.receipt.settle(status)
+
+    def _drop_owed(self, sealed: PendingBatch) -> None:
+        if sealed.owed:
+            sealed.owed = False
+            self.owed_batches -= 1
+            self.owed_bytes -= len(sealed.data)
+        if sealed.stream.unacked is not None:
+            sealed.stream.unacked.pop(sealed.first_sequence, None)
+
+    def oldest_owed(self) -> float | None:
+        """When the oldest batch was sealed that may still be given up."""
+        times = (sealed.sealed_at for sealed in self._batches if sealed.owed and not sealed.void)
+        if not self._mixed:
+            return next(times, None)
+        self._mixed = bool(self._batches)
+        return min(times, default=None)
+
+    # --- what a Hello tells -----------------------------------------------------------------------
+
+    def lower_firsts(self, firsts: dict[Stream, int]) -> None:
+        """Lower each stream's sequence to the first one that is not acknowledged here."""
+        for sealed in self._batches:
+            stream, first = sealed.stream, sealed.first_sequence
+            if first < firsts.get(stream, stream.next_sequence):
+                firsts[stream] = first
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        owed = [s for s in self._batches if s.owed]
+        assert self.owed_batches == len(owed)  # noqa: S101
+        assert self.owed_bytes == sum(len(s.data) for s in owed)  # noqa: S101
+        assert 0 <= self._sent <= len(self._batches)  # noqa: S101
+        sent = islice(self._batches, self._sent)
+        assert self._sent_bytes == sum(len(s.data) for s in sent)  # noqa: S101
+        numbers = [s.link_number for s in self._batches]
+        assert numbers == list(range(self.low, self.next))  # noqa: S101
+        assert all(s.data[32:40] == self.epoch.to_bytes(8, "little") for s in self._batches)  # noqa: S101
+
+
+def age(sealed: PendingBatch) -> tuple[float, int]:
+    """Orders batches as they were sealed."""
+    return sealed.sealed_at, sealed.first_sequence

@@ -1,0 +1,495 @@
+"""Runs a `PublisherMachine`: connections, session with the monitor, timers, threads that wait.
+
+One lock guards the machine and the connections' sockets. The caller's thread sends and reads what
+has arrived by then; the I/O thread does everything else and takes the lock only for events. While
+the caller keeps filling batches it reads the acknowledgements itself, so the I/O thread stops
+watching the descriptor and only looks in now and then: the two would fight for the interpreter
+otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Final
+
+import zmq
+
+from roq.client.io import waiters
+from roq.client.io.alarm import Alarm
+from roq.client.io.engine import Engine
+from roq.client.io.waiters import Waiters
+from roq.client.publish.connection import Connection
+from roq.client.publish.connections import Connections
+from roq.client.publish.machine import (
+    AskAttach,
+    Assignment,
+    ConnectionLost,
+    Drop,
+    Effect,
+    Leave,
+    Open,
+    PublisherMachine,
+    Relocate,
+    Say,
+    Serving,
+    TellRelocated,
+    Transmit,
+)
+from roq.client.publish.send_window import PendingBatch
+from roq.client.session.events import SessionState
+from roq.client.session.machine import PUBLISHER
+from roq.client.session.shell import MonitorSession, Translate
+from roq.client.status.status import PublisherFacts, why_not_sent
+from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
+from roq.machine import Tick
+from roq.model import PublisherId
+from roq.protocol import control as wire
+from roq.protocol.control import Assigned, Relocated, Topology
+from roq.runtime import descriptors
+
+LOOK_SECONDS: Final = 0.25
+"""While anything is unacknowledged, the I/O thread looks in at least so often."""
+BUSY_LOOK_SECONDS: Final = 0.003
+"""How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
+READ_EVERY: Final = 8
+"""Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
+READ_MAX: Final = 1_000
+WAIT_SLICE_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class PublisherShell:
+    """Everything of a publisher that touches the outside.
+
+    Args:
+        engine: the client's I/O thread.
+        addresses: endpoints of configuration managers.
+        queue: name of the queue.
+        publisher: id of the publisher.
+        name: as people see it.
+        delivery_seconds: see `PublisherMachine`.
+        flush: called with the lock held and the time; seals what is due and gives the time when it
+            wants to be called again, or None.
+        on_ready: called with the lock held each time the link has new limits.
+        give_up: called with the lock held when the publisher ends: seal what is open, to be
+            abandoned with the rest.
+        on_change: called, perhaps with the lock held, when `facts` may have changed.
+        translate: applied to each address before it is connected to.
+
+    Attributes:
+        guard: calls from outside check it before they take the lock.
+        lock: hold it for everything but `wait_for`, `start` and `close`.
+        machine: None until an exchange was assigned for the first time.
+        failure: why the publisher can never publish again.
+        full_batches: raised by the caller for each batch that filled up by itself.
+        need: call it with a time, and the I/O thread looks in then, or earlier.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        addresses: Sequence[str],
+        queue: str,
+        *,
+        publisher: PublisherId,
+        name: str,
+        delivery_seconds: float,
+        flush: Callable[[float], float | None],
+        on_ready: Callable[[PublisherMachine], None],
+        give_up: Callable[[], None],
+        on_change: Callable[[], None],
+        translate: Translate | None,
+    ) -> None:
+        self.guard = engine.guard(f"the publisher of queue {queue}")
+        self.lock = self.guard.lock
+        self.machine: PublisherMachine | None = None
+        self.failure: RoQError | None = None
+        self.full_batches = 0
+        self._full_seen = 0
+        self._unread = 0
+        self._engine = engine
+        self._publisher = publisher
+        self._delivery_seconds = delivery_seconds
+        self._flush = flush
+        self._on_ready = on_ready
+        self._give_up = give_up
+        self._on_change = on_change
+        self._queue = queue
+        self._began = monotonic()
+        self._was_ready = False
+        self._translate = translate
+        self._connections = Connections(engine)
+        self._alarm = Alarm(engine, self.lock, self._tick)
+        self.need = self._alarm.need
+        self._waiters = Waiters()
+        self._session = MonitorSession(
+            engine,
+            addresses,
+            queue,
+            client_id=publisher,
+            name=name,
+            role=PUBLISHER,
+            on_assigned=self._assigned,
+            on_relocate=self._relocate,
+            on_topology=self._topology,
+            on_state=self._state,
+            alive=self._alive,
+            translate=translate,
+        )
+
+    def start(self) -> None:
+        """Look for an exchange."""
+        self._engine.at_end(self._engine_ended)
+        self._session.start()
+
+    @property
+    def why(self) -> str:
+        """Why batches do not leave, in a sentence."""
+        return why_not_sent(self.facts(0.0))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the queue is stopped."""
+        return self._session.state is SessionState.STOPPED
+
+    def facts(self, late: float) -> PublisherFacts:
+        """What the watchdog wants to know; without the lock, which may be held for too long."""
+        machine, now = self.machine, monotonic()
+        ended = "" if self.failure is None else str(self.failure)
+        if machine is None:
+            away = now - self._began
+            facts = PublisherFacts(self._queue, self._session.facts(), away=away)
+        else:
+            facts = machine.facts(self._queue, self._session.facts(), now)
+        return replace(facts, late=late, ended=ended)
+
+    # --- in any thread, with the lock -------------------------------------------------------------
+
+    def check(self) -> None:
+        """Make sure that publishing can go on.
+
+        Raises:
+            RoQError: it cannot, ever.
+        """
+        if self.failure is not None:
+            raise type(self.failure)(*self.failure.args)
+        self._engine.check()
+
+    def push(self, now: float) -> None:
+        """Send what was sealed, and read what has arrived meanwhile."""
+        machine = self.machine
+        if machine is None:
+            return
+        for link in machine.links:
+            batches = link.transmit(now)
+            if batches:
+                self._transmit(link.number, batches, now)
+        self._unread += 1
+        # To send may swallow the wake-up of whoever watches the descriptor: who does is told now.
+        waited = self._waiters.threads
+        if self._unread >= READ_EVERY or waited or self._connections.watched or machine.pausing:
+            self._unread = 0
+            if self.read(now) and waited:
+                self._waiters.ring()
+        self.need(now + LOOK_SECONDS)
+
+    def read(self, now: float) -> bool:
+        """Take in what the exchanges have sent; whether there was anything."""
+        connections, heard = self._connections, False
+        for connection in connections.all:
+            if connections.is_current(connection) and connection.pending:
+                self._read_one(connection, now)
+                heard = True
+        return heard
+
+    def _read_one(self, connection: Connection, now: float) -> None:
+        machine, link, connections = self.machine, connection.link, self._connections
+        if machine is None:
+            return
+        for _ in range(READ_MAX):
+            effects = machine.receive(link, connection.receive(), now)
+            if effects:
+                self._perform(effects, now)
+            if not connections.is_current(connection) or not connection.pending:
+                return
+        self._engine.call_soon(lambda: self._readable(connection))
+
+    def _transmit(self, link: int, batches: Sequence[PendingBatch], now: float) -> None:
+        if not self._connections.transmit(link, batches):
+            self._handle_lost(link, "the connection does not take batches", now)
+
+    def _handle_lost(self, link: int, reason: str, now: float) -> None:
+        if self.machine is not None:
+            self._perform(self.machine.handle(ConnectionLost(link, reason), now), now)
+
+    def _perform(self, effects: list[Effect], now: float) -> None:
+        for effect in effects:
+            match effect:
+                case Transmit(link, batches):
+                    self._transmit(link, batches, now)
+                case Say(link, frames):
+                    self._connections.say(link, frames)
+                case Open(link):
+                    self._open(link, effect)
+                case Drop(link, bye):
+                    self._connections.retire(link, bye)
+                case AskAttach(failed):
+                    self._ask_attach(failed)
+                case TellRelocated():
+                    self._tell_relocated(effect)
+
+    def _open(self, link: int, effect: Open) -> None:
+        self._connections.open(link, lambda serial: self._connect(effect, serial))
+
+    def _ask_attach(self, failed: tuple[tuple[int, int], ...]) -> None:
+        self._engine.call_soon(lambda: self._session.attach(failed))
+
+    def _tell_relocated(self, told: TellRelocated) -> None:
+        message = Relocated(
+            queue_id=self._session.queue_id,
+            publisher=self._publisher,
+            epoch=told.epoch,
+            outcome="accepted" if told.accepted else "failed",
+            failed=list(told.failed),
+            reason=told.reason,
+            pause_us=told.pause_us,
+        )
+        self._engine.call_soon(lambda: self._session.tell(message))
+
+    # --- waiting, without the lock ----------------------------------------------------------------
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Work on the connection until `condition()`, which is asked with the lock held.
+
+        Args:
+            condition: what is waited for.
+            timeout: seconds; None: for ever, or until the publisher has failed.
+
+        Returns:
+            False when `timeout` has passed, or the publisher has failed, first.
+        """
+        self._engine.check_process()
+        if self._engine.inside:
+            raise LocalProtocolError("the I/O thread must not wait for itself")
+        self.guard.check()
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        visit = waiters.Visit()
+        try:
+            with self.lock:
+                bell = self._waiters.enter(visit)
+            while True:
+                with self.lock:
+                    done, fds = self._look(condition, bell)
+                remaining = deadline - monotonic()
+                if done or remaining <= 0 or self.failure is not None:
+                    return done
+                self._engine.check()
+                waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
+        finally:
+            with self.lock:
+                self._waiters.leave(visit)
+                if not self._connections.watched:
+                    self.need(monotonic() + BUSY_LOOK_SECONDS)
+
+    def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
+        """As `wait_for`, but does not wait, for event loops.
+
+        Args:
+            condition: asked once, with the lock held.
+            wake: called once, from any thread and with the lock held, when the condition is worth
+                another attempt; only if the result is False.
+        """
+        self._engine.check_process()
+        self.guard.check()
+        with self.lock:
+            now = monotonic()
+            if self.read(now):
+                self._flush(now)
+                self._waiters.ring()
+            done = condition()
+            if not done and self.failure is None:
+                self._waiters.call(wake)
+                if not self._connections.watched:
+                    self.need(now)  # nobody but the I/O thread reads from here on
+            return done
+
+    def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
+        """Read what is there and ask the condition; the descriptors to wait for."""
+        now = monotonic()
+        if self.read(now):
+            self._flush(now)
+            self._waiters.ring()
+        waiters.silence(bell)
+        return condition(), self._connections.fds
+
+    # --- in the I/O thread ------------------------------------------------------------------------
+
+    def _connect(self, effect: Open, serial: int) -> None:
+        endpoint = self._translate(effect.endpoint) if self._translate else effect.endpoint
+        with self.lock:
+            machine = self.machine
+            if machine is None or not self._connections.is_awaited(effect.link, serial):
+                return
+            try:
+                connection = Connection(
+                    self._engine,
+                    effect.link,
+                    endpoint,
+                    window_batches=machine.limits.window_batches,
+                    message_bytes=machine.limits.message_bytes,
+                    on_readable=self._readable,
+                    on_lost=self._lost,
+                )
+            except zmq.ZMQError as error:
+                now = monotonic()
+                reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
+                self._handle_lost(effect.link, reason, now)
+                return
+            self._connections.add(connection)
+            connection.send(effect.hello)
+            self._settle(monotonic())
+
+    def _readable(self, connection: Connection) -> None:
+        with self.lock:
+            if self._connections.is_current(connection):
+                now = monotonic()
+                self.read(now)
+                self._settle(now)
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        with self.lock:
+            now = monotonic()
+            if self._connections.is_current(connection):
+                self.read(now)
+            if self._connections.is_current(connection):
+                self._handle_lost(connection.link, reason, now)
+                self._settle(now)
+
+    def _assigned(self, assigned: Assigned) -> None:
+        with self.lock:
+            if self.failure is not None:
+                return
+            now = monotonic()
+            if self.machine is None:
+                self.machine = PublisherMachine(
+                    self._publisher,
+                    self._session.queue_id,
+                    assigned.limits,
+                    delivery_seconds=self._delivery_seconds,
+                    jitter=self._engine.jitter,
+                )
+            assignment = Assignment(assigned.exchange, assigned.epoch, assigned.limits)
+            self._perform(self.machine.handle(assignment, now), now)
+            self._on_ready(self.machine)
+            self._settle(now)
+
+    def _relocate(self, relocate: wire.Relocate) -> None:
+        event = Relocate(relocate.epoch, tuple(relocate.exchanges))
+        with self.lock:
+            if self.machine is not None and self.failure is None:
+                now = monotonic()
+                self._perform(self.machine.handle(event, now), now)
+                self._settle(now)
+
+    def _alive(self) -> dict[str, object]:
+        """Where it publishes, and under which epoch: a new monitor does not know."""
+        with self.lock:
+            machine = self.machine
+            return {"at": machine.at, "epoch": machine.epoch} if machine is not None else {}
+
+    def _topology(self, topology: Topology) -> None:
+        serving = frozenset((info.number, info.epoch) for info in topology.exchanges)
+        emptied = frozenset(topology.emptied)
+        with self.lock:
+            if self.machine is not None:
+                now = monotonic()
+                self._perform(self.machine.handle(Serving(serving, emptied), now), now)
+                self._settle(now)
+
+    def _state(self, state: str, reason: str) -> None:
+        with self.lock:
+            if state == SessionState.REMOVED:
+                self._fail(QueueNotFound(reason))
+                self._engine.call_soon(self._session.close)
+            self._waiters.ring()
+        self._on_change()
+
+    def _tick(self) -> None:
+        with self.lock:
+            self._alarm.rung()
+            if self.machine is None or self.failure is not None:
+                return
+            now = monotonic()
+            self.read(now)  # first: nobody is silent if this thread was only late
+            self._perform(self.machine.handle(Tick(), now), now)
+            self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
+        due = self._flush(now)
+        # Who waits in `wait_for` reads as well; who waits in an event loop does not.
+        filling = self.full_batches != self._full_seen and not self._waiters.loops
+        busy = filling or self._waiters.threads
+        self._full_seen = self.full_batches
+        self._connections.watch(wanted=not busy)
+        if not busy and self.read(now):
+            due = self._flush(now)
+        self._waiters.ring()
+        times = [due] if due is not None else []
+        ready = self.machine is not None and self.machine.ready
+        if filling:
+            times.append(now + BUSY_LOOK_SECONDS)
+        if self.machine is not None:
+            if self.machine.unsettled:
+                times.append(now + LOOK_SECONDS)
+            deadline = self.machine.next_deadline()
+            if deadline is not None:
+                times.append(deadline)
+        self._alarm.set(max(min(times), now + 0.0005) if times else math.inf)
+        if ready is not self._was_ready:
+            self._was_ready = ready
+            self._on_change()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Give up what is open, say goodbye, release everything; not with the lock held."""
+        if self._engine.forked:
+            return  # the sockets are the parent's
+        self.guard.check()
+        self._engine.not_at_end(self._engine_ended)
+        with self.lock:
+            self._fail(Closed(reason))
+            self._waiters.forget()
+        try:
+            self._session.close()
+            self._engine.run_sync(self._release)
+        except Closed:
+            log.debug("closed after the I/O thread had ended")
+        with self.lock:
+            self._waiters.close()
+
+    def _release(self) -> None:
+        with self.lock:
+            self._alarm.cancel()
+
+    def _fail(self, error: RoQError) -> None:
+        if self.failure is None:
+            self._give_up()
+            self.failure = error
+        if self.machine is not None:
+            self._perform(self.machine.handle(Leave(str(error)), monotonic()), monotonic())
+
+    def _engine_ended(self) -> None:
+        with self.lock:
+            if self.failure is None:
+                self._give_up()
+                self.failure = self._engine.end
+                if self.machine is not None:
+                    self.machine.handle(Leave(str(self.failure)), monotonic())
+            self._waiters.ring()

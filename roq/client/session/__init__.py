@@ -1,0 +1,1 @@
+"""A client's session with the monitor of its queue."""

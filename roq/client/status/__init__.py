@@ -1,0 +1,1 @@
+"""How a publisher or subscriber stands, and who is told."""

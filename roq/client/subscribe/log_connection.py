@@ -1,0 +1,445 @@
+"""The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange.
+
+The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
+
+A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
+heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
+3937). Subscribers that read slowly are full. So neither socket sends heartbeats, and each
+connection of the fan-out has a SUB of its own. A fan-out that says nothing, though it should twice
+a second, is connected anew.
+
+Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, NoReturn, cast
+
+import zmq
+
+from roq.client.backoff import Backoff, Jitter
+from roq.client.subscribe.reader import Reader
+from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
+from roq.protocol.entry import ENTRY_BYTES, EntryKind
+from roq.runtime import descriptors, sockets
+from roq.runtime.lifeline import Lifeline
+from roq.runtime.reactor import Reactor, Timer
+
+LIVE_MESSAGES_MAX: Final = 1_000
+"""High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
+BURST: Final = 50
+BURST_BYTES: Final = 1024 * 1024
+"""What is unpacked at once and handed over at once should still be in the processor's cache."""
+READ_BYTES: Final = 64 * 1024
+"""Likewise where nothing is handed over: memory that was just given back is the fastest."""
+_NO_BATCH: Final = frozenset(
+    {
+        int(EntryKind.ANNOUNCE),
+        int(EntryKind.FORGOTTEN_ANNOUNCE),
+        int(EntryKind.END),
+        int(EntryKind.PRESENCE),
+    }
+)
+STEADY_SECONDS: Final = 5.0
+"""A connection that has lasted so long has worked."""
+AGAIN_SECONDS: Final = 1.0
+"""Between two attempts to make a socket."""
+SILENT_SECONDS: Final = 12.0
+"""A fan-out that is read and says nothing for so long has lost its connection. The heartbeats of
+the exchange tell that much sooner, once there was one; an exchange that works hard is given ten
+seconds and must not be called by everybody meanwhile."""
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether it does."""
+GONE_MS: Final = 5_000
+"""A system that does not confirm for so long what was sent to it is cut off; one whose exchange is
+busy, or stopped, does. The exchange's heartbeats say so only if nothing came after the last one.
+Left alone, the connection would come back as long after the cut as that has lasted, and what is
+missing cannot be fetched meanwhile."""
+_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
+_RCVMORE: Final = zmq.RCVMORE
+_EVENTS_NOW: Final = zmq.EVENTS
+_POLLIN: Final = int(zmq.POLLIN)
+_POLLOUT: Final = int(zmq.POLLOUT)
+
+
+class LogConnection:
+    """Brings everything that arrives to the reader; its owner performs the reader's effects.
+
+    Args:
+        live, data: addresses of the exchange (translated, if they are to be).
+        lock: taken for everything that comes; hold it when calling a method.
+        step: feed this event to the reader, perform its effects, pass on what it brought.
+        burst: the reader was fed through `Reader.live` or `fetched`: pass on what it brought.
+        reconnected: called, with the lock held, when `live_fd` is another one.
+        clock: the time that the reader knows.
+        jitter: spreads attempts to connect.
+
+    Attributes:
+        live_fd: readable when something may have come by the fan-out; edge-triggered, so ask
+            `pending` after each use of the socket. -1: there is no socket.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        context: zmq.Context[zmq.Socket[bytes]],
+        reader: Reader,
+        *,
+        live: str,
+        data: str,
+        lock: AbstractContextManager[object],
+        step: Callable[[Event], None],
+        burst: Callable[[], None],
+        reconnected: Callable[[], None],
+        clock: Callable[[], float],
+        jitter: Jitter,
+    ) -> None:
+        self.reader = reader
+        self._reactor = reactor
+        self._lock = lock
+        self._step = step
+        self._burst = burst
+        self._reconnected = reconnected
+        self._clock = clock
+        self._reading = True
+        self._watching = False
+        self._context = context
+        self._live_address = live
+        self._data_address = data
+        self._backoff = Backoff(jitter)
+        self._live: zmq.Socket[bytes] | None = None
+        self._lifeline: Lifeline | None = None
+        self._live_timer: Timer | None = None
+        self._live_trouble = ""
+        self._recv: Callable[[zmq.Flag], bytes] = _nothing
+        self._get: Callable[[int], int | bytes] = _no
+        self.live_fd = -1
+        self._expected = 1
+        self._connected_at = 0.0
+        self._data: zmq.Socket[bytes] | None = None
+        self._data_fd = -1
+        self._data_line: Lifeline | None = None
+        self._data_backoff = Backoff(jitter)
+        self._data_up_at: float | None = None
+        self._data_timer: Timer | None = None
+        self._data_trouble = ""
+        self._since = 0.0
+        """From when on the fan-out should have said something."""
+        self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
+        self._open_live(0.0)
+        self._open_data()
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no socket; empty: there are both."""
+        return self._live_trouble or self._data_trouble
+
+    # --- effects ----------------------------------------------------------------------------------
+
+    def ask(self, frames: list[bytes]) -> None:
+        """Send a request; one that cannot be sent is asked again when its time is over."""
+        if self._data is not None:
+            sockets.send_to(self._data, frames)
+            self._look_at_data()
+
+    def subscribe(self, topic: bytes) -> None:
+        """Add a filter."""
+        if self._live is not None:
+            self._live.setsockopt(zmq.SUBSCRIBE, topic)
+
+    def unsubscribe(self, topic: bytes) -> None:
+        """Remove a filter."""
+        if self._live is not None:
+            self._live.setsockopt(zmq.UNSUBSCRIBE, topic)
+
+    @property
+    def reading(self) -> bool:
+        """Whether it is not paused."""
+        return self._reading
+
+    def pause(self) -> None:
+        """Stop reading the fan-out: what its socket cannot hold is dropped by the exchange."""
+        if self._reading:
+            self._reading = False
+            self._step(Pause())
+
+    def resume(self) -> None:
+        """Read again."""
+        if not self._reading:
+            self._reading = True
+            self._step(Resume())
+
+    def watch(self, *, wanted: bool) -> None:
+        """Let the I/O thread read the fan-out, or not: the user's thread does."""
+        if wanted is self._watching:
+            return
+        self._watching = wanted
+        if self._live is None:
+            return
+        if wanted:
+            self._reactor.add(self.live_fd, self._live_readable)
+            self._reactor.call_soon(self._live_readable)
+        else:
+            self._reactor.remove(self.live_fd)
+
+    def drain(self) -> None:
+        """Read what has come already; before a close."""
+        for _ in range(2 * LIVE_MESSAGES_MAX // BURST):
+            if not self.take_burst():
+                return
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._look_timer.cancel()
+        self._reading = False
+        self.watch(wanted=False)
+        self._close_live()
+        self._close_data()
+
+    # --- the fan-out ------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has come by the fan-out."""
+        return bool(int(self._get(_EVENTS_NOW)) & _POLLIN)
+
+    def take_burst(self, bytes_max: int = BURST_BYTES) -> bool:
+        """Read up to `BURST` messages of the fan-out; False if there are no more.
+
+        Args:
+            bytes_max: after so many bytes the burst is over.
+        """
+        live, now = self.reader.live, self._clock()
+        taken, size, more = 0, 0, True
+        while taken < BURST and size <= bytes_max:
+            # To ask whether there is a message is cheaper than to be told that there is none, and
+            # dearer than to get one: asked only from as many on as there were the last time.
+            if taken >= self._expected and not int(self._get(_EVENTS_NOW)) & _POLLIN:
+                more = False
+                break
+            try:
+                frames = self._take_message()
+            except zmq.Again:
+                more = False
+                break
+            live(frames, now)
+            taken += 1
+            size += len(frames[-1])
+        self._expected = taken
+        return more
+
+    def resynchronize(self) -> None:
+        """Drop the rest of a message whose reading was interrupted."""
+        while self._get(_RCVMORE):
+            self._recv(_NOBLOCK)
+
+    def _live_readable(self) -> None:
+        with self._lock:
+            if not self._watching:
+                return
+            more = self.take_burst()
+            self._burst()
+            if more:
+                self._reactor.call_soon(self._live_readable)
+
+    def _take_message(self) -> list[bytes]:
+        """The frames of the next message of the fan-out.
+
+        Raises:
+            zmq.Again: there is none.
+        """
+        recv = self._recv
+        frames = [recv(_NOBLOCK)]
+        if not self._get(_RCVMORE):
+            return frames
+        entry = recv(_NOBLOCK)
+        frames.append(entry)
+        # An entry says whether a batch follows it, which is cheaper than asking the socket. What
+        # follows a batch in spite of it is read as a message of its own, and is malformed.
+        if len(entry) == ENTRY_BYTES:
+            if entry[3] not in _NO_BATCH:
+                frames.append(recv(_NOBLOCK))
+        elif self._get(_RCVMORE):
+            self.resynchronize()
+        return frames
+
+    # --- the connection of the fan-out ------------------------------------------------------------
+
+    def _open_live(self, wait: float) -> None:
+        """Make the socket, and connect it after so many seconds."""
+        self._since = self._clock() + wait
+        try:
+            live = self._live = sockets.subscriber(self._context)
+            live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
+            live.setsockopt(zmq.HEARTBEAT_IVL, 0)
+            for topic in self.reader.subscriptions():
+                live.setsockopt(zmq.SUBSCRIBE, topic)
+            self._lifeline = Lifeline(self._reactor, live, self._live_ended)
+            if not wait:
+                self._connect_live()
+        except zmq.ZMQError as error:
+            self._close_live()
+            self._live_trouble = descriptors.reason(error)
+            self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
+            return
+        self._live_trouble = ""
+        # The methods of the base class: the subclass only adds Python to each call.
+        self._recv = super(zmq.Socket, live).recv
+        self._get = super(zmq.Socket, live).get
+        self.live_fd = cast("int", self._get(zmq.FD))
+        self._expected = 1
+        if wait:
+            self._live_timer = self._reactor.call_later(wait, self._connect_live)
+
+    def _connect_live(self) -> None:
+        if self._lifeline is not None:
+            self._connected_at = self._reactor.now()
+            self._lifeline.connect(self._live_address)
+
+    def _close_live(self) -> None:
+        if self._live_timer is not None:
+            self._live_timer.cancel()
+        if self._lifeline is not None:
+            self._lifeline.close()
+        if self._live is not None:
+            self._live.close(0)
+        self._live = self._lifeline = self._live_timer = None
+        self._recv, self._get, self.live_fd = _nothing, _no, -1
+
+    def _live_ended(self, _reason: str) -> None:
+        with self._lock:
+            if self._live is not None:
+                self._connect_anew()
+
+    def _look(self) -> None:
+        """Whether the fan-out says what it should."""
+        with self._lock:
+            self._look_timer = self._reactor.call_later(LOOK_SECONDS, self._look)
+            now = self._clock()
+            if not self._reading or self.reader.held_back:
+                self._since = now  # it is not read, so nothing can be heard
+            elif self._live is not None and self._is_silent(now):
+                self.drain()  # nobody is silent if only those who read were late
+                self._burst()
+                if self._is_silent(now):
+                    self._connect_anew()
+
+    def _is_silent(self, now: float) -> bool:
+        return now - max(self._since, self.reader.live_at) > SILENT_SECONDS
+
+    def _connect_anew(self) -> None:
+        if self._reading:
+            self.drain()
+            self._burst()
+        if self._reactor.now() - self._connected_at > STEADY_SECONDS:
+            self._backoff.reset()
+        self._reopen_live(self._backoff.wait())
+
+    def _renew_live(self) -> None:
+        with self._lock:
+            self._reopen_live(0.0)
+
+    def _reopen_live(self, wait: float) -> None:
+        watching = self._watching
+        self.watch(wanted=False)
+        self._close_live()
+        self._open_live(wait)
+        self.watch(wanted=watching)
+        self._reconnected()
+
+    # --- the data socket --------------------------------------------------------------------------
+
+    def _open_data(self) -> None:
+        try:
+            data = self._data = sockets.dealer(self._context, maximum_bytes=-1)
+            # The exchange's heartbeats suffice, and it knows how long a large batch may silence
+            # them; see above, too.
+            data.setsockopt(zmq.HEARTBEAT_IVL, 0)
+            data.setsockopt(zmq.TCP_MAXRT, GONE_MS)
+            self._data_line = Lifeline(
+                self._reactor, data, self._data_ended, on_stands=self._data_stands, rests=True
+            )
+            self._data_line.connect(self._data_address)
+        except zmq.ZMQError as error:
+            self._close_data()
+            self._data_trouble = descriptors.reason(error)
+            self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
+            return
+        self._data_trouble = ""
+        self._data_fd = cast("int", data.getsockopt(zmq.FD))
+        self._reactor.add(self._data_fd, self._data_readable)
+
+    def _reopen_data(self) -> None:
+        with self._lock:
+            self._open_data()
+
+    def _close_data(self) -> None:
+        if self._data_timer is not None:
+            self._data_timer.cancel()
+        if self._data_line is not None:
+            self._data_line.close()
+        if self._data is not None:
+            if self._data_fd >= 0:
+                self._reactor.remove(self._data_fd)
+            self._data.close(0)
+        self._data = self._data_line = self._data_timer = None
+        self._data_fd = -1
+
+    def _data_stands(self) -> None:
+        with self._lock:
+            if self._data is not None:
+                self._data_up_at = self._reactor.now()
+                self._step(DataUp())
+
+    def _data_ended(self, _reason: str) -> None:
+        with self._lock:
+            if self._data is None:
+                return
+            self._close_data()
+            up_at, self._data_up_at = self._data_up_at, None
+            if up_at is not None and self._reactor.now() - up_at > STEADY_SECONDS:
+                self._data_backoff.reset()
+            wait = self._data_backoff.wait()
+            self._data_timer = self._reactor.call_later(wait, self._reopen_data)
+            if up_at is not None:
+                self._step(DataDown())
+
+    def _look_at_data(self) -> None:
+        """After each use of the socket: its descriptor tells of news only once."""
+        if self._data is None or self._data_line is None:
+            return
+        events = cast("int", self._data.getsockopt(zmq.EVENTS))
+        if events & _POLLIN:
+            self._reactor.call_soon(self._data_readable)
+        elif not events & _POLLOUT:
+            self._reactor.call_soon(self._data_line.ended)
+
+    def _data_readable(self) -> None:
+        fetched = self.reader.fetched
+        with self._lock:
+            data, now = self._data, self._clock()
+            if data is None:
+                return
+            for _ in range(BURST):
+                try:
+                    frames = data.recv_multipart(_NOBLOCK)
+                except zmq.Again:
+                    break
+                if not fetched(frames, now):
+                    self._step(Answered(frames))
+                    if data is not self._data:
+                        return
+            self._burst()
+            self._look_at_data()
+
+
+def _nothing(*_: object) -> NoReturn:
+    """Receive from no socket."""
+    raise zmq.Again
+
+
+def _no(_: int) -> int:
+    """An option of no socket."""
+    return 0

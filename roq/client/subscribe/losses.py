@@ -1,0 +1,155 @@
+"""When is a missing message lost? Pure.
+
+A batch above a hole proves that whatever is missing below its *bound*
+(`roq.client.subscribe.stream`) was in some log before it. So the hole is lost when every exchange
+of the topology was verified as of the batch's arrival and it was nowhere. Some things make that
+more careful:
+
+* A striped publisher's batches take several ways at once: of a hole above all bounds nothing is
+  known yet. It waits for a batch with a higher FLOOR.
+* When an exchange is gone, publishers send again what it had acknowledged, and may append that
+  *behind* newer batches. Nothing is lost before they had the time for it, and every exchange was
+  verified after that time.
+* What is missing below a fence or in a striped stream may lie in an exchange that one has not heard
+  of. The monitor must have said since then that there is none.
+* An exchange that brought such a batch need not be asked, as long as publishers append in order:
+  the chain of offsets shows that it had nothing of the kind before.
+
+Waiting ends after some seconds of active time in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from roq.client.subscribe.stream import BOUNDS, Source, Stream
+
+LOSS_SECONDS: Final = 5.0
+"""A hole waits no longer than this for exchanges that do not answer."""
+STRIPED_SECONDS: Final = 10.0
+"""A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
+replays."""
+REPLAY_SECONDS: Final = 3.0
+"""Publishers learn that an exchange is gone, and send again, within this."""
+_LOOK_SECONDS: Final = 0.00002
+"""For each batch that waits: how long it is not looked at again. Many take long to look at."""
+
+
+class LossRules:
+    """Decides what is lost, for all streams of one subscriber.
+
+    Attributes:
+        wanted: as of when the exchanges should be verified, for what was judged since it was reset;
+            None if nothing depends on it.
+        doubtful: likewise: something is lost, unless it is at an exchange one has not heard of.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: float | None = None
+        self.doubtful = False
+        self._replayed_at = float("-inf")
+        self._read_since = float("-inf")
+        self._known_at = float("inf")
+
+    def topology_known(self, now: float) -> None:
+        """The monitor has said which exchanges there are, or that nothing has changed."""
+        self._known_at = now
+
+    def replaying(self, now: float) -> None:
+        """An exchange has gone, or is the first to come again: publishers are replaying now."""
+        self._replayed_at = max(self._replayed_at, now + REPLAY_SECONDS)
+
+    def read_again(self, now: float) -> None:
+        """Nobody has read before now, so nobody had the time to bring what is missing."""
+        self._read_since = now
+
+    def over(self, at: float, now: float, verified: Mapping[Source, float]) -> bool:
+        """Whether what was not found in any exchange as of `at` is lost."""
+        if now >= max(at, self._read_since) + LOSS_SECONDS:
+            return True
+        at = max(at, self._replayed_at)
+        if now < at:
+            return False
+        if min(verified.values(), default=float("-inf")) >= at:
+            return True
+        self._want(at)
+        return False
+
+    def lost_until(
+        self, stream: Stream, now: float, verified: Mapping[Source, float]
+    ) -> int | None:
+        """The end of what is lost, from the expected sequence on; None: nothing is lost yet.
+
+        Args:
+            stream: holds something above its expected sequence.
+            now: active time: it must not jump when the process was stopped.
+            verified: as of when each exchange of the topology was verified.
+        """
+        end = self._searched(stream, now, verified)
+        if end is None and self._given_up(stream, now):
+            end = stream.held[0].first
+        if end is None:
+            end = self._searched_elsewhere(stream, now, verified)
+        if end is None:
+            stream.look_at = now + _LOOK_SECONDS * len(stream.held)
+        return end
+
+    def _searched(self, stream: Stream, now: float, verified: Mapping[Source, float]) -> int | None:
+        """All exchanges were looked through; decides most cases at the first batch."""
+        as_of = min(verified.values(), default=float("-inf"))
+        if _was_elsewhere(stream):
+            as_of = min(as_of, self._known_at)
+        if now < self._replayed_at or as_of < self._replayed_at:
+            return None
+        for held in stream.held:
+            if held.arrived <= as_of and held.bound > stream.expected:
+                return min(held.bound, stream.held[0].first)
+        return None
+
+    def _given_up(self, stream: Stream, now: float) -> bool:
+        """It has waited for too long, and nothing of its kind has come meanwhile."""
+        patience = LOSS_SECONDS
+        if now < self._replayed_at or self._is_open(stream):
+            patience = STRIPED_SECONDS
+        if max(stream.filled_at, self._read_since) > now - patience:
+            return False
+        return any(held.arrived <= now - patience for held in stream.held)
+
+    def _is_open(self, stream: Stream) -> bool:
+        """What is missing may still be on its way to any exchange."""
+        held = stream.held
+        return not any(each.bound > stream.expected for each in held) and any(
+            each.floored for each in held
+        )
+
+    def _searched_elsewhere(
+        self, stream: Stream, now: float, verified: Mapping[Source, float]
+    ) -> int | None:
+        """All exchanges were looked through but those that have brought what proves the hole."""
+        end = min(max(held.bound for held in stream.held), stream.held[0].first)
+        if end <= stream.expected:
+            return None
+        proofs = [held for held in stream.held if held.bound >= end]
+        since = max(min(held.arrived for held in proofs), self._replayed_at)
+        brought = {held.source for held in proofs}
+        if not verified or now < self._replayed_at:
+            return None
+        known = self._known_at >= since or not _was_elsewhere(stream)
+        self.doubtful |= not known
+        searched = all(
+            as_of >= (self._replayed_at if source in brought else since)
+            for source, as_of in verified.items()
+        )
+        if not searched:
+            self._want(since)
+        return end if known and searched else None
+
+    def _want(self, since: float) -> None:
+        self.wanted = since if self.wanted is None else max(self.wanted, since)
+
+
+def _was_elsewhere(stream: Stream) -> bool:
+    """Whether the publisher was, or is, at another exchange than the one that shows the hole."""
+    lowest = stream.held[0]
+    return lowest.floored or lowest.kind in BOUNDS

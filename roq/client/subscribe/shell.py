@@ -1,0 +1,504 @@
+"""Sockets and timers around a `SubscriberMachine`, for one subscriber.
+
+One lock guards the reception and the sockets of the fan-out. Whoever wants messages reads the
+fan-out itself (`read`, `wait`): a hand-over from thread to thread costs more than the reading.
+The I/O thread does everything else, and reads when the user's thread stays away.
+
+A signal handler may raise in the user's thread at any point of `read`. What it leaves behind looks
+like a message that the network has dropped, which is repaired: a message is passed on before it
+counts as read, and delivered before it counts as passed on; `_mend` puts right what follows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, assert_never
+
+from roq.client.io.clock import ActiveClock
+from roq.client.io.engine import Engine
+from roq.client.status.reporter import Losses
+from roq.client.status.status import SessionFacts, SubscriberFacts
+from roq.client.subscribe.attendance import Attendance, Presence
+from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
+from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine
+from roq.client.subscribe.message import MICROSECONDS
+from roq.client.subscribe.reader_events import Ask, Event, Subscribe, Unsubscribe
+from roq.client.subscribe.receive_queue import ReceiveQueue
+from roq.client.subscribe.stream import Source
+from roq.errors import Closed, RoQError
+from roq.model import ExchangeInfo
+from roq.protocol.channel import NONCE_BYTES
+from roq.protocol.control import Topology
+from roq.runtime.logs import RateLimited
+from roq.runtime.reactor import Timer
+
+TICK_SECONDS: Final = 0.2
+TICK_SECONDS_MIN: Final = 0.001
+LATENCY_SECONDS_MAX: Final = 60.0
+"""A message that is older counts as so old, one from the future as new: by the clock of one
+publisher that is wrong a queue must not grow."""
+LOCK_SECONDS: Final = 1.0
+"""Who only wants to look waits no longer for the lock."""
+LOOK_SECONDS: Final = 0.01
+"""A user's thread that stays away for longer than this has the I/O thread read in its place."""
+
+log = logging.getLogger(__name__)
+
+
+class SubscriberShell:
+    """Reads all exchanges of one queue for one subscriber.
+
+    Args:
+        name: the subscriber's id.
+        prefixes: of topics.
+        start: where to begin on the exchanges that are there.
+        receive_queue: where batches go.
+        translate: applied to addresses before they are connected to.
+        on_confirmed: called once, when every exchange of the start has confirmed.
+        on_news: called when `alive` has something to tell that is not to wait.
+        on_doubt: called when `topology` is to be called, even if nothing has changed.
+        repair, check_duplicates: off only in tests that prove what these are good for.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: bytes,
+        prefixes: list[bytes],
+        start: Starts,
+        receive_queue: ReceiveQueue,
+        *,
+        translate: Callable[[str], str] | None = None,
+        on_confirmed: Callable[[], None],
+        on_news: Callable[[], None],
+        on_doubt: Callable[[], None],
+        repair: bool = True,
+        check_duplicates: bool = True,
+    ) -> None:
+        self.confirmed = False
+        self._engine = engine
+        self._receive_queue = receive_queue
+        self._translate = translate or str
+        self._on_confirmed = on_confirmed
+        self._on_news = on_news
+        self._on_doubt = on_doubt
+        self._clock = ActiveClock()
+        self._machine = SubscriberMachine(
+            prefixes,
+            start,
+            nonce=lambda: os.urandom(NONCE_BYTES),
+            now=self._clock(),
+            name=name,
+            elapsed=self._clock.elapsed,
+            repair=repair,
+            check_duplicates=check_duplicates,
+        )
+        self._guard = engine.guard("the subscriber")
+        self._lock = self._guard.lock
+        self._attendance = Attendance()
+        self._looking = False
+        """Whether a `_look` is about to be made."""
+        self._settling = False
+        self._torn = False
+        """Set while the user's thread reads. Set while the lock is free: it was interrupted."""
+        self._connections: dict[Source, LogConnection] = {}
+        self._read_taps: dict[Source, LogConnection] = {}
+        """Those that are read now: the others are held back."""
+        self._watching = True
+        """Whether the I/O thread reads the fan-out."""
+        self._paused = False
+        self._resting = False
+        """`_rest` is at work."""
+        self._closed = False
+        self._timer: Timer | None = None
+        self._timer_at = float("inf")
+        self._limited = RateLimited(log)
+        self._lost = Losses()
+        self._latency_sum = 0.0
+        self._latency_count = 0
+
+    # --- the user's thread ------------------------------------------------------------------------
+
+    def read(self) -> bool:
+        """Read what has come; whether there is anything to take. Does not wait."""
+        items = self._receive_queue.items
+        self._guard.check()
+        with self._lock:
+            self._attendance.come()
+            if not items:
+                if self._paused:
+                    self._call_soon(self._resume)
+                elif not self._torn:
+                    self._read_here()
+            if not self._looking:
+                self._look_soon()
+            return bool(items)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until `read` may have something; whoever calls this calls `read` afterwards."""
+        attendance = self._attendance
+        try:
+            with self._lock:
+                connections = () if self._paused or self._torn else self._read_taps.values()
+                if (
+                    self._closed
+                    or self._receive_queue.items
+                    or any(connection.pending for connection in connections)
+                ):
+                    return
+                fds = [connection.live_fd for connection in connections if connection.live_fd >= 0]
+                attendance.waiting = True
+            attendance.sleep(fds, seconds)
+        finally:
+            attendance.waiting = False
+            with self._lock:
+                attendance.hush()
+                if not self._looking:
+                    self._look_soon()
+
+    def emptied(self) -> None:
+        """Whoever does not read by itself has taken everything."""
+        if self._paused:
+            self._call_soon(self._resume)
+
+    def _read_here(self) -> None:
+        self._torn = True
+        now, machine, more = self._clock(), self._machine, False
+        for source, connection in self._read_taps.items():
+            connection.take_burst(READ_BYTES)
+            more |= machine.pass_on(source, now)
+        if machine.out:
+            self._put()
+        self._torn = False
+        if more and not self._settling:
+            self._settling = True
+            self._call_soon(self._settle)
+
+    def _look_soon(self) -> None:
+        self._looking = True
+        self._call_soon(self._look)
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        with suppress(Closed):  # an engine that has ended has told the user
+            self._engine.call_soon(function)
+
+    # --- any thread -------------------------------------------------------------------------------
+
+    def end(self, error: RoQError) -> None:
+        """Let the user raise this after what is already there."""
+        with self._lock:
+            self._receive_queue.end(error)
+            self._attendance.ring()
+
+    def facts(self, queue: str, session: SessionFacts) -> SubscriberFacts | None:
+        """What the watchdog wants to know; None: somebody holds the lock for too long."""
+        return self._guard.within(LOCK_SECONDS, lambda: self._facts(queue, session))
+
+    def _facts(self, queue: str, session: SessionFacts) -> SubscriberFacts:
+        now, receive_queue = self._clock(), self._receive_queue
+        facts = self._machine.facts(queue, session, now)
+        if self._paused:  # nobody listens, so nobody is silent
+            heard = tuple(replace(each, silent=0.0) for each in facts.exchanges)
+            facts = replace(facts, exchanges=heard)
+        for trouble in {
+            connection.trouble for connection in self._connections.values() if connection.trouble
+        }:
+            facts = _because(facts, trouble)
+        return replace(
+            facts,
+            untaken=receive_queue.untaken(now),
+            batches=len(receive_queue.items),
+            full=self._paused,
+        )
+
+    def losses(self) -> Losses:
+        """What is lost by now."""
+        return self._lost
+
+    def stats(self) -> ReceptionStats:
+        """The counters."""
+        self._guard.check()
+        with self._lock:
+            return self._machine.stats()
+
+    # --- the I/O thread ---------------------------------------------------------------------------
+
+    def topology(self, topology: Topology) -> None:
+        """Read exactly these exchanges from now on."""
+        wanted = {(exchange.number, exchange.epoch): exchange for exchange in topology.exchanges}
+        with self._lock:
+            if self._closed:
+                return
+            self._machine.topology_known(self._clock())
+            if wanted.keys() == self._connections.keys():
+                return
+            self._mend()
+            for source in [source for source in self._connections if source not in wanted]:
+                connection = self._connections[source]
+                connection.drain()
+                self._perform(self._machine.leave(source, self._clock()))
+                connection.close()
+                del self._connections[source]
+                self._read_taps.pop(source, None)
+            for source, exchange in wanted.items():
+                if source not in self._connections:
+                    self._open(source, exchange, topology.queue_id)
+            self._after()
+            self._attendance.ring()  # it sleeps on other descriptors
+
+    def alive(self) -> Mapping[str, object]:
+        """The figures for the monitor; mean latency in ms since the last call."""
+        with self._lock:
+            mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
+            self._latency_sum, self._latency_count = 0.0, 0
+            counts = self._machine.merge.counts
+            return {
+                "received": counts.delivered,
+                "latency_ms": max(0.0, mean * 1_000),
+                "lost": counts.lost,
+                "read": self._machine.read(),
+            }
+
+    def close(self) -> None:
+        """Close all sockets."""
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            for connection in self._connections.values():
+                connection.close()
+            self._connections.clear()
+            self._read_taps.clear()
+            self._attendance.close()
+
+    def _look(self) -> None:
+        """Read in place of the user's thread, or leave it to that."""
+        with self._lock:
+            if self._closed:
+                return
+            presence = self._attendance.look()
+            self._looking = presence is Presence.BUSY
+            if self._looking:
+                self._engine.reactor.call_later(LOOK_SECONDS, self._look)
+            self._watching = presence is Presence.AWAY
+            self._watch()
+            if self._torn:
+                self._mend()
+                self._after()
+
+    def _resume(self) -> None:
+        """The user has caught up."""
+        with self._lock:
+            if self._paused and not self._closed:
+                self._paused = False
+                self._machine.read_again(self._clock())
+                for connection in list(self._connections.values()):
+                    if self._paused:
+                        break  # what the ones before have brought has filled it again
+                    connection.resume()
+                self._watch()
+                self._arm()
+                self._attendance.ring()
+
+    def _settle(self) -> None:
+        """What the user's thread has left to do."""
+        with self._lock:
+            self._settling = False
+            for source in list(self._connections):
+                self._burst(source)
+            self._after()
+
+    def _mend(self) -> None:
+        """Put right what an interrupted `read` has left half done."""
+        if not self._torn:
+            return
+        self._torn = False
+        out, items = self._machine.out, self._receive_queue.items
+        if out and items and items[-1] is out[-1]:
+            self._machine.take()  # it was put, and not yet taken away
+        self._machine.recount()
+        for connection in self._connections.values():
+            connection.resynchronize()
+        for source in list(self._connections):
+            self._burst(source)
+
+    # --- the I/O thread, with the lock ------------------------------------------------------------
+
+    def _open(self, source: Source, exchange: ExchangeInfo, queue: bytes) -> None:
+        connection = self._connections[source] = LogConnection(
+            self._engine.reactor,
+            self._engine.context,
+            self._machine.open(exchange, queue, self._clock()),
+            live=self._translate(exchange.live),
+            data=self._translate(exchange.data),
+            lock=self._lock,
+            step=lambda event: self._step(source, event),
+            burst=lambda: self._burst(source),
+            reconnected=self._attendance.ring,
+            clock=self._clock,
+            jitter=self._engine.jitter,
+        )
+        self._read_taps[source] = connection
+        self._watch()
+
+    def _step(self, source: Source, event: Event) -> None:
+        self._mend()
+        self._perform(self._machine.handle(source, event, self._clock()))
+        self._after()
+
+    def _burst(self, source: Source) -> None:
+        self._mend()
+        orders = self._machine.burst(source, self._clock())
+        if orders:
+            self._perform(orders)
+            self._after()
+            return
+        if self._machine.out:
+            self._deliver()
+        if self._machine.merge.waiting:
+            self._arm()
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._timer, self._timer_at = None, float("inf")
+            self._mend()
+            now = self._clock()
+            if self._paused and self._receive_queue.eased:
+                self._call_soon(self._resume)
+            self._perform(self._machine.tick(now, resting=self._paused))
+            self._after()
+
+    def _watch(self) -> None:
+        """Have the I/O thread read what is to be read, if it is to read."""
+        for source, connection in self._connections.items():
+            wanted = (self._watching or self._paused) and connection.reading
+            connection.watch(wanted=wanted and source in self._read_taps)
+
+    def _pace(self) -> None:
+        """Leave exchanges alone that are ahead of others, and read those that are so no more."""
+        machine = self._machine
+        before = machine.held_back
+        self._perform(machine.pace(self._clock()))
+        held_back = machine.held_back
+        if held_back != before:
+            self._read_taps = {
+                source: connection
+                for source, connection in self._connections.items()
+                if source not in held_back
+            }
+            self._watch()
+            self._attendance.ring()  # it sleeps on other descriptors
+
+    def _after(self) -> None:
+        """Whatever the reception has decided is passed on."""
+        if self._closed:
+            return
+        if self._machine.merge.waiting or self._machine.held_back:
+            self._pace()
+        if not self.confirmed and self._machine.confirmed:
+            self.confirmed = True
+            self._on_confirmed()
+            if self._receive_queue.full:
+                self._pause()
+        if self._paused and not self._resting:
+            self._rest()
+        if self._machine.gaps:
+            self._report()
+        if self._machine.out:
+            self._deliver()
+        self._arm()
+        if self._machine.has_news(self._clock()):
+            self._engine.reactor.call_soon(self._on_news)  # which asks `alive`: without the lock
+        if self._machine.has_doubts(self._clock()):
+            self._engine.reactor.call_soon(self._on_doubt)
+
+    def _perform(self, orders: Iterable[Order]) -> None:
+        for source, effect in orders:
+            connection = self._connections.get(source)
+            if connection is None:
+                continue
+            match effect:
+                case Ask(frames):
+                    connection.ask(frames)
+                case Subscribe(topic):
+                    connection.subscribe(topic)
+                    self._attendance.ring()  # to use the socket may swallow a wake-up
+                case Unsubscribe(topic):
+                    connection.unsubscribe(topic)
+                case _:
+                    assert_never(effect)
+
+    def _deliver(self) -> None:
+        self._put()
+        self._attendance.ring()
+        if self._receive_queue.full and not self._paused:
+            self._pause()
+
+    def _pause(self) -> None:
+        """Read no more until the user has caught up.
+
+        Nobody can take anything before the start is confirmed.
+        """
+        self._paused = self.confirmed
+        self._receive_queue.stop()
+        self._rest()
+        if self._paused and not self._receive_queue.items:
+            self._call_soon(self._resume)  # all was taken before anybody could see that it paused
+
+    def _rest(self) -> None:
+        """Stop reading the exchanges that know of this subscriber; others would not wait for it."""
+        self._resting = True
+        readers = self._machine.readers
+        for source, connection in list(self._connections.items()):
+            if connection.reading and readers[source].confirmed:
+                connection.pause()
+        self._resting = False
+        self._watch()
+
+    def _put(self) -> None:
+        out = self._machine.out
+        age = time.time() - out[-1].created_us / MICROSECONDS
+        self._latency_sum += max(0.0, min(age, LATENCY_SECONDS_MAX))
+        self._latency_count += 1
+        self._receive_queue.put(out)
+        self._machine.take()
+
+    def _report(self) -> None:
+        machine = self._machine
+        for gap in machine.gaps:
+            self._limited.warning(
+                "gap", self._engine.reactor.now(), "topic %r: %s", gap.topic, gap.text
+            )
+            self._receive_queue.put_gap(gap)
+        last = machine.gaps[-1].text
+        self._lost = Losses(machine.merge.counts.lost, machine.log_gaps, last)
+        machine.gaps.clear()
+        self._attendance.ring()
+
+    def _arm(self) -> None:
+        """Have `_tick` called in time; also only to keep the clock going."""
+        if self._closed:
+            return
+        now = self._clock()
+        deadline = None if self._paused else self._machine.next_deadline(now)
+        wait = TICK_SECONDS
+        if deadline is not None:
+            wait = max(TICK_SECONDS_MIN, min(wait, deadline - now))
+        at = self._engine.reactor.now() + wait
+        if at < self._timer_at - TICK_SECONDS_MIN:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = at
+            self._timer = self._engine.reactor.call_at(at, self._tick)
+
+
+def _because(facts: SubscriberFacts, trouble: str) -> SubscriberFacts:
+    """Why there is no connection."""
+    told = (replace(each, address=f"{each.address} ({trouble})") for each in facts.exchanges)
+    start = f"{facts.start} ({trouble})" if facts.start else ""
+    return replace(facts, exchanges=tuple(told), start=start)

@@ -1,0 +1,66 @@
+"""How long a new monitor of an old queue waits before it shows a list of exchanges.
+
+    nobody has told the exchanges --Elasticity--> some are missing --all have reported--> over
+                                                        \\--in time or not--> over
+
+An exchange that is missing in the list counts as gone for good. Exchanges learn where the new
+monitor is from the same configuration managers as clients do, so until one of these has spoken
+there is nobody who could be told anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf
+from typing import Final
+
+from roq.model import exchange_name
+
+SETTLE_SECONDS: Final = 2.5
+"""Exchanges learn of a new monitor and report within this; less than clients wait."""
+SETTLE_MOST_SECONDS: Final = 6.0
+"""Those that the queue has by its record, and that have not reported by then, do not serve."""
+NUMBERS_MAX: Final = 4_096
+NAMES_MAX: Final = 10
+
+
+class TakeoverWait:
+    """The wait; see the module."""
+
+    def __init__(self) -> None:
+        self._since = inf
+        self._wanted: frozenset[int] | None = None
+
+    def told(self, numbers: Collection[int] | None, now: float) -> None:
+        """A configuration manager that leads has spoken.
+
+        Args:
+            numbers: of all exchanges that the queue has; None if it has not said that.
+            now: the present time.
+        """
+        self._since = min(self._since, now)
+        if numbers is not None:
+            self._wanted = frozenset(list(numbers)[:NUMBERS_MAX])
+
+    def over(self, reported: Collection[int], now: float) -> bool:
+        """Whether the list may be shown, with these exchanges in it."""
+        if not self._wanted:
+            return now >= self._since + SETTLE_SECONDS
+        return self._wanted <= set(reported) or now >= self._since + SETTLE_MOST_SECONDS
+
+    def missing(self, reported: Collection[int]) -> list[int]:
+        """Numbers of the exchanges that the queue has and that have not reported."""
+        return sorted((self._wanted or frozenset()) - set(reported))
+
+    def outcome(self, reported: Collection[int]) -> str:
+        """In a few words, who has reported and who has not."""
+        missing = self.missing(reported)
+        names = ", ".join(exchange_name(number) for number in missing[:NAMES_MAX])
+        text = f"{len(reported)} exchanges have reported"
+        return f"{text}, not {names}" if names else text
+
+    def next_deadline(self) -> float | None:
+        """When it is over at the latest; None before anybody has spoken."""
+        if self._since == inf:
+            return None
+        return self._since + (SETTLE_MOST_SECONDS if self._wanted else SETTLE_SECONDS)

@@ -1,0 +1,57 @@
+"""The one timer of a publisher."""
+
+from __future__ import annotations
+
+import threading
+
+from roq.client.io.alarm import Alarm
+from roq.client.io.engine import Engine
+
+
+def test_the_earliest_time_that_anybody_wants_is_the_one() -> None:
+    engine, lock, rung = Engine("alarm"), threading.Lock(), list[float]()
+
+    def ring() -> None:
+        with lock:
+            alarm.rung()
+            rung.append(engine.reactor.now())
+        done.set()
+
+    done = threading.Event()
+    alarm = Alarm(engine, lock, ring)
+    engine.start()
+    try:
+        begun = engine.reactor.now()
+        with lock:
+            alarm.need(begun + 60.0)
+            alarm.need(begun + 0.02)
+            alarm.need(begun + 30.0)
+        assert done.wait(10)
+        assert rung[0] < begun + 10.0
+    finally:
+        engine.close()
+
+
+def test_after_it_has_rung_it_is_set_anew_or_not_at_all() -> None:
+    engine, lock = Engine("alarm"), threading.Lock()
+    again = threading.Event()
+
+    def ring() -> None:
+        with lock:
+            alarm.rung()
+            alarm.need(0.0)  # the I/O thread is here: it need not be woken
+            alarm.set(engine.reactor.now() + (0.01 if not again.is_set() else float("inf")))
+        if not again.is_set():
+            again.set()
+        else:
+            over.set()
+
+    over = threading.Event()
+    alarm = Alarm(engine, lock, ring)
+    engine.start()
+    try:
+        with lock:
+            alarm.need(0.0)
+        assert over.wait(10)
+    finally:
+        engine.close()

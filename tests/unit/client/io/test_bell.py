@@ -1,0 +1,60 @@
+"""A coroutine that another thread wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from time import monotonic
+
+from roq.client.io.bell import Bell, deadline_in
+
+
+def test_a_ring_from_another_thread_ends_the_wait() -> None:
+    async def main() -> None:
+        bell = Bell()
+        bell.arm()
+        thread = threading.Thread(target=bell.ring)
+        thread.start()
+        await bell.wait()
+        thread.join()
+
+    asyncio.run(main())
+
+
+def test_a_ring_between_arming_and_waiting_is_not_missed() -> None:
+    async def main() -> None:
+        bell = Bell()
+        bell.arm()
+        bell.ring()
+        bell.ring()
+        await bell.wait()
+
+    asyncio.run(main())
+
+
+def test_a_deadline_ends_the_wait_and_an_unarmed_bell_does_not_wait() -> None:
+    async def main() -> None:
+        bell = Bell()
+        bell.arm()
+        await bell.wait(monotonic())
+        await bell.wait()
+        bell.arm()
+        bell.disarm()
+        await bell.wait()
+
+    asyncio.run(main())
+
+
+def test_a_ring_after_the_loop_has_ended_is_harmless() -> None:
+    async def main() -> Bell:
+        bell = Bell()
+        bell.arm()
+        return bell
+
+    asyncio.run(main()).ring()
+
+
+def test_no_timeout_is_no_deadline() -> None:
+    assert deadline_in(None) == math.inf
+    assert deadline_in(1000.0) > monotonic()

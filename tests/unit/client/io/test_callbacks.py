@@ -1,0 +1,70 @@
+"""Calls back in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from roq.client.io.callbacks import NOTICES_MAX, Callbacks
+
+
+def test_calls_are_made_in_order_and_all_before_the_end() -> None:
+    callbacks, made = Callbacks(), list[int]()
+    for number in range(100):
+        callbacks.post(lambda number=number: made.append(number))
+    callbacks.close()
+    assert made == list(range(100))
+    callbacks.post(lambda: made.append(-1))
+    callbacks.close()
+    assert made[-1] == 99
+
+
+def test_a_call_that_raises_is_logged_and_the_next_one_made(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks, made = Callbacks(), list[str]()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    callbacks.post(fail)
+    callbacks.post(lambda: made.append("next"))
+    callbacks.close()
+    assert made == ["next"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_call_that_does_not_come_back_holds_up_nobody_and_nothing_piles_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    callbacks, begun, released = Callbacks(), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        released.wait(30)
+
+    made: list[int] = []
+    callbacks.post(hang)
+    assert begun.wait(10)
+    with caplog.at_level(logging.WARNING):
+        for number in range(NOTICES_MAX + 5):
+            callbacks.post(lambda number=number: made.append(number))
+    assert "too slow" in caplog.text
+    released.set()
+    callbacks.close()
+    assert made == list(range(5, NOTICES_MAX + 5))
+
+
+def test_without_a_call_there_is_no_thread() -> None:
+    before = threading.active_count()
+    callbacks = Callbacks()
+    assert threading.active_count() == before
+    callbacks.close()
+
+
+def test_it_may_be_closed_by_a_call() -> None:
+    callbacks, done = Callbacks(), threading.Event()
+    callbacks.post(lambda: (callbacks.close(), done.set()))
+    assert done.wait(10)

@@ -1,0 +1,244 @@
+"""Which messages share a batch, and that none is lost when a batch is closed in mid-append."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from roq.client.publish.batching import PROBE_MESSAGES, OpenBatch, Packer
+from roq.client.publish.receipt import Receipt
+from roq.model import Limits
+
+LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
+
+
+class NoWaiter:
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        raise AssertionError("nothing here waits")
+
+
+def packer(limits: Limits = LIMITS, linger: float = 0.001) -> Packer:
+    return Packer(lambda: Receipt(NoWaiter()), limits, linger)
+
+
+def test_small_payloads_fill_a_batch_by_number() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"x"], 0.0)
+    for _ in range(99):
+        assert not pack.is_full(batch)
+        assert pack.add(batch, b"x")
+    assert pack.is_full(batch)
+    assert not pack.fits(batch, 1)
+    assert pack.close(batch) == [b"x"] * 100
+
+
+def test_large_payloads_fill_a_batch_by_size() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"x" * 400], 0.0)
+    assert pack.fits(batch, 400)
+    pack.add(batch, b"x" * 400)
+    assert not pack.fits(batch, 400)
+    assert not pack.is_full(batch)
+
+
+def test_a_payload_above_the_batch_size_fills_a_batch_alone() -> None:
+    pack = packer()
+    assert pack.is_full(pack.open("t", [b"x" * 5_000], 0.0))
+
+
+def test_the_fast_path_takes_no_more_than_the_largest_message() -> None:
+    pack = packer(Limits(message_bytes=3, batch_bytes=1_000, batch_messages=10))
+    assert pack.open("t", [b""], 0.0).small == 3
+
+
+def test_a_batch_first_looks_at_the_clock_early_and_then_by_its_pace() -> None:
+    pack = packer(Limits(batch_messages=500), linger=0.001)
+    batch = pack.open("t", [b"x"] * 1, 10.0)
+    assert batch.limit == PROBE_MESSAGES
+    for _ in range(PROBE_MESSAGES - 1):
+        pack.add(batch, b"x")
+    assert not pack.stretch(batch, 10.0001)
+    assert batch.limit == pytest.approx(160, abs=2), "ten times as many fit into the linger"
+    assert pack.stretch(batch, 10.0011)
+
+
+def test_a_quick_batch_is_not_looked_at_again_before_it_is_full() -> None:
+    pack = packer(Limits(batch_messages=500))
+    batch = pack.open("t", [b"x"] * PROBE_MESSAGES, 10.0)
+    assert not pack.stretch(batch, 10.0)
+    assert batch.limit == 500
+
+
+def test_closing_forgets_the_batch_and_shutting_only_ends_the_fast_path() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"x"], 0.0)
+    pack.shut(batch)
+    assert "t" not in pack.fast
+    assert pack.get("t") is batch
+    pack.close(batch)
+    assert pack.get("t") is None
+    assert batch.limit == 0
+
+
+def test_what_is_appended_after_closing_is_given_back_to_its_appender() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"a"], 0.0)
+    assert pack.close(batch) == [b"a"]
+    late = bytes([98])
+    batch.items.append(late)
+    assert not pack.keeps(batch, late)
+    assert batch.items == [b"a"]
+
+
+def test_closing_ends_the_fast_path_before_it_copies() -> None:
+    class Watched(list[bytes]):
+        def __getitem__(self, index):
+            limits.append(batch.limit)
+            return super().__getitem__(index)
+
+    limits: list[int] = []
+    pack = packer()
+    batch = pack.open("t", Watched([b"a"]), 0.0)
+    assert pack.close(batch) == [b"a"]
+    assert limits == [0], "or an append during the copy would be neither in it nor noticed"
+
+
+def test_what_is_appended_beyond_a_full_batch_is_given_back() -> None:
+    pack = packer(Limits(batch_messages=2))
+    batch = pack.open("t", [b"a", b"b"], 0.0)
+    batch.items.append(b"c")
+    assert not pack.keeps(batch, b"c")
+    assert pack.close(batch) == [b"a", b"b"]
+
+
+def test_what_was_in_time_is_kept() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"a"], 0.0)
+    batch.items.append(b"b")
+    assert pack.close(batch) == [b"a", b"b"]
+    assert pack.keeps(batch, b"b")
+
+
+def test_extending_appends_in_order() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"a"], 3.0)
+    assert pack.extend(batch, [b"b", b"c"])
+    assert pack.close(batch) == [b"a", b"b", b"c"]
+
+
+def test_an_extension_counts_only_the_sizes_that_are_new() -> None:
+    pack = packer(Limits(batch_messages=10, batch_bytes=100, message_bytes=100))
+    batch = pack.open("t", [b"x" * 20], 0.0)
+    assert pack.extend(batch, [b"y" * 10, b"z" * 30])
+    assert batch.big_bytes == 50
+
+
+class Overtaken(list[bytes]):
+    """Another thread appends before or after whatever is added to this list."""
+
+    def __init__(self, items: list[bytes], *, before: list[bytes], after: list[bytes]) -> None:
+        super().__init__(items)
+        self.before = before
+        self.after = after
+
+    def extend(self, items: Iterable[bytes]) -> None:
+        super().extend([*self.before, *items, *self.after])
+
+
+def test_an_extension_that_no_longer_fits_leaves_what_was_quicker() -> None:
+    pack = packer(Limits(batch_messages=4))
+    items = Overtaken([b"a"], before=[b"quick"], after=[b"late"])
+    batch = pack.open("t", items, 0.0)
+    assert not pack.extend(batch, [b"b", b"c", b"d"])
+    assert pack.keeps(batch, b"late")
+    assert pack.close(batch) == [b"a", b"quick", b"late"]
+
+
+def test_an_extension_that_fits_stays_before_what_comes_too_late() -> None:
+    pack = packer(Limits(batch_messages=4))
+    batch = pack.open("t", Overtaken([b"a"], before=[], after=[b"late"]), 0.0)
+    assert pack.extend(batch, [b"b", b"c", b"d"])
+    assert not pack.keeps(batch, b"late")
+    assert pack.close(batch) == [b"a", b"b", b"c", b"d"]
+
+
+def test_many_payloads_join_only_what_they_fit_into() -> None:
+    pack = packer()
+    batch = pack.open("t", [b"x"], 0.0)
+    assert pack.joins(batch, [b"x"] * 99, 99)
+    assert not pack.joins(batch, [b"x"] * 100, 100)
+    assert not pack.joins(batch, [b"x" * 995], 995)
+
+
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+class Race:
+    """Several threads append as `Publisher.publish` does while another one keeps closing."""
+
+    def __init__(self, threads: int, each: int) -> None:
+        self.pack = packer(Limits(batch_messages=50))
+        self.lock = threading.Lock()
+        self.sealed: list[bytes] = []
+        self.threads = threads
+        self.each = each
+        self.done = threading.Event()
+
+    def close(self) -> None:
+        batch = self.pack.get("t")
+        if batch is not None:
+            self.sealed.extend(self.pack.close(batch))
+
+    def append(self, payload: bytes) -> None:
+        batch: OpenBatch | None = self.pack.fast.get("t")
+        if batch is not None:
+            items = batch.items
+            items.append(payload)
+            if len(items) < batch.limit:
+                return
+            with self.lock:
+                if self.pack.keeps(batch, payload):
+                    return
+        with self.lock:
+            self.close()
+            self.pack.open("t", [payload], 0.0)
+
+    def publish(self, name: int) -> None:
+        for number in range(self.each):
+            self.append(b"%d %d" % (name, number))
+
+    def interrupt(self) -> None:
+        while not self.done.is_set():
+            with self.lock:
+                self.close()
+
+    def run(self) -> None:
+        closer = threading.Thread(target=self.interrupt)
+        threads = [threading.Thread(target=self.publish, args=(n,)) for n in range(self.threads)]
+        closer.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.done.set()
+        closer.join()
+        self.close()
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_appends_without_a_lock_lose_nothing_while_another_thread_closes() -> None:
+    race = Race(threads=3, each=4_000)
+    race.run()
+    assert len(race.sealed) == 3 * 4_000
+    for name in range(3):
+        prefix = b"%d " % name
+        own = [int(item.split()[1]) for item in race.sealed if item.startswith(prefix)]
+        assert own == list(range(4_000)), "each thread's messages in its own order"

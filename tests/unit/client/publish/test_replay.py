@@ -1,0 +1,133 @@
+"""How long acknowledged batches are kept, and when they are replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roq.client.publish.receipt import Receipt
+from roq.client.publish.replay import (
+    KEEP_BYTES,
+    KEEP_SECONDS,
+    LEFT_SECONDS,
+    ReplayBuffer,
+    ReplayBuffers,
+)
+from roq.client.publish.send_window import PendingBatch, Stream
+from roq.runtime.sockets import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
+
+X1, X2 = (1, 5), (2, 6)
+PROMISED_SECONDS = 3.0
+"""See docs/guarantees.md: what an exchange had acknowledged for no longer is not lost with it."""
+
+
+class NoWaiter:
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        raise AssertionError("nothing here waits")
+
+
+def acknowledged(buffer: ReplayBuffer, at: float, size: int = 10) -> PendingBatch:
+    sealed = PendingBatch(
+        Stream("t", b"t"), bytes(size), link_number=1, first_sequence=0, count=1,
+        receipt=Receipt(NoWaiter()), sealed_at=at,
+    )  # fmt: skip
+    sealed.acked_at = at
+    buffer.add(sealed)
+    return sealed
+
+
+def test_batches_are_kept_for_a_while_and_no_more_than_the_allowance() -> None:
+    buffer = ReplayBuffers().of(X1)
+    acknowledged(buffer, 0.0)
+    young = acknowledged(buffer, 1.0)
+    buffer.forget(KEEP_SECONDS + 0.5)
+    assert list(buffer.batches) == [young]
+    for _ in range(3):
+        acknowledged(buffer, 1.0, KEEP_BYTES // 2)
+    buffer.forget(1.0)
+    assert buffer.bytes <= KEEP_BYTES
+
+
+def test_the_last_seconds_of_a_host_are_still_kept_when_its_silence_is_noticed() -> None:
+    """That is when the heartbeat after its last word has not been answered in time."""
+    noticed = (HEARTBEAT_MS + HEARTBEAT_TIMEOUT_MS) / 1_000
+    replay = ReplayBuffers()
+    promised = acknowledged(replay.of(X1), -PROMISED_SECONDS)
+    replay.forget(noticed)
+    replay.doubt(X1, lost=True)
+    assert replay.take_doubtful(frozenset({X2})) == [promised]
+
+
+def test_an_exchange_in_doubt_keeps_its_pile_until_it_is_taken() -> None:
+    replay = ReplayBuffers()
+    sealed = acknowledged(replay.of(X1), 0.0)
+    replay.doubt(X1, lost=True)
+    replay.forget(1000.0)
+    assert replay.take_doubtful(frozenset({X1})) == []
+    assert replay.take_doubtful(frozenset({X2})) == [sealed]
+    assert list(replay) == []
+
+
+def test_an_exchange_that_was_left_is_remembered_longer() -> None:
+    replay = ReplayBuffers()
+    acknowledged(replay.of(X1), 0.0)
+    replay.leave(X1)
+    assert replay.next_deadline() == LEFT_SECONDS
+    replay.forget(LEFT_SECONDS - 0.1)
+    assert len(list(replay)) == 1
+    replay.forget(LEFT_SECONDS + 0.1)
+    assert list(replay) == []
+    assert replay.next_deadline() is None
+
+
+def test_only_exchanges_that_were_left_are_missed_in_the_topology() -> None:
+    replay = ReplayBuffers()
+    replay.of(X1)
+    sealed = acknowledged(replay.of(X2), 0.0)
+    replay.leave(X2)
+    assert not replay.doubt_missing(frozenset({X1, X2}), 1.0)
+    assert replay.doubt_missing(frozenset(), 1.0)
+    assert replay.take_doubtful(frozenset({X1})) == [sealed]
+
+
+def test_what_is_too_old_is_not_replayed_either() -> None:
+    replay = ReplayBuffers()
+    acknowledged(replay.of(X1), 0.0)
+    replay.leave(X1)
+    assert replay.doubt_missing(frozenset(), LEFT_SECONDS + 1)
+    assert replay.take_doubtful(frozenset()) == []
+
+
+def test_all_piles_together_are_bounded_and_the_oldest_is_cut_first() -> None:
+    replay = ReplayBuffers()
+    first, second = replay.of(X1), replay.of(X2)
+    acknowledged(first, 1.0, KEEP_BYTES // 2)
+    acknowledged(second, 1.0, KEEP_BYTES // 2)
+    acknowledged(second, 1.0, 100)
+    replay.forget(1.0)
+    assert not first.batches
+    assert len(second.batches) == 2
+    replay.check()
+
+
+def test_an_exchange_that_is_used_again_goes_on_with_its_pile() -> None:
+    replay = ReplayBuffers()
+    buffer = replay.of(X1)
+    acknowledged(buffer, 0.0)
+    replay.leave(X1)
+    assert replay.of(X1) is buffer
+    assert not buffer.left
+    replay.clear()
+    assert list(replay) == []
+
+
+def test_what_an_exchange_that_was_emptied_had_acknowledged_is_not_needed() -> None:
+    replay = ReplayBuffers()
+    acknowledged(replay.of(X1), 0.0)
+    acknowledged(replay.of(X2), 0.0)
+    replay.leave(X1)
+    replay.absolve(frozenset({X1, X2}))
+    assert not replay.doubt_missing(frozenset(), 1.0)
+    assert [buffer.source for buffer in replay] == [X2]
+    replay.doubt(X2, lost=True)
+    assert replay.take_doubtful(frozenset()) == []
+    assert list(replay) == []

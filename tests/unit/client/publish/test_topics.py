@@ -1,0 +1,41 @@
+"""The streams of one publisher."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.client.publish.topics import Topics
+from roq.errors import InvalidName, InvalidRequest
+
+
+def test_a_topic_has_one_stream() -> None:
+    topics = Topics(10)
+    assert topics.stream("a") is topics.stream("a")
+    assert topics.stream("é").data == "é".encode()
+    assert len(topics) == 2
+
+
+def test_more_topics_than_the_queue_allows_are_refused_with_advice() -> None:
+    topics = Topics(1)
+    topics.stream("a")
+    with pytest.raises(InvalidRequest, match="topics are for routing"):
+        topics.stream("b")
+    assert [stream.topic for stream in topics] == ["a"]
+
+
+@pytest.mark.parametrize("topic", ["x" * 256, "\ud800"])
+def test_what_cannot_be_a_topic_is_refused(topic: str) -> None:
+    with pytest.raises(InvalidName):
+        Topics(10).stream(topic)
+
+
+def test_a_hello_mentions_only_streams_that_have_sealed_something() -> None:
+    topics = Topics(10)
+    used, lowest = topics.stream("used"), topics.stream("lowest")
+    topics.stream("unused")
+    used.next_sequence, used.acked_at = 7, 90.0
+    lowest.next_sequence = 9
+    states = topics.states({lowest: 4}, 100.0)
+    assert [(s.topic, s.first, s.idle_us) for s in states] == [
+        (b"used", 7, 10_000_000), (b"lowest", 4, 0),
+    ]  # fmt: skip

@@ -1,0 +1,483 @@
+import xxhash
+
+from roq.client.subscribe.losses import REPLAY_SECONDS
+from roq.client.subscribe.merge import Merge
+from roq.client.subscribe.message import Batch
+from roq.client.subscribe.stream import Source
+from roq.client.subscribe.wishes import WISHES_MAX, Recall
+from roq.model import PublisherId
+from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
+from roq.protocol.extensions import pack_floor
+
+A, B = (1, 7), (2, 7)
+P = PublisherId(b"p" * 16)
+
+
+def data(first: int, count: int = 1, publisher: PublisherId = P, floor: int | None = None) -> bytes:
+    payloads = [str(sequence).encode() for sequence in range(first, first + count)]
+    return pack(
+        payloads, publisher=publisher, epoch=1, link_number=1, first_sequence=first, created_us=5,
+        extensions=b"" if floor is None else pack_floor(floor),
+    )  # fmt: skip
+
+
+def marker(first: int, age_us: int = 0) -> bytes:
+    return pack_empty(
+        Kind.MARKER, publisher=P, epoch=1, link_number=1, first_sequence=first, created_us=age_us
+    )
+
+
+class Driver:
+    def __init__(self, **options: int) -> None:
+        self.merge = Merge(0.0, **options)  # type: ignore[arg-type]
+        self.merge.tables_complete(0.0)
+        self.offset = 0
+
+    def settle(self, now: float, as_of: float) -> float | None:
+        """Both exchanges were verified as of this time."""
+        return self.merge.settle(now, {A: as_of, B: as_of})
+
+    def add(self, batch: bytes, source: Source = A, now: float = 1.0) -> None:
+        self.merge.add(source, b"t", self.offset, batch, now)
+        self.offset += 1
+        self.merge.check()
+
+    def got(self) -> list[int]:
+        found = [
+            batch.sequence + index
+            for batch in self.merge.out
+            for index, payload in enumerate(batch.payloads)
+            if payload == str(batch.sequence + index).encode()
+        ]
+        self.merge.out.clear()
+        return found
+
+
+def test_consecutive_batches_of_a_new_stream_are_delivered_from_zero() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(3))
+    assert driver.got() == [0, 1, 2, 3]
+    assert driver.merge.counts.delivered == 4
+
+
+def test_a_replay_is_dropped_and_counted() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(0, 3), B)
+    assert driver.got() == [0, 1, 2]
+    assert driver.merge.counts.duplicates == 3
+
+
+def test_a_replay_is_delivered_twice_without_the_duplicate_check() -> None:
+    driver = Driver(check_duplicates=False)
+    driver.add(data(0))
+    driver.add(data(0), B)
+    assert driver.got() == [0, 0]
+
+
+def test_what_overlaps_is_trimmed() -> None:
+    driver = Driver()
+    driver.add(data(0, 3))
+    driver.add(data(1, 4), B)
+    assert driver.got() == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_above_its_turn_waits_for_the_other_exchange() -> None:
+    driver = Driver()
+    driver.add(data(2))
+    driver.add(data(1))
+    assert driver.got() == []
+    assert driver.merge.waiting
+    driver.add(data(0), B)
+    assert driver.got() == [0, 1, 2]
+    assert not driver.merge.waiting
+
+
+def test_nothing_is_lost_before_every_exchange_was_verified_after_the_arrival() -> None:
+    driver = Driver()
+    driver.add(data(2), now=4.0)
+    assert driver.settle(4.5, 3.9) == 4.0
+    assert driver.merge.counts.lost == 0
+    assert driver.settle(4.6, 4.0) is None
+    assert driver.got() == [2]
+    assert driver.merge.counts.lost == 2
+    assert [(gap.sequence, gap.messages) for gap in driver.merge.gaps] == [(0, 2)]
+
+
+def test_the_exchange_that_brought_the_batch_above_need_not_be_asked() -> None:
+    driver = Driver()
+    driver.add(data(2), A, now=4.0)
+    assert driver.merge.settle(4.1, {A: 0.0}) is None
+    assert driver.got() == [2]
+    assert driver.merge.counts.lost == 2
+
+
+def test_waiting_ends_after_five_seconds() -> None:
+    driver = Driver()
+    driver.add(data(1), now=4.0)
+    driver.settle(8.9, float("-inf"))
+    assert driver.got() == []
+    driver.settle(9.0, float("-inf"))
+    assert driver.got() == [1]
+
+
+def test_void_batches_fill_their_place() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(
+        pack_empty(Kind.VOID, publisher=P, epoch=1, link_number=2, first_sequence=1, count=4)
+    )
+    driver.add(data(5))
+    assert driver.got() == [0, 5]
+    assert (driver.merge.counts.void, driver.merge.counts.lost) == (4, 0)
+
+
+def test_a_marker_shows_that_the_tail_is_missing() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(marker(3), now=2.0)
+    assert driver.settle(2.0, 1.0) == 2.0
+    driver.settle(2.1, 2.0)
+    assert driver.merge.counts.lost == 2
+    driver.add(data(3))
+    assert driver.got() == [0, 3]
+
+
+def test_a_stream_that_rested_since_before_the_start_begins_at_its_marker() -> None:
+    driver = Driver()
+    driver.add(marker(100, age_us=5_000_000), now=1.0)
+    driver.add(data(100))
+    assert driver.got() == [100]
+    assert driver.merge.counts.lost == 0
+
+
+def test_a_reader_from_an_earlier_point_looks_for_what_is_below_a_marker_elsewhere() -> None:
+    driver = Driver(early=True)
+    driver.add(marker(2, age_us=60_000_000), now=1.0)
+    driver.add(data(2), now=1.0)
+    driver.add(data(0, 2), B, now=1.1)
+    assert driver.got() == [0, 1, 2]
+    driver = Driver(early=True)
+    driver.add(marker(2, age_us=60_000_000), now=1.0)
+    driver.settle(1.1, 1.1)
+    assert (driver.merge.counts.before_start, driver.merge.counts.lost) == (2, 0)
+
+
+def test_a_marker_of_a_stream_that_was_alive_after_the_start_is_waited_for() -> None:
+    driver = Driver()
+    driver.add(marker(100, age_us=500_000), now=1.0)
+    driver.add(data(100))
+    assert driver.got() == []
+
+
+def test_a_latest_start_begins_at_the_maximum_over_the_exchanges() -> None:
+    driver = Driver()
+    driver.merge.start(A, [(P, b"t", 5)], latest=True)
+    driver.merge.start(B, [(P, b"t", 3)], latest=True)
+    driver.merge.tables_complete(1.0)
+    driver.add(data(3, 2))
+    driver.add(data(5), B)
+    assert driver.got() == [5]
+    assert (driver.merge.counts.before_start, driver.merge.counts.duplicates) == (2, 0)
+
+
+def test_a_start_table_does_not_tear_a_hole_into_what_is_delivered() -> None:
+    driver = Driver()
+    driver.add(data(0, 2))
+    driver.merge.start(A, [(P, b"t", 5)], latest=True)
+    driver.add(data(2, 3))
+    assert driver.got() == [0, 1, 2, 3, 4]
+
+
+def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_the_stream() -> None:
+    driver = Driver()
+    driver.merge = Merge(0.0)
+    driver.merge.start(A, [(P, b"t", 50)], latest=False)
+    driver.add(data(30))
+    assert driver.settle(9.0, 9.0) is None
+    assert driver.got() == []
+    driver.merge.tables_complete(1.0)
+    driver.add(data(31))
+    assert driver.got() == [30, 31]
+    assert driver.merge.counts.lost == 0
+
+
+def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
+    driver = Driver()
+    driver.merge.start(A, [(P, b"t", 50)], latest=False)
+    driver.merge.start(B, [(P, b"t", 30)], latest=False)
+    driver.merge.tables_complete(1.0)
+    driver.add(data(30), now=1.0)
+    driver.add(data(29), B, now=1.1)
+    assert driver.got() == []
+    driver.settle(1.2, 1.1)
+    assert driver.got() == [29, 30]
+    assert (driver.merge.counts.lost, driver.merge.counts.before_start) == (0, 29)
+
+
+def test_a_corrupt_batch_counts_as_lost_and_is_reported() -> None:
+    driver = Driver()
+    broken = bytearray(data(0, 2))
+    broken[HEADER_BYTES + 3] ^= 1
+    driver.add(bytes(broken))
+    driver.add(data(2))
+    assert driver.got() == [2]
+    counts = driver.merge.counts
+    assert (counts.corrupt, counts.lost) == (1, 2)
+    assert driver.merge.gaps[0].messages == 2
+
+
+def test_garbage_is_counted_and_reported() -> None:
+    driver = Driver()
+    driver.add(b"")
+    driver.add(b"x" * 80)
+    assert driver.merge.counts.corrupt == 2
+    assert len(driver.merge.gaps) == 2
+
+
+def test_batches_far_from_their_turn_are_put_aside_and_recalled() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    batches = [data(sequence) for sequence in range(1, 6)]
+    for batch in batches:
+        driver.add(batch)
+    assert driver.merge.counts.stubbed
+    driver.add(data(0), B)
+    recalls = list(driver.merge.recalls)
+    assert recalls
+    for recall in recalls:
+        driver.merge.add(recall.source, recall.topic, recall.offset, batches[recall.offset], 1.0)
+    assert driver.got() == [0, 1, 2, 3, 4, 5]
+    assert (driver.merge.counts.duplicates, driver.merge.held_bytes) == (0, 0)
+
+
+def test_what_was_put_aside_and_has_left_the_log_is_lost() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.add(data(0), B)
+    (recall,) = driver.merge.recalls
+    driver.merge.gone(recall.source, recall.topic, recall.offset)
+    assert driver.merge.counts.lost == 1
+    driver.add(data(2))
+    assert driver.got() == [0, 2]
+
+
+def test_what_was_put_aside_is_lost_with_its_exchange_unless_it_is_replayed_in_time() -> None:
+    for replay in (False, True):
+        driver = Driver(held_bytes_max=250)
+        driver.add(data(1))
+        driver.merge.source_gone(A, 1.0)
+        driver.add(data(0), B)
+        if replay:
+            driver.add(data(1), B, now=1.5)
+        end = 1.0 + REPLAY_SECONDS
+        assert driver.settle(end, end - 0.1) == (None if replay else end)
+        assert driver.merge.counts.lost == 0
+        driver.settle(end, end)
+        assert driver.got() == ([0, 1] if replay else [0])
+        assert driver.merge.counts.lost == (not replay)
+        assert not driver.merge.waiting
+
+
+def test_what_was_put_aside_is_recalled_when_its_exchange_comes_back() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.add(data(0), B)
+    driver.merge.recalls.clear()
+    driver.merge.source_gone(A, 1.0)
+    driver.merge.source_came(A, 1.2, alone=False)
+    assert [recall.source for recall in driver.merge.recalls] == [A]
+    driver.settle(1.0 + REPLAY_SECONDS, 0.0)
+    assert driver.merge.counts.lost == 0
+
+
+def test_what_was_put_aside_is_fetched_from_where_it_was_replayed_if_its_exchange_is_gone() -> None:
+    driver = Driver(held_bytes_max=400)
+    driver.add(data(1))
+    driver.add(data(1), B)
+    driver.add(data(2))
+    driver.add(data(0), B)
+    driver.merge.recalls.clear()
+    driver.merge.source_gone(A, 1.0)
+    driver.settle(1.0 + REPLAY_SECONDS, 1.0 + REPLAY_SECONDS)
+    assert driver.merge.recalls == [Recall(B, b"t", 1)]
+    driver.merge.gone(B, b"t", 1)
+    assert driver.merge.counts.lost == 2
+
+
+def test_what_is_put_aside_later_than_its_exchange_went_is_lost_at_once() -> None:
+    driver = Driver(held_bytes_max=250)
+    driver.add(data(1))
+    driver.add(data(0), B)
+    driver.merge.source_missing(A, 50.0)
+    driver.settle(50.0, 50.0)
+    assert driver.merge.counts.lost == 1
+
+
+def test_the_lowest_offset_that_is_put_aside_is_known_by_exchange() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    assert driver.merge.put_aside() == {}
+    driver.add(data(9), B)
+    for sequence in range(1, 6):
+        driver.add(data(sequence))
+    assert driver.merge.put_aside() == {A: 1, B: 0}
+    driver.add(data(0), B)
+    for sequence in range(1, 6):
+        driver.add(data(sequence))
+    assert driver.merge.put_aside() == {B: 0}
+
+
+def test_of_a_striped_stream_only_what_is_below_a_floor_is_lost() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(data(6, floor=4), B, now=2.0)
+    driver.settle(2.1, 2.1)
+    assert driver.merge.counts.lost == 3
+    driver.add(data(4), now=2.2)
+    driver.add(data(5), now=2.2)
+    assert driver.got() == [0, 4, 5, 6]
+
+
+def test_the_age_of_a_marker_counts_with_the_time_in_which_the_subscriber_was_stopped() -> None:
+    driver = Driver()
+    driver.merge = Merge(0.0, elapsed=lambda: 60.0)
+    driver.merge.tables_complete(0.0)
+    driver.add(marker(2, age_us=25_000_000), B, now=1.3)
+    driver.add(data(2), B, now=1.3)
+    driver.add(data(0, 2), now=1.3)
+    assert driver.got() == [0, 1, 2]
+    assert driver.merge.counts.before_start == 0
+
+
+def other(number: int) -> PublisherId:
+    return PublisherId(number.to_bytes(16))
+
+
+def test_streams_are_capped_and_a_forgotten_one_goes_on_where_it_was() -> None:
+    driver = Driver(streams_max=2)
+    driver.add(data(0))
+    for number in (1, 2):
+        driver.add(data(0, publisher=other(number)))
+    driver.add(data(0), B, now=2.0)
+    assert driver.merge.counts.duplicates == 1
+    driver.add(data(1), now=2.0)
+    driver.add(data(3), now=2.0)
+    driver.settle(3.0, 2.0)
+    assert driver.got() == [0, 0, 0, 1, 3]
+    counts = driver.merge.counts
+    assert (counts.lost, counts.streams_forgotten) == (1, 2)
+
+
+def test_the_stream_that_was_used_last_is_not_the_one_to_be_forgotten() -> None:
+    driver = Driver(streams_max=10)
+    for number in range(1, 100):
+        driver.add(data(number - 1))
+        driver.add(data(0, publisher=other(number)))
+        assert P + b"t" in driver.merge._streams
+    assert len(driver.merge._streams) == 10
+
+
+def test_a_new_stream_is_told_of_its_losses_though_others_were_forgotten() -> None:
+    driver = Driver(streams_max=2)
+    for number in range(1, 10):
+        driver.add(data(0, publisher=other(number)))
+    driver.add(data(50), now=3.0)
+    driver.settle(4.0, 4.0)
+    assert (driver.merge.counts.lost, driver.merge.counts.before_start) == (50, 0)
+    assert [gap.messages for gap in driver.merge.gaps] == [50]
+
+
+def test_streams_of_the_start_that_are_too_many_keep_their_place() -> None:
+    driver = Driver(streams_max=3)
+    rows = [(other(number), b"t", 7) for number in range(1, 11)]
+    driver.merge.start(A, rows, latest=True)
+    for number in range(1, 11):
+        driver.add(data(5, 2, publisher=other(number)))
+        driver.add(data(7, publisher=other(number)))
+    assert driver.got() == [7] * 10
+    assert driver.merge.counts.lost == 0
+
+
+def test_what_waits_does_not_count_as_read() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(marker(2), B)
+    assert driver.merge.put_aside() == {}
+    driver.add(data(2), B)
+    driver.add(data(3), B)
+    assert driver.merge.put_aside() == {B: 2}
+    driver.add(data(1))
+    assert driver.merge.put_aside() == {}
+
+
+def test_what_cannot_be_fetched_again_is_not_put_aside() -> None:
+    driver = Driver(held_bytes_max=1_200)
+    driver.merge.source_came(A, 0.0, alone=False)
+    for sequence in (5, 6):
+        driver.add(data(sequence))
+    driver.merge.source_gone(A, 1.0)
+    kept = {sequence: data(sequence) for sequence in range(1, 5)}
+    at = driver.offset
+    for batch in kept.values():
+        driver.add(batch, B)
+    assert driver.merge.counts.stubbed
+    driver.add(data(0), B)
+    while driver.merge.recalls:
+        recall = driver.merge.recalls.pop(0)
+        assert recall.source == B
+        driver.merge.add(B, b"t", recall.offset, kept[recall.offset - at + 1], 1.0)
+    assert driver.got() == [0, 1, 2, 3, 4, 5, 6]
+    assert driver.merge.counts.lost == 0
+
+
+def test_wishes_that_are_too_many_wait_and_are_not_taken_for_lost() -> None:
+    driver = Driver(held_bytes_max=1)
+    publishers = [other(number) for number in range(1, WISHES_MAX + 200)]
+    waiting: dict[int, bytes] = {}
+    for publisher in publishers:
+        waiting[driver.offset] = data(1, publisher=publisher)
+        driver.add(waiting[driver.offset])
+    for publisher in publishers:
+        driver.add(data(0, publisher=publisher), B)
+    assert len(driver.merge.recalls) == WISHES_MAX
+    while driver.merge.recalls:
+        recall = driver.merge.recalls.pop(0)
+        driver.merge.add(A, b"t", recall.offset, waiting.pop(recall.offset), 2.0)
+    assert not waiting
+    assert driver.merge.counts.delivered == 2 * len(publishers)
+    assert driver.merge.counts.lost == 0
+
+
+def test_a_batch_that_was_delivered_before_an_interruption_is_not_delivered_again() -> None:
+    driver = Driver()
+    driver.add(data(0))
+    driver.add(data(2))
+    delivered = Batch([b"1"], "t", P, 1, 5, 100)
+    driver.merge.out.append(delivered)  # and here a signal handler has raised
+    driver.merge.held_bytes += 1
+    driver.merge.recount()
+    driver.merge.check()
+    driver.add(data(1))
+    assert driver.got() == [0, 1, 2]
+
+
+def test_what_is_lost_in_far_jumps_is_counted_up_to_the_largest_number() -> None:
+    driver = Driver()
+    for publisher in (b"a", b"b"):
+        driver.add(data((1 << 63) - 3, publisher=PublisherId(publisher * 16)))
+    driver.settle(1_000.0, 999.0)
+    assert driver.merge.counts.lost == (1 << 63) - 1
+    assert len(driver.merge.gaps) == 2
+
+
+def test_a_body_that_cannot_be_read_is_told_as_lost_and_the_next_is_delivered() -> None:
+    driver = Driver()
+    good = data(0)
+    body = b"\x92\x91\xc4\x01x" + b"\x91" * 100_000 + b"\xc0"
+    checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
+    driver.add(good[:12] + checksum.to_bytes(4, "little") + good[16:HEADER_BYTES] + body)
+    driver.add(data(1))
+    assert driver.got() == [1]
+    assert (driver.merge.counts.lost, driver.merge.counts.corrupt) == (1, 1)
+    (gap,) = driver.merge.gaps
+    assert "body of a batch" in gap.text

@@ -1,0 +1,56 @@
+"""What a feed does with its taps."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import cast
+
+from roq.client.subscribe.shell import SubscriberShell
+
+
+def test_who_is_full_again_while_reading_begins_reads_no_further_exchange() -> None:
+    resumed: list[int] = []
+
+    def nothing(*_: object) -> None:
+        return None
+
+    def connection(number: int) -> SimpleNamespace:
+        def resume() -> None:
+            resumed.append(number)
+            shell._paused = True
+
+        return SimpleNamespace(resume=resume)
+
+    shell = SimpleNamespace(
+        _lock=nullcontext(), _paused=True, _closed=False, _clock=lambda: 0.0,
+        _machine=SimpleNamespace(read_again=nothing), _connections={1: connection(1), 2:
+        connection(2)}, _watch=nothing, _arm=nothing, _attendance=SimpleNamespace(ring=nothing),
+    )  # fmt: skip
+    SubscriberShell._resume(cast("SubscriberShell", shell))
+    assert resumed == [1]
+
+
+def test_an_exchange_that_does_not_know_the_subscriber_yet_is_read_while_nothing_is_taken() -> None:
+    paused: list[int] = []
+    confirmed = {1: True, 2: False}
+
+    def connection(number: int) -> SimpleNamespace:
+        def pause() -> None:
+            here.reading = False
+            paused.append(number)
+
+        here = SimpleNamespace(reading=True, pause=pause)
+        return here
+
+    shell = SimpleNamespace(
+        _connections={1: connection(1), 2: connection(2)}, _watch=lambda: None, _resting=False,
+        _machine=SimpleNamespace(
+            readers={each: SimpleNamespace(confirmed=is_so) for each, is_so in confirmed.items()}
+        ),
+    )  # fmt: skip
+    SubscriberShell._rest(cast("SubscriberShell", shell))
+    assert paused == [1]
+    shell._machine.readers[2].confirmed = True
+    SubscriberShell._rest(cast("SubscriberShell", shell))
+    assert paused == [1, 2]
