@@ -26,9 +26,10 @@ DEADLINE_SECONDS = 60.0
 BATCH = [bytes(1_000)] * 50
 MORE = 150_000
 """Messages that sockets, ring and buffers cannot hold together."""
-STUCK = 4
-SLOW_BYTES = 40 * 1024 * 1024
-"""Less than what this many may have waiting."""
+STUCK = 60
+"""At most so many subscribers that read nothing; the heartbeats of libzmq end some, too."""
+SLOW_BYTES = 6 * 1024 * 1024
+"""Less than what one of them may have waiting."""
 
 
 @pytest.fixture
@@ -218,14 +219,16 @@ def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
         subscribe(readers, queue) as subscriber,
         publish(engine, queue) as publisher,
     ):
-        others = [stuck(context, queue) for _ in range(STUCK)]
+        others = [stuck(context, queue)]
         flood = Flood(publisher)
         taken = 0
 
         def cut_off() -> bool:
             nonlocal taken
             taken += take(subscriber, 5_000)
-            return sum(load.cut_off for load in queue.control.loads.values()) >= STUCK - 2
+            if len(others) < STUCK:
+                others.append(stuck(context, queue))
+            return sum(load.cut_off for load in queue.control.loads.values()) >= 2
 
         eventually(cut_off)
         assert max(load.slow_bytes for load in queue.control.loads.values()) <= SLOW_BYTES
@@ -234,7 +237,7 @@ def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
         flood.join()
         taken += take(subscriber, flood.messages - taken)
         assert (taken, subscriber.stats().counts.lost) == (flood.messages, 0)
-        for other in others:  # whoever reads again hears what is new, whether it was cut off or not
+        for other in others[:3]:  # whoever reads again hears what is new, cut off or not
 
             def hears(other: zmq.Socket[bytes] = other) -> bool:
                 publisher.publish(b"new", topic="new")
@@ -244,4 +247,5 @@ def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
                 return heard
 
             eventually(hears)
+        for other in others:
             other.close()
