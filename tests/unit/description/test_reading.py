@@ -78,7 +78,7 @@ def test_the_published_experiment_offers_what_was_published() -> None:
         ),
         (
             HEAD + "faults:\n  - at: 1\n    kind: cut\n    target: exchange",
-            r":7: faults\[0\].kind: nobody plays 'cut'",
+            r":7: faults\[0\].kind: there is no fault 'cut'",
         ),
         (
             HEAD + "faults:\n  - at: 1\n    target: subscriber\n    kind: kill",
