@@ -454,11 +454,13 @@ class SubscriberShell:
     def _rest(self) -> None:
         """Stop reading the exchanges that know of this subscriber; others would not wait for it."""
         self._resting = True
-        readers = self._machine.readers
-        for source, connection in list(self._connections.items()):
-            if connection.reading and readers[source].confirmed:
-                connection.pause()
-        self._resting = False
+        try:
+            readers = self._machine.readers
+            for source, connection in list(self._connections.items()):
+                if connection.reading and readers[source].confirmed:
+                    connection.pause()
+        finally:
+            self._resting = False
         self._watch()
 
     def _put(self) -> None:
