@@ -423,7 +423,7 @@ def test_a_forked_child_closes_at_once_what_it_has_inherited(roq_cluster: Runnin
         locks = (
             cluster._lock,
             cluster._engine._lock,
-            cluster._engine.notices._starting,
+            cluster._engine.callbacks._starting,
             publisher._reporter._lock,
             subscriber._reporter._lock,
             subscriber._shell._lock,

@@ -34,14 +34,14 @@ def receive(subscriber: Subscriber, count: int) -> list[bytes]:
 
 def forgotten(publisher: Publisher) -> None:
     """Publish something else until what was acknowledged before is kept no more."""
-    kept = publisher._shell.link.kept  # type: ignore[union-attr]
-    before = {sealed for pile in kept for sealed in pile.batches}
+    kept = publisher._shell.machine.replay  # type: ignore[union-attr]
+    before = {sealed for buffer in kept for sealed in buffer.batches}
 
     def forgets() -> bool:
-        for pile in kept:
-            pile.seconds = 0.5
+        for buffer in kept:
+            buffer.seconds = 0.5
         publisher.publish(b"something else", topic="other")
-        return before.isdisjoint(sealed for pile in kept for sealed in pile.batches)
+        return before.isdisjoint(sealed for buffer in kept for sealed in buffer.batches)
 
     eventually(forgets)
 
