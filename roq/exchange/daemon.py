@@ -45,7 +45,7 @@ from roq.protocol.control import ExchangeReport
 from roq.protocol.facts import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
-from roq.runtime.manager import ManagerLink
+from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
 
@@ -140,7 +140,16 @@ class ExchangeServer:
             self.reactor, self._context, spec.managers,
             spec.queue, spec.queue_id, found=self._monitor.move, gone=self._disowned,
         )  # fmt: skip
-        self._manager = self._manager_link()
+        self._link: ManagerLink | None = None
+        self._manager: ManagedChild | None = None
+        if spec.manager:
+            self._link = ManagerLink(
+                self.reactor, self._context, spec.manager, orphan_seconds=spec.orphan_seconds
+            )
+            self._manager = self._link.add(
+                self.child, on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
+                metrics=lambda: metrics_of(self._load),
+            )  # fmt: skip
 
     @property
     def info(self) -> ExchangeInfo:
@@ -238,8 +247,8 @@ class ExchangeServer:
 
     def close(self) -> None:
         """Give the sockets back; what is under way has a moment to leave."""
-        if self._manager is not None:
-            self._manager.close()
+        if self._link is not None:
+            self._link.close()
         self._monitor.close()
         self._locator.close()
         self.reactor.remove(self._data)
@@ -264,16 +273,6 @@ class ExchangeServer:
         port = sockets.bind(self._live, spec.bind, spec.ports, spec.avoid_ports)
         self.live = endpoint_of(spec.advertise, port)
         self._live_port = port
-
-    def _manager_link(self) -> ManagerLink | None:
-        if not self._spec.manager:
-            return None
-        return ManagerLink(
-            self.reactor, self._context, self._spec.manager,
-            orphan_seconds=self._spec.orphan_seconds, child=self.child,
-            on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
-            metrics=lambda: metrics_of(self._load),
-        )  # fmt: skip
 
     def _close_sockets(self) -> None:
         self._listening.close()
@@ -439,7 +438,7 @@ class ExchangeServer:
         self._settle()
         self._listening.read()
         self._troubles.look(now)
-        self.reactor.call_at(self.core.next_deadline(), self._tick)
+        self.reactor.call_at(self.reactor.beat_after(self.core.next_deadline()), self._tick)
 
     def _stop_when_quiet(self) -> None:
         now = self.reactor.now()

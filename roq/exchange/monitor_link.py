@@ -104,7 +104,7 @@ class MonitorLink:
         """Of the last monitor that has answered."""
         self._told = ""
         self._silent_reports = 0
-        self._timer = reactor.call_later(kpi_seconds, self._report)
+        self._timer = reactor.call_about(kpi_seconds, self._report)
         self.told(endpoint)
 
     def told(self, endpoint: str) -> None:
@@ -141,7 +141,7 @@ class MonitorLink:
             self._client.close()
 
     def _report(self) -> None:
-        self._timer = self._reactor.call_later(self._kpi_seconds, self._report)
+        self._timer = self._reactor.call_about(self._kpi_seconds, self._report)
         if self._silent_reports * self._kpi_seconds >= SILENCE_SECONDS:
             self._shell.unheard()
         self._silent_reports += 1

@@ -2,7 +2,7 @@
 
     leading GCM  <-- HostReport, each second and at changes --   a DEALER
                  --- StartMonitor, StartExchange, StopQueue -->  control (ROUTER, port 5100)
-    children     --- ChildReport, four times a second ------->   control
+    children     --- ChildReport, twice a second ------------>   control
     ZooKeeper    <-- an ephemeral node, one epoch per life ---   the registry
 
     machine.py       what is wanted, by whom, and who is told

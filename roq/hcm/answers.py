@@ -16,7 +16,7 @@ LAST_LINE_MAX: Final = 300
 def keep(child: Child, leader: LeaderLink, request_id: int = 0) -> ChildAck:
     """Go on. An exchange hears where its monitor is, a monitor where the leading manager is."""
     if child.role == "monitor":
-        return ChildAck(id=request_id, leader=leader.leading)
+        return ChildAck(id=request_id, leader=leader.leading, child=child.name)
     return ChildAck(id=request_id, monitor=child.monitor)
 
 

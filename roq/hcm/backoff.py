@@ -64,6 +64,11 @@ class CrashHistory:
             return None
         return 0.0 if self._early == 1 else self._delay(self._early - 2)
 
+    @property
+    def suspect(self) -> bool:
+        """It has crashed more than once of late: it may draw others into its end."""
+        return len(self._times) > 1
+
     def excused(self) -> None:
         """It has ended, and that says nothing about it."""
         self.total += 1

@@ -34,6 +34,8 @@ Start = StartMonitor | StartExchange
 
 SUPERSEDED: Final = "superseded"
 """What a child says that ends because a newer process has its place."""
+ENDED: Final = "ended"
+"""What is said of a child that is no more, by a process that may serve others."""
 
 
 class State(StrEnum):
@@ -176,6 +178,10 @@ class Children:
             and queue_id in {b"", child.queue_id}
             and number in {EVERYTHING, child.number}
         ]
+
+    def of_process(self, pid: int) -> list[Child]:
+        """Those whose process this is: an exchange, or some monitors."""
+        return [each for each in self._children.values() if each.alive and each.pid == pid]
 
     def exchanges(self) -> int:
         """How many exchanges take room here."""

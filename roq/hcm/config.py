@@ -23,8 +23,8 @@ from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.metrics import MetricsSettings
 
 PORT_TOO_HIGH = 65_536
-HUNG_SECONDS_MIN = 0.5
-"""Children report four times a second."""
+HUNG_SECONDS_MIN = 1.0
+"""Children report twice a second."""
 STARTS_MIN = 4
 STARTS_PER_CORE = 2
 """Processes that are started at the same time."""
@@ -61,6 +61,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     base_port: int = 5_500
     ports: int = 300
     stat_period: int = 1_000
+    queues_per_process: int = 20
 
 
 class Statmonitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -253,6 +254,7 @@ def _number_problems(config: HcmConfig) -> list[str]:
         "children.crashes_most": children.crashes_most,
         "children.crash_window_seconds": children.crash_window_seconds,
         "monitor.stat_period": config.monitor.stat_period,
+        "monitor.queues_per_process": config.monitor.queues_per_process,
     }
     problems = [f"{key}: {value} must be above 0" for key, value in positive.items() if value <= 0]
     if config.monitor.stat_period > 2_000:

@@ -32,6 +32,7 @@ from roq.hcm.events import (
     Pressed,
     Probe,
     Registered,
+    Release,
     Remember,
     Reply,
     ReportToLeader,
@@ -95,7 +96,9 @@ class HostManager:
         self._lock = _take_folder(folder)
         self._reactor = Reactor()
         self._context = sockets.new_context()
-        self._processes = Processes(self._reactor, folder, self._handle)
+        self._processes = Processes(
+            self._reactor, folder, self._handle, config.monitor.queues_per_process
+        )
         self._rested, self._adopted = self._processes.adopt()
         socket = sockets.router(self._context)
         try:
@@ -342,7 +345,7 @@ class HostManager:
             case Probe():
                 self._events.extend(map(Pressed, self._processor.sample_if_old()))
                 self._events.extend(self._processes.perform(effect))
-            case Spawn() | Remember() | Terminate() | Kill() | Discard() | Forget():
+            case Spawn() | Release() | Remember() | Terminate() | Kill() | Discard() | Forget():
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
                 self._reporter.report(endpoint, report)

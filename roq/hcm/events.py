@@ -1,7 +1,7 @@
 """What a host manager's machine is told, and what it wants done.
 
 Spawn               <->  Spawned | SpawnFailed
-Spawned or Adopted   ->  Exited, once
+Spawned or Adopted   ->  Exited, once, if it was not released before
 Probe               <->  Probed
 ReportToLeader      <->  LeaderAnswered | LeaderLost
 """
@@ -60,7 +60,7 @@ class Requested:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """The process of a child has been started."""
+    """The process of a child has been started, or was there."""
 
     child: str
     epoch: int
@@ -164,9 +164,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Write the spec down and start the process that reads it."""
+    """Write the spec down and have a process serve it.
+
+    Attributes:
+        alone: of a monitor: no others are in its process.
+    """
 
     spec: Spec
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +191,27 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """A child is no more, whatever becomes of its process, which may serve others.
+
+    Attributes:
+        retire: the process is given no others: one of its children has ended by itself.
+    """
+
+    child: str
+    retire: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Terminate:
-    """Ask the process of a child to end (SIGTERM)."""
+    """Ask a child to end: its process by SIGTERM, a monitor through the pipe of its process."""
 
     child: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End the process of a child (SIGKILL)."""
+    """End the process of a child (SIGKILL), and all that it serves."""
 
     child: str
 
@@ -252,6 +269,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Remember | Probe | Terminate | Kill | Discard | Forget | ReportToLeader
-    | Announce | Note | Finished
+    Reply | Spawn | Remember | Probe | Release | Terminate | Kill | Discard | Forget
+    | ReportToLeader | Announce | Note | Finished
 )  # fmt: skip

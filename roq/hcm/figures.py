@@ -28,7 +28,7 @@ RESTARTS: Final = counter(
     "roq_child_restarts_total", "How often this child has ended by itself.", "queue", "child"
 )
 FILES: Final = gauge(
-    "roq_child_open_fds", "Descriptors that this child has open.", "queue", "child"
+    "roq_child_open_fds", "Descriptors that the process of this child has open.", "queue", "child"
 )
 RING_MAX: Final = gauge(
     "roq_exchange_ring_max_bytes", "What the log of this exchange may hold.", *_EXCHANGE

@@ -1,6 +1,7 @@
-"""Which running children have hung, by their silence and by what the system says of them.
+"""Which processes of children have hung, by their silence and by what the system says of them.
 
-A child reports four times a second. One that is silent is looked at, and looked at again:
+A process reports twice a second, for one child or another. One that is silent is looked at,
+and looked at again:
 
     stopped (T, t)                                        hung
     asleep (S, D), and has not run since the first look   hung
@@ -23,6 +24,8 @@ BUSY_SECONDS: Final = 10.0
 """A child that works, or would if it could, may be silent for so long."""
 LOOKS: Final = 4
 """In the time of silence that makes a child suspicious."""
+LIVES_SECONDS: Final = 1.0
+"""A process that has said something within this serves those that it has."""
 STOPPED: Final = frozenset("Tt")
 ASLEEP: Final = frozenset("SD")
 _ROUNDING: Final = 1e-3
@@ -30,7 +33,7 @@ _ROUNDING: Final = 1e-3
 
 @dataclass(slots=True)
 class Pulse:
-    """What is known of a child's being alive.
+    """What is known of a process's being alive.
 
     Attributes:
         heard: observed time of its last report.
@@ -44,7 +47,7 @@ class Pulse:
 
 
 class Liveness:
-    """Keeps the pulses of all running children.
+    """Keeps the pulses of the processes of all running children.
 
     Args:
         hung_seconds: silence after which a child that does nothing has hung; 0: none ever has.
@@ -52,28 +55,34 @@ class Liveness:
 
     def __init__(self, hung_seconds: float) -> None:
         self._hung = hung_seconds
-        self._period = hung_seconds / LOOKS
+        self._period = (hung_seconds or LIVES_SECONDS) / LOOKS
         self._clock: ObservedClock | None = None
         self._look_at: float | None = None
-        self._pulses: dict[str, Pulse] = {}
+        self._pulses: dict[int, Pulse] = {}
+        """By process id."""
 
     def heard(self, child: Child, now: float) -> None:
-        """It has reported."""
-        if not self._hung:
-            return
+        """It has reported, so its process lives."""
         observed = self._observed(now)
-        pulse = self._pulses.get(child.name)
+        pulse = self._pulses.get(child.pid)
         if pulse is None:
-            self._pulses[child.name] = Pulse(observed)
-            if self._look_at is None:
+            self._pulses[child.pid] = Pulse(observed)
+            if self._look_at is None and self._hung:
                 self._look_at = now + self._period
         else:
             pulse.heard = observed
             pulse.still_since = None
 
-    def forget(self, child: Child) -> None:
-        """It runs no more."""
-        self._pulses.pop(child.name, None)
+    def lives(self, pid: int, now: float) -> bool:
+        """Whether this process has said something of late."""
+        pulse = self._pulses.get(pid)
+        return pulse is not None and self._observed(now) - pulse.heard < max(
+            self._hung, LIVES_SECONDS
+        )
+
+    def forget(self, pid: int) -> None:
+        """Nothing runs in this process any more."""
+        self._pulses.pop(pid, None)
         if not self._pulses:
             self._look_at = None
 
@@ -90,26 +99,24 @@ class Liveness:
             return []
         self._look_at = now + self._period
         silent = [
-            children.get(name)
-            for name, pulse in self._pulses.items()
-            if observed - pulse.heard >= self._hung / 2
+            pid for pid, pulse in self._pulses.items() if observed - pulse.heard >= self._hung / 2
         ]
         if silent:
             self._look_at = now + self._period / 2
-        return [
-            Probe(child.name, child.epoch)
-            for child in silent
-            if child is not None and child.state is State.RUNNING
+        running = [
+            [each for each in children.of_process(pid) if each.state is State.RUNNING]
+            for pid in silent
         ]
+        return [Probe(each[0].name, each[0].epoch) for each in running if each]
 
     def verdict(self, child: Child, probed: Probed, now: float, patience: float = 0.0) -> str:
-        """Why this child has hung; empty: it has not, or has until the next look.
+        """Why its process has hung; empty: it has not, or not until the next look.
 
         Args:
             patience: seconds for which it may be silent and not run on top, because it may just
                 not get a processor. One that is stopped needs none.
         """
-        pulse = self._pulses.get(child.name)
+        pulse = self._pulses.get(child.pid)
         if pulse is None:
             return ""
         observed = self._observed(now)

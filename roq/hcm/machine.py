@@ -21,6 +21,7 @@ from roq.errors import (
 from roq.hcm.answers import failure, keep
 from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
+    ENDED,
     EVERYTHING,
     SUPERSEDED,
     Start,
@@ -291,7 +292,12 @@ class HostMachine:
         told = message.child
         child = self._supervisor.children.get(told.child)
         if child is None or not child.alive or told.epoch != child.epoch:
-            return [Reply(peer, ChildAck(id=message.id, action="stop"))]
+            ack = ChildAck(id=message.id, action="stop", child=told.child)
+            return [Reply(peer, ack)]
+        if told.state == ENDED:
+            ack = ChildAck(id=message.id, action="stop", child=child.name)
+            how = told.reason or "it has ended"
+            return [Reply(peer, ack), *self._supervisor.ended(child, how, now)]
         child.peer = peer
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
@@ -299,7 +305,7 @@ class HostMachine:
         if child.info is None and told.state == State.RUNNING:
             effects = self._supervisor.listens(child, check_report(told))
         if child.state is State.STOPPING:
-            ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason)
+            ack = ChildAck(id=message.id, action="stop", reason=child.stop_reason, child=child.name)
             return [Reply(peer, ack), *effects]
         if told.state == SUPERSEDED:
             effects = self._supervisor.leaves(child, "a newer process has its place elsewhere", now)

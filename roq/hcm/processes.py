@@ -1,12 +1,20 @@
-"""The processes of the children: started, adopted, watched by pidfd, looked at, and ended."""
+"""The processes of the children: started, adopted, watched by pidfd, looked at, and ended.
+
+An exchange has a process of its own. Monitors share processes (`monitors-1`, `monitors-2`, …), each
+of which reads from a pipe in the data folder what it serves. The pipe is there as long as its
+process: a later life of the host manager can still end one monitor of it.
+"""
 
 from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +26,7 @@ from roq.hcm.events import (
     Kill,
     Probe,
     Probed,
+    Release,
     Remember,
     Rested,
     Spawn,
@@ -25,14 +34,16 @@ from roq.hcm.events import (
     SpawnFailed,
     Terminate,
 )
-from roq.hcm.records import MODULES, Records, remove
-from roq.protocol.spec import Spec
+from roq.hcm.records import ProcessRecord, Records, remove
+from roq.protocol.spec import Command, End, MonitorSpec, Serve, Spec, encode_command
 from roq.runtime import process, procfs
 from roq.runtime.reactor import Reactor
 
 LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 """A log above this is put aside (one older one is kept) when its child is started again."""
 TAIL_BYTES: Final = 4_096
+EMPTIED_SECONDS: Final = 10.0
+"""A process that serves nobody any more has so long to end."""
 _ADVICE: Final = {
     errno.ENOSPC: "make room on the disk of data.dir",
     errno.EDQUOT: "make room on the disk of data.dir",
@@ -47,7 +58,39 @@ _ADVICE: Final = {
 log = logging.getLogger(__name__)
 
 Process = process.Child | process.Adopted
-ProcessEffect = Spawn | Remember | Probe | Terminate | Kill | Discard | Forget
+ProcessEffect = Spawn | Release | Remember | Probe | Terminate | Kill | Discard | Forget
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A process, and the children that it serves, with their epochs.
+
+    Attributes:
+        name: of one that serves monitors; empty: it is that of one child.
+        pipe: its pipe, open for writing; None: it takes no commands.
+        most: how many monitors it may be given; those of an earlier life get no more.
+    """
+
+    process: Process
+    name: str = ""
+    pipe: int | None = None
+    most: int = 0
+    children: dict[str, int] = field(default_factory=dict)
+
+    def tell(self, command: Command) -> None:
+        """Send it a command, without waiting.
+
+        Raises:
+            OSError: it has not read for long, or the folder is gone.
+        """
+        if self.pipe is not None:
+            os.write(self.pipe, encode_command(command))
+
+    def close(self) -> None:
+        """Give its descriptors back."""
+        self.process.close()
+        if self.pipe is not None:
+            os.close(self.pipe)
 
 
 class Processes:
@@ -55,37 +98,54 @@ class Processes:
 
     Args:
         folder: where specs, records and logs go; absolute, and must exist.
-        on_exit: called once for each process that ended.
+        on_exit: called once for each child whose process ended.
+        queues_per_process: so many monitors share a process.
     """
 
-    def __init__(self, reactor: Reactor, folder: Path, on_exit: Callable[[Exited], None]) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        folder: Path,
+        on_exit: Callable[[Exited], None],
+        queues_per_process: int = 1,
+    ) -> None:
         self._reactor = reactor
+        self._queues_per_process = queues_per_process
         self._folder = folder
         self._records = Records(folder)
         self._on_exit = on_exit
-        self._running: dict[str, tuple[int, Process]] = {}
+        self._running: dict[str, _Running] = {}
+        """By child."""
+        self._emptied: list[_Running] = []
+        """Processes whose last child was dropped, and that have not ended yet."""
+        self._names: set[str] = set()
+        """Of processes of monitors that run."""
 
     def adopt(self) -> tuple[Rested, list[Adopted]]:
         """Watch those that an earlier life of this host manager has left running. Comes first."""
         adopted = []
         left = self._records.left()
+        found: dict[int, _Running] = {}
         for spec, record in left.living:
             try:
-                found = process.Adopted(record.pid, record.start)
+                running = found.get(record.pid) or self._adopt(record)
             except OSError as error:
                 log.warning(
                     "%s cannot be adopted: %s", spec.child, error, extra={"event": "not_adopted"}
                 )
                 continue
-            self._watch(spec, found)
-            adopted.append(Adopted(spec, found.pid, tuple(record.ports)))
+            found[record.pid] = running
+            self._add(running, spec)
+            adopted.append(Adopted(spec, record.pid, tuple(record.ports)))
         return Rested(tuple(sorted(left.resting))), adopted
 
     def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed]:
         """Do what the machine wants done to a process or its files; gives its answer, if any."""
         match effect:
-            case Spawn(spec):
-                yield self.spawn(spec)
+            case Spawn(spec, alone):
+                yield self.spawn(spec, alone=alone)
+            case Release(child, retire):
+                self.release(child, retire=retire)
             case Remember(child, ports):
                 self._records.write_ports(child, ports)
             case Probe(child, epoch):
@@ -99,49 +159,80 @@ class Processes:
             case Forget(queue):
                 self.forget(queue)
 
-    def spawn(self, spec: Spec) -> Spawned | SpawnFailed:
-        """Write the spec down and start the process that reads it."""
+    def spawn(self, spec: Spec, *, alone: bool = False) -> Spawned | SpawnFailed:
+        """Write the spec down and have a process serve it: a new one, or one of monitors with room.
+
+        Args:
+            alone: of a monitor: no others are in its process.
+        """
         try:
             path = self._records.write_spec(spec)
-            self._rotate(spec.child)
-            child = process.spawn(
-                [sys.executable, "-P", "-m", MODULES[type(spec)], str(path)],
-                log_path=self._log(spec.child),
-            )
+            if not isinstance(spec, MonitorSpec):
+                running = self._start("roq.exchange", path, spec.child)
+            else:
+                running = (None if alone else self._with_room()) or self._start_monitors(
+                    1 if alone else self._queues_per_process
+                )
         except OSError as error:
             return SpawnFailed(spec.child, spec.epoch, _words_of(error))
+        self._add(running, spec)
         try:
-            self._records.write_process(spec, child.pid)
+            self._records.write_process(spec, running.process.pid, running.name)
+            running.tell(Serve(child=spec.child))
         except OSError as error:
             # Nobody would know it after our end.
-            child.stop(grace=0.0)
-            child.close()
+            self._drop(running, spec.child)
+            if not running.children:
+                running.process.kill()
             return SpawnFailed(spec.child, spec.epoch, _words_of(error))
-        self._watch(spec, child)
-        return Spawned(spec.child, spec.epoch, child.pid)
+        return Spawned(spec.child, spec.epoch, running.process.pid)
 
     def open_files(self) -> dict[str, int]:
         """Child → how many descriptors it has open, of those that run."""
-        counted = {name: procfs.open_files(each.pid) for name, (_, each) in self._running.items()}
+        counted = {
+            name: procfs.open_files(each.process.pid) for name, each in self._running.items()
+        }
         return {name: files for name, files in counted.items() if files is not None}
 
     def probe(self, child: str, epoch: int) -> Probed:
         """How its process is at this moment."""
         running = self._running.get(child)
-        found = procfs.sample(running[1].pid) if running is not None else None
+        found = procfs.sample(running.process.pid) if running is not None else None
         if found is None:
             return Probed(child, epoch, "", 0)
         return Probed(child, epoch, found.state, found.ran_ns)
 
+    def release(self, child: str, *, retire: bool) -> None:
+        """Count a child as gone; a process that still serves it is told not to.
+
+        Args:
+            retire: the process is given no others.
+        """
+        running = self._running.get(child)
+        if running is not None:
+            running.most = 0 if retire else running.most
+            self.terminate(child)
+            self._drop(running, child)
+
     def terminate(self, child: str) -> None:
-        """SIGTERM, if it still runs."""
-        if child in self._running:
-            self._running[child][1].terminate()
+        """Ask it to end, if it still runs."""
+        running = self._running.get(child)
+        if running is None:
+            return
+        if not running.name:
+            running.process.terminate()
+            return
+        try:
+            running.tell(End(child=child, epoch=running.children[child]))
+        except OSError as error:
+            log.warning(
+                "%s cannot be told to end: %s", child, error, extra={"event": "not_told"}
+            )  # it is given up when its time is over
 
     def kill(self, child: str) -> None:
-        """SIGKILL, if it still runs."""
+        """SIGKILL for its process, if it still runs."""
         if child in self._running:
-            self._running[child][1].kill()
+            self._running[child].process.kill()
 
     def discard(self, child: str, *, with_log: bool) -> None:
         """Remove the files of a child that is gone for good."""
@@ -165,27 +256,99 @@ class Processes:
 
     def close(self, *, kill: bool) -> None:
         """Watch no more; with `kill` end those that still run, else leave them to themselves."""
-        for child, (_, running) in self._running.items():
-            self._reactor.remove(running)
+        for running in dict.fromkeys([*self._running.values(), *self._emptied]):
+            self._reactor.remove(running.process)
             if kill:
-                running.stop(grace=0.0)
-                self._records.forget(child)
+                running.process.stop(grace=0.0)
+                for child in running.children:
+                    self._records.forget(child)
+                self._remove_pipe(running)
             running.close()
         self._running.clear()
 
-    def _watch(self, spec: Spec, running: Process) -> None:
-        self._running[spec.child] = (spec.epoch, running)
-        self._reactor.add(running, lambda: self._ended(spec.child, running))
+    # --- processes --------------------------------------------------------------------------------
 
-    def _ended(self, child: str, running: Process) -> None:
-        status = running.status
+    def _start(self, module: str, argument: Path, name: str) -> _Running:
+        self._rotate(name)
+        child = process.spawn(
+            [sys.executable, "-P", "-m", module, str(argument)], log_path=self._log(name)
+        )
+        return self._watch(_Running(child))
+
+    def _with_room(self) -> _Running | None:
+        """A process that may be given one monitor more."""
+        used = dict.fromkeys(self._running.values())
+        return next((each for each in used if len(each.children) < each.most), None)
+
+    def _start_monitors(self, most: int) -> _Running:
+        """Start a process that serves monitors as it is told."""
+        name = next(n for n in (f"monitors-{i}" for i in count(1)) if n not in self._names)
+        path = self._records.pipe(name)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        pipe = _open_pipe(path)
+        try:
+            running = self._start("roq.monitor", path, name)
+        except OSError:
+            os.close(pipe)
+            raise
+        running.name, running.pipe, running.most = name, pipe, most
+        self._names.add(name)
+        return running
+
+    def _adopt(self, record: ProcessRecord) -> _Running:
+        found = process.Adopted(record.pid, record.start)
+        try:
+            pipe = _open_pipe(self._records.pipe(record.process)) if record.process else None
+        except OSError:
+            found.close()
+            raise
+        # Its host manager may be elsewhere now: those that it has stay, and no others come.
+        self._names.update({record.process} - {""})
+        return self._watch(_Running(found, record.process, pipe))
+
+    def _watch(self, running: _Running) -> _Running:
+        self._reactor.add(running.process, lambda: self._ended(running))
+        return running
+
+    def _add(self, running: _Running, spec: Spec) -> None:
+        running.children[spec.child] = spec.epoch
+        self._running[spec.child] = running
+
+    def _drop(self, running: _Running, child: str) -> None:
+        """It is not this process's any more. One of monitors that has none left ends by itself."""
+        del running.children[child], self._running[child]
+        self._records.ended(child)
+        if not running.children:
+            self._emptied.append(running)
+            self._reactor.call_later(EMPTIED_SECONDS, lambda: self._end_emptied(running))
+
+    def _end_emptied(self, running: _Running) -> None:
+        if running in self._emptied:
+            running.process.kill()
+
+    def _ended(self, running: _Running) -> None:
+        status = running.process.status
         if status is None:
             return
-        epoch, _ = self._running.pop(child)
-        self._reactor.remove(running)
+        self._reactor.remove(running.process)
+        if running in self._emptied:
+            self._emptied.remove(running)
+        self._names.discard(running.name)
+        self._remove_pipe(running)
         running.close()
-        self._records.ended(child)
-        self._on_exit(Exited(child, epoch, status, self._last_line(child)))
+        children = list(running.children.items())
+        for child, _ in children:
+            del self._running[child]
+            self._records.ended(child)
+        for child, epoch in children:
+            self._on_exit(Exited(child, epoch, status, self._last_line(running.name or child)))
+
+    def _remove_pipe(self, running: _Running) -> None:
+        if running.name:
+            remove(self._records.pipe(running.name))
+
+    # --- logs -------------------------------------------------------------------------------------
 
     def _log(self, child: str) -> Path:
         return self._folder / f"{child}.log"
@@ -208,6 +371,11 @@ class Processes:
             log.warning("no log of %s: %s", child, error, extra={"event": "log_unreadable"})
             return ""
         return lines[-1].strip() if lines else ""
+
+
+def _open_pipe(path: Path) -> int:
+    # Both ways, so that it can be opened before its process does so.
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 def _words_of(error: OSError) -> str:

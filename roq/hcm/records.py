@@ -1,6 +1,6 @@
 """What a host manager keeps on disk of its children, so that its next life can find them.
 
-Beside the spec of each child, `<child>.json`, stands `<child>.process`: which process reads it. A
+Beside the spec of each child, `<child>.json`, stands `<child>.process`: which process serves it. A
 process is named by its pid, the time when it was started and the start of the machine, so nobody
 who has the pid later is taken for it. What stands in these files is believed only after it was
 checked, and compared with the process.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,15 +20,16 @@ import msgspec
 from roq.errors import InvalidName, InvalidRequest
 from roq.hcm.children import child_name
 from roq.model import HOST_EPOCH_MAX, check_name, host_epoch
-from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec, encode_spec
+from roq.protocol.spec import ExchangeSpec, Spec, encode_spec
 from roq.ranges import ChildEpoch, Int32, Port, Whole
 from roq.runtime import procfs
 from roq.runtime.files import DRAFT, write_whole
 
-MODULES: Final = {MonitorSpec: "roq.monitor", ExchangeSpec: "roq.exchange"}
 RECORD_BYTES_MAX: Final = 4_096
 SPEC_BYTES_MAX: Final = 1024 * 1024
 PORTS_MAX: Final = 8
+PIPE: Final = ".pipe"
+PROCESS: Final = re.compile("monitors-[0-9]{1,6}")
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As `procfs.boot_id` was."""
     ports: list[Port] = []
     """At which it listens, as far as it has told."""
+    process: str = ""
+    """Of a monitor: the name of its process, which is also that of its pipe."""
 
 
 @dataclass(slots=True)
@@ -81,8 +85,15 @@ class Records:
         write_whole(path, encode_spec(spec))
         return path
 
-    def write_process(self, spec: Spec, pid: int) -> None:
-        """Write down which process the child of `spec` is.
+    def pipe(self, process: str) -> Path:
+        """Where a process of monitors is told what to serve."""
+        return self._folder / f"{process}{PIPE}"
+
+    def write_process(self, spec: Spec, pid: int, process: str = "") -> None:
+        """Write down which process the child of `spec` is in.
+
+        Args:
+            process: of a monitor: the name of its process.
 
         Raises:
             OSError: the same.
@@ -91,8 +102,9 @@ class Records:
         if found is None:
             return  # it has ended already
         record = ProcessRecord(
-            child=spec.child, epoch=spec.epoch, pid=pid, start=found.start, boot=self._boot
-        )
+            child=spec.child, epoch=spec.epoch, pid=pid, start=found.start, boot=self._boot,
+            process=process,
+        )  # fmt: skip
         self._write(record)
 
     def write_ports(self, child: str, ports: tuple[int, ...]) -> None:
@@ -131,10 +143,16 @@ class Records:
                     "%s is of no use: its process, if there is one, is not adopted: %s", path,
                     error, extra={"event": "record_refused"},
                 )  # fmt: skip
-        self._tidy({record.child for _, record in left.living})
+        self._tidy(
+            {record.child for _, record in left.living},
+            {record.process for _, record in left.living},
+        )
         return left
 
-    def _tidy(self, living: set[str]) -> None:
+    def _tidy(self, living: set[str], processes: set[str]) -> None:
+        for path in self._folder.glob(f"*{PIPE}"):
+            if path.stem not in processes:
+                remove(path)
         for path in [*self._folder.glob("*.json"), *self._folder.glob("*.process")]:
             if path.stem not in living:
                 remove(path)
@@ -145,7 +163,7 @@ class Records:
         record = self._read_record(path)
         spec = self._read_spec(record)
         left.resting.update(spec.avoid_ports)
-        if self._supervisor(record):
+        if self._is_alive(record):
             self._written[record.child] = record
             left.living.append((spec, record))
         else:
@@ -161,11 +179,13 @@ class Records:
             raise InvalidRequest(f"it names {record.child[:150]!r}")
         if not 1 < record.pid < 1 << 31:
             raise InvalidRequest(f"{record.pid} is no process of a child")
+        if record.process and not PROCESS.fullmatch(record.process):
+            raise InvalidRequest(f"{record.process[:150]!r} is no process of monitors")
         if len(record.ports) > PORTS_MAX or not _are_ports(record.ports):
             raise InvalidRequest("no child listens at these ports")
         return record
 
-    def _supervisor(self, record: ProcessRecord) -> bool:
+    def _is_alive(self, record: ProcessRecord) -> bool:
         """Whether this very process still is what it was."""
         if record.boot != self._boot:
             return False
@@ -173,7 +193,8 @@ class Records:
         if found is None or found.start != record.start or found.state in procfs.ENDED:
             return False
         arguments = procfs.arguments(record.pid)
-        return arguments is not None and arguments[-1:] == [str(self._spec(record.child))]
+        file = self.pipe(record.process) if record.process else self._spec(record.child)
+        return arguments is not None and arguments[-1:] == [str(file)]
 
     def _read_spec(self, record: ProcessRecord) -> Spec:
         data = _read(self._spec(record.child), SPEC_BYTES_MAX)

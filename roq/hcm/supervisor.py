@@ -31,6 +31,7 @@ from roq.hcm.events import (
     Kill,
     Note,
     Probed,
+    Release,
     Remember,
     Reply,
     Rested,
@@ -185,9 +186,8 @@ class Supervisor:
         """It is its turn."""
         child.alive, child.waits, child.begun = True, False, now
         child.deadline = now + self._settings.start_seconds
-        return [
-            Spawn(make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now)))
-        ]
+        spec = make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now))
+        return [Spawn(spec, alone=child.history.suspect)]
 
     def _spawned(self, name: str, epoch: int, pid: int, now: float) -> list[Effect]:
         child = self.children.get(name)
@@ -228,8 +228,13 @@ class Supervisor:
 
     # --- ending -----------------------------------------------------------------------------------
 
+    def ended(self, child: Child, how: str, now: float) -> list[Effect]:
+        """Its process says that it is no more; `how` in words."""
+        retire = child.state is not State.STOPPING
+        return [Release(child.name, retire=retire), *self._ended(child.name, child.epoch, how, now)]
+
     def _ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
-        """Its process is gone; `how` in words."""
+        """It is no more, or its process is gone; `how` in words."""
         child = self.children.get(name)
         if child is None or not child.alive or child.epoch != epoch:
             return []
@@ -271,9 +276,10 @@ class Supervisor:
         return self._again(child, how, delay, now)
 
     def _dead(self, child: Child, now: float) -> Child:
-        child.alive, child.pid, child.deadline = False, 0, None
+        pid, child.alive, child.pid, child.deadline = child.pid, False, 0, None
         self._starts.leave(child.name)
-        self._liveness.forget(child)
+        if not self.children.of_process(pid):
+            self._liveness.forget(pid)
         self._leader.changed(now)
         return child
 
@@ -428,9 +434,16 @@ class Supervisor:
         return self._kill(child, why + self._shortage(now) * child.excused, now)
 
     def _kill(self, child: Child, why: str, now: float) -> list[Effect]:
+        if self._serves_others(child, now):
+            text = f"{child.name} is given up: it {why}"
+            return [Note("child_released", text, True), *self.ended(child, why, now)]
         child.killed = why
         child.deadline = now + self.processor.stretched(UNENDING_SECONDS, now)
         return [Note("child_killed", f"{child.name} is killed: it {why}", True), Kill(child.name)]
+
+    def _serves_others(self, child: Child, now: float) -> bool:
+        """Whether the process of a child is well, and serves others: it is not to be killed."""
+        return len(self.children.of_process(child.pid)) > 1 and self._liveness.lives(child.pid, now)
 
     def _unending(self, child: Child, now: float) -> list[Effect]:
         """Not even SIGKILL ends it: nobody is to wait for it any more."""
@@ -464,12 +477,16 @@ class Supervisor:
         why = self._liveness.verdict(child, probed, now, self.processor.silence(now))
         if not why or not self.processor.may_judge(now):
             return []
-        self._liveness.forget(child)
-        child.state = State.RESTARTING
-        child.info = None
-        child.reason = f"has hung: it {why}"
+        self._liveness.forget(child.pid)
         self._leader.changed(now)
-        return self._judge(child, why, now, certain=probed.state in STOPPED)
+        effects: list[Effect] = []
+        for each in self.children.of_process(child.pid):
+            if each.state is State.RUNNING:
+                each.state = State.RESTARTING
+                each.info = None
+                each.reason = f"has hung: it {why}"
+                effects += self._judge(each, why, now, certain=probed.state in STOPPED)
+        return effects
 
     def pass_monitors_on(self) -> list[Effect]:
         """Tell exchanges at once when their monitor is somewhere else now."""

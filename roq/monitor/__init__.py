@@ -9,7 +9,7 @@
     GCM          --- Empty, Configure ------------------->  control
                  <-- ScaleOut, ScaleIn, ElasticityRequest   a DEALER of its own
     consoles     <-- KPI documents ----------------------   statistics (PUB)
-    host manager <-- ChildReport, four times a second --    a DEALER of its own
+    host manager <-- ChildReport, twice a second -------    a DEALER of the process
 
 `elasticity` decides, once per KPI period: it shows the queue (`view`) to its policy (`rules`), and
 has done what this wants: publishers are moved (`moves`), exchanges emptied (`emptying`), asked for

@@ -1,34 +1,38 @@
-"""`python -m roq.monitor FILE`: started by a host manager, which wrote FILE."""
+"""`python -m roq.monitor PIPE`: a host manager has started it, and says there what to serve."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from pathlib import Path
 
-import msgspec
-
-from roq.monitor.daemon import run
-from roq.protocol.spec import MonitorSpec
-from roq.ranges import UNREADABLE
+from roq.monitor.process import MonitorProcess
 from roq.runtime import descriptors, exits, logs
 from roq.runtime.exits import logged
 
 
 def main(arguments: list[str]) -> int:
-    """Read the spec and run; gives the exit code."""
-    logs.configure("info", "text", process="monitor")
+    """Serve what is said through the pipe; gives the exit code."""
+    logs.configure("info", "text", process="monitors")
     if len(arguments) != 1:
-        logging.getLogger(__name__).error("usage: python -m roq.monitor FILE")
+        logging.getLogger(__name__).error("usage: python -m roq.monitor PIPE")
         return exits.USAGE
+    descriptors.raise_limit()
     try:
-        spec = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=MonitorSpec)
-    except (OSError, *UNREADABLE) as error:
+        process = MonitorProcess(Path(arguments[0]))
+    except OSError as error:
         logging.getLogger(__name__).error("%s: %s", arguments[0], error)  # noqa: TRY400
         return exits.CONFIG
-    logs.configure(spec.log_level, spec.log_format, process=f"monitor {spec.queue}")
-    descriptors.raise_limit()
-    return run(spec)
+    try:
+        process.watch_signals()
+        # What exists now stays, and need not be looked at again.
+        gc.collect()
+        gc.freeze()
+        process.run()
+    finally:
+        process.close()
+    return exits.STOPPED
 
 
 if __name__ == "__main__":

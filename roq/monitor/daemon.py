@@ -1,10 +1,15 @@
-"""Sockets, timers and signals of a monitor; what to do is the machine's business."""
+"""Sockets and timers of a queue's monitor; what to do is the machine's business."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Final, TypeVarTuple
+
+import zmq
+from msgspec.structs import replace
 
 from roq.errors import ConfigError, Unavailable
 from roq.machine import Tick
@@ -27,89 +32,123 @@ from roq.monitor.events import (
 )
 from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
-from roq.monitor.policy_timeout import PolicyTimeout
+from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.control import (
     Answer,
+    ChildAck,
     Failure,
     MonitorRequest,
 )
 from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import exits, sockets
+from roq.runtime import sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
-from roq.runtime.signals import on_stop
+
+SUBSCRIPTIONS_MAX: Final = 10_000
+"""Read at a time; subscribers to the statistics come seldom."""
 
 log = logging.getLogger(__name__)
 
+Ts = TypeVarTuple("Ts")
+
+
+def _alone(method: Callable[[Monitor, *Ts], None]) -> Callable[[Monitor, *Ts], None]:
+    """What goes wrong in here ends this queue's monitor, and not those beside it."""
+
+    @wraps(method)
+    def guarded(self: Monitor, *args: *Ts) -> None:
+        try:
+            method(self, *args)
+        except Exception as error:
+            log.exception(
+                "the monitor of queue %s fails", self.spec.queue, extra={"event": "failed"}
+            )
+            self.end(f"{type(error).__name__}: {error}")
+
+    return guarded
+
+
+def child_info(spec: MonitorSpec) -> ChildInfo:
+    """How the monitor of a spec presents itself to its host manager before it runs."""
+    return ChildInfo(
+        child=spec.child, role="monitor", queue=spec.queue, queue_id=spec.queue_id,
+        epoch=spec.epoch, state="starting", pid=os.getpid(),
+    )  # fmt: skip
+
 
 class Monitor:
-    """One monitor process. Construct (binds), `run()`, `close()`.
+    """The monitor of one queue, in a process that may have others. Construct (binds), `end()`.
+
+    Args:
+        reactor, context, link, leader: of the process.
+        policy_named: finds policies.
+        on_end: called once, when this monitor is no more, with the reason; empty: it was to end.
 
     Raises:
         Unavailable: no port of the range is free.
         ConfigError: this machine does not have the address to bind to.
     """
 
-    def __init__(self, spec: MonitorSpec) -> None:
-        self._spec = spec
-        self._reactor = Reactor()
-        self._context = sockets.new_context()
+    def __init__(
+        self,
+        spec: MonitorSpec,
+        *,
+        reactor: Reactor,
+        context: zmq.Context[zmq.Socket[bytes]],
+        link: ManagerLink,
+        leader: LeaderClient,
+        policy_named: Callable[[str], Policy],
+        on_end: Callable[[Monitor, str], None],
+    ) -> None:
+        self.spec = spec
+        self._reactor = reactor
+        self._link = link
+        self._leader = leader
+        self._on_end = on_end
         self._limited = RateLimited(log)
         self._timer: Timer | None = None
         self._stopping = False
-        self._control = sockets.router(self._context)
-        self._statistics = sockets.publisher(self._context)
+        self._ended = False
+        self._control = sockets.router(context)
+        self._statistics = sockets.publisher(context)
         try:
             self._bind()
         except (Unavailable, ConfigError):
             self._control.close(0)
             self._statistics.close(0)
-            self._context.term()
-            self._reactor.close()
             raise
         self._machine = MonitorMachine(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
-            kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=self._reactor.now(),
-            control=self.control, policy_named=PolicyTimeout(self._reactor.now).policy_named,
+            kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=reactor.now(),
+            control=self.control, policy_named=policy_named,
         )  # fmt: skip
-        self._leader = LeaderClient(self._reactor, self._context, spec.managers)
-        self._server = RpcServer(self._reactor, self._control, self._request)
-        self._reactor.add(self._statistics, self._subscriptions)
-        self._manager = ManagerLink(
-            self._reactor, self._context, spec.manager,
-            orphan_seconds=spec.orphan_seconds, child=self.child, metrics=self._machine.metrics,
-            on_keep=lambda ack: self._leader.move(ack.leader), on_stop=self.stop,
-        )  # fmt: skip
-
-    def child(self) -> ChildInfo:
-        """How this process presents itself to its host manager."""
-        spec = self._spec
-        return ChildInfo(
-            child=spec.child, role="monitor", queue=spec.queue, queue_id=spec.queue_id,
-            epoch=spec.epoch, state="running", pid=os.getpid(), control=self.control,
-            statistics=self.statistics,
-        )  # fmt: skip
-
-    def run(self) -> None:
-        """Serve until the host manager, a signal or the orphan rule ends it."""
+        self._server = RpcServer(reactor, self._control, self._request)
+        self._manager = link.add(
+            self.child, on_keep=self._keep, on_stop=self.stop, metrics=self._metrics
+        )
         log.info(
-            "serves queue %s at %s, statistics at %s", self._spec.queue, self.control,
-            self.statistics, extra={"event": "started", "epoch": self._spec.epoch},
+            "serves queue %s at %s, statistics at %s", spec.queue, self.control,
+            self.statistics, extra={"event": "started", "epoch": spec.epoch},
         )  # fmt: skip
         self._arm()
-        self._reactor.run()
-        log.info("stopped", extra={"event": "stopped"})
 
-    def watch_signals(self) -> None:
-        """Stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
-        on_stop(self._reactor, self._terminated)
+    def child(self) -> ChildInfo:
+        """How this monitor presents itself to its host manager."""
+        return replace(
+            child_info(self.spec), state="running", control=self.control, statistics=self.statistics
+        )
 
+    def ask_to_stop(self) -> None:
+        """Stop as the host manager says; only it knows whether the queue ends or this monitor."""
+        self._manager.ask_reason(self.stop)
+
+    @_alone
     def stop(self, reason: str = "") -> None:
         """Say goodbye and end; loop thread only.
 
@@ -120,28 +159,40 @@ class Monitor:
             self._stopping = True
             self._handle(StopWanted(reason))
 
-    def close(self) -> None:
-        """Give all sockets back."""
-        self._manager.close()
-        self._leader.close()
+    def end(self, reason: str = "") -> None:
+        """Be no more, without another word to clients.
+
+        Args:
+            reason: what went wrong; empty: nothing did.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._server.close()
-        self._reactor.remove(self._statistics)
         self._statistics.close(0)
-        self._context.term()
-        self._reactor.close()
+        self._link.remove(self._manager)
+        log.info("serves queue %s no more", self.spec.queue, extra={"event": "stopped"})
+        self._on_end(self, reason)
 
     def _bind(self) -> None:
-        spec = self._spec
+        spec = self.spec
         port = sockets.bind(self._control, spec.bind, spec.ports, spec.avoid_ports)
         self.control = endpoint_of(spec.advertise, port)
         port = sockets.bind(self._statistics, spec.bind, spec.statistics_ports, spec.avoid_ports)
         self.statistics = endpoint_of(spec.advertise, port)
 
-    def _terminated(self) -> None:
-        # Only the host manager knows whether the queue ends or just this process.
-        self._manager.ask_reason(self.stop)
+    def _keep(self, ack: ChildAck) -> None:
+        self._leader.move(ack.leader)
 
+    def _metrics(self) -> Mapping[str, float]:
+        return self._machine.metrics()
+
+    @_alone
     def _request(self, peer: RpcPeer, data: bytes) -> None:
+        if self._ended:
+            return
         request: MonitorRequest | Failure = read_request(data, MonitorRequest)  # type: ignore[arg-type]
         if isinstance(request, Failure):
             self._limited.warning(
@@ -151,11 +202,17 @@ class Monitor:
             return
         self._handle(Received(peer, request))
 
-    def _subscriptions(self) -> None:
-        # An XPUB hands them out; who listens does not matter here.
-        drain(self._statistics, lambda _frames: None)
+    def _read_subscriptions(self) -> None:
+        # An XPUB hands them out; it does not matter here who listens, so nobody waits for them.
+        drain(self._statistics, lambda _frames: None, most=SUBSCRIPTIONS_MAX)
+
+    @_alone
+    def _tick(self) -> None:
+        self._handle(Tick())
 
     def _handle(self, event: Event) -> None:
+        if self._ended:
+            return
         for effect in self._machine.handle(event, self._reactor.now()):
             self._perform(effect)
         self._arm()
@@ -167,6 +224,7 @@ class Monitor:
             case Push(peers, message):
                 self._send(peers, documents.encode(message))
             case Publish(frames):
+                self._read_subscriptions()
                 sockets.send_to(self._statistics, list(frames))
             case Ask():
                 self._ask(effect)
@@ -179,19 +237,21 @@ class Monitor:
             case Finished():
                 if self._machine.superseded:
                     self._manager.superseded()
-                self._reactor.stop()
+                self.end()
 
     def _ask(self, ask: Ask) -> None:
-        def answered(answer: Answer | Unavailable) -> None:
-            self._handle(LeaderAnswered(ask.serial, answer))
+        self._leader.ask(ask.message, ask.seconds, lambda answer: self._answered(ask, answer))
 
-        self._leader.ask(ask.message, ask.seconds, answered)
+    @_alone
+    def _answered(self, ask: Ask, answer: Answer | Unavailable) -> None:
+        self._handle(LeaderAnswered(ask.serial, answer))
 
     def _note(self, note: Note) -> None:
+        text = f"queue {self.spec.queue}: {note.text}"
         if note.warning:
-            self._limited.warning(note.event, self._reactor.now(), "%s", note.text)
+            self._limited.warning(note.event, self._reactor.now(), "%s", text)
         else:
-            log.info("%s", note.text, extra={"event": note.event})
+            log.info("%s", text, extra={"event": note.event})
 
     def _send(self, peers: tuple[Peer, ...], data: bytes) -> None:
         # A peer that is gone expires by its silence; one that does not read asks again.
@@ -199,32 +259,11 @@ class Monitor:
             self._server.send(RpcPeer(*peer), data)
 
     def _arm(self) -> None:
-        deadline = self._machine.next_deadline()
+        deadline = None if self._ended else self._machine.next_deadline()
         if deadline is None:
             return
         if self._timer is not None and self._timer.call is not None:
-            if self._timer.when <= deadline:
+            if self._timer.when <= self._reactor.beat_after(deadline):
                 return
             self._timer.cancel()
-        self._timer = self._reactor.call_at(deadline, lambda: self._handle(Tick()))
-
-
-def run(spec: MonitorSpec) -> int:
-    """Be the monitor that `spec` describes, until told to stop; gives the exit code."""
-    try:
-        monitor = Monitor(spec)
-    except ConfigError as error:
-        log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return exits.CONFIG
-    except Unavailable as error:
-        log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return exits.UNAVAILABLE
-    try:
-        monitor.watch_signals()
-        # What exists now stays, and need not be looked at again.
-        gc.collect()
-        gc.freeze()
-        monitor.run()
-    finally:
-        monitor.close()
-    return exits.STOPPED
+        self._timer = self._reactor.call_at(self._reactor.beat_after(deadline), self._tick)

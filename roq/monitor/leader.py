@@ -16,7 +16,7 @@ from roq.runtime.rpc import RpcClient
 
 REDIRECTS_MAX: Final = 3
 """Of one question: two managers may name each other for a moment."""
-PENDING_MAX: Final = 64
+PENDING_MAX: Final = 4_096
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class _Question:
 class LeaderClient:
     """Asks one manager after another until one leads; each question has its own deadline.
 
-    What is open when the leader changes is asked again there: all questions of a monitor may be.
+    What is open when the leader changes is asked again there: all questions of monitors may be.
 
     Args:
         managers: client addresses of managers, for as long as nobody tells who leads, and when

@@ -320,6 +320,8 @@ class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
     leader: str = ""
     """Client address of the leading configuration manager, as far as it is known."""
     reason: str = ""
+    child: str = ""
+    """Which child of the process is meant; empty: the only one."""
 
 
 # --- monitor --------------------------------------------------------------------------------------

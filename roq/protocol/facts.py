@@ -35,7 +35,8 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     epoch: ChildEpoch
     state: str
     """`starting`, `running`, `restarting`, `failed`, `stopping`; a child that ends because a newer
-    process has its place says `superseded`, and is not started again."""
+    process has its place says `superseded`, and is not started again; one that is no more, while
+    its process may go on with others, says `ended`."""
     pid: Int32 = 0
     control: str = ""
     """A monitor's address for clients and exchanges; empty until it runs."""

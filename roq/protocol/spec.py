@@ -1,14 +1,17 @@
-"""What a host manager writes down for a child process before it starts it: one JSON file.
+"""What a host manager writes down for a child before it starts it: one JSON file.
 
-`python -m roq.exchange FILE` and `python -m roq.monitor FILE` read it and need nothing else.
+`python -m roq.exchange FILE` reads it and needs nothing else. `python -m roq.monitor PIPE` serves
+the queues of many files: it reads from the pipe which child of the same folder to begin with, and
+which to end, one JSON document a line.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from roq.errors import InvalidRequest
 from roq.model import Limits
-from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Port
+from roq.ranges import UNREADABLE, Amount, ChildEpoch, ExchangeNumber, Port
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,42 @@ class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
 
 
 Spec = MonitorSpec | ExchangeSpec
+
+
+class Serve(msgspec.Struct, frozen=True, kw_only=True, tag="serve"):
+    """Be the monitor that `<child>.json` describes."""
+
+    child: str
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    """Be this monitor no more; as SIGTERM is for a process."""
+
+    child: str
+    epoch: ChildEpoch
+
+
+Command = Serve | End
+COMMAND_BYTES_MAX = 1_024
+"""Of a line; a pipe takes that much as a whole or not at all."""
+
+
+def encode_command(command: Command) -> bytes:
+    """One line."""
+    return msgspec.json.encode(command) + b"\n"
+
+
+def decode_command(line: bytes) -> Command:
+    """The command in a line.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        command: Command = msgspec.json.decode(line, type=Command)
+    except UNREADABLE as error:
+        raise InvalidRequest(f"no command of a host manager: {error}") from None
+    return command
 
 
 def encode_spec(spec: ChildSpec) -> bytes:

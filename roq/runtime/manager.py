@@ -1,9 +1,13 @@
-"""The word that a child keeps with its host manager; its work waits for neither of them."""
+"""The word that children keep with their host manager; their work waits for neither of them.
+
+One process has one link. An exchange is the only child of its process; monitors share one.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -16,9 +20,10 @@ from roq.protocol.facts import ChildInfo
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 
-REPORT_SECONDS: Final = 0.25
-QUESTION_EVERY: Final = 4
-"""Reports of which one carries metrics and wants an answer; the others just say: still here."""
+REPORT_SECONDS: Final = 0.5
+QUESTION_EVERY: Final = 2
+"""Turns in which each child asks once, and tells its metrics. If no child asks in a turn, one of
+them just says: still here."""
 RECONNECT_SECONDS: Final = 2.0
 """A host manager that is silent for so long is called anew, and so again and again: reports do not
 pile up on the way to one that is away, and one that comes back is found within a second."""
@@ -32,6 +37,8 @@ DISOWNED_SECONDS: Final = 10.0
 DISOWNED_HOLDS_SECONDS: Final = 8.0
 """How long such a word holds; it is asked for again and again."""
 ASK_SECONDS: Final = 0.5
+TELL_SECONDS: Final = 5.0
+"""The end of a child is told again and again for so long, until the host manager has noted it."""
 LINGER_MS: Final = 100
 
 log = logging.getLogger(__name__)
@@ -41,18 +48,113 @@ def _no_metrics() -> Mapping[str, float]:
     return {}
 
 
+class ManagedChild:
+    """One child of this process, as its host manager knows it. Made by `ManagerLink.add`."""
+
+    def __init__(
+        self,
+        link: ManagerLink,
+        child: Callable[[], ChildInfo],
+        on_keep: Callable[[ChildAck], None],
+        on_stop: Callable[[str], None],
+        metrics: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self.info = child
+        self._link = link
+        self._on_keep = on_keep
+        self._on_stop = on_stop
+        self._metrics = metrics
+        self._wanted = link.observed()
+        self._disowned: float | None = None
+
+    def confirmed(self) -> None:
+        """Somebody else wants this child: it is no orphan, though nobody manages it."""
+        self._wanted = self._link.observed()
+        self._disowned = None
+
+    def disowned(self) -> None:
+        """The leading configuration manager knows no queue for this child.
+
+        As long as there is a host manager, that one decides.
+        """
+        self._disowned = self._link.observed()
+
+    def report_now(self) -> None:
+        """Tell of a change of state at once; the answer is not waited for."""
+        self._link.send(ChildReport(child=self.info()))
+
+    def superseded(self) -> None:
+        """A newer process has the place of this child: it ends, and must not be started again."""
+        self._link.send(ChildReport(child=self._that_is("superseded")))
+
+    def ask_reason(self, done: Callable[[str], None]) -> None:
+        """Ask why this child was told to stop; `done` gets an empty text if nobody says."""
+
+        def answered(answer: Answer | Unavailable) -> None:
+            wanted = isinstance(answer, ChildAck) and answer.action == "stop"
+            done(answer.reason if isinstance(answer, ChildAck) and wanted else "")
+
+        self._link.request(ChildReport(child=self._that_is("stopping")), ASK_SECONDS, answered)
+
+    def ask(self) -> None:
+        """Report, and be told whether to go on."""
+        report = ChildReport(child=self.info(), metrics=dict(self._metrics()))
+        self._link.request(report, ANSWER_SECONDS, self.answered)
+
+    def answered(self, answer: Answer | Unavailable) -> None:
+        """The host manager says what becomes of this child; silence is counted by the clock."""
+        if not isinstance(answer, ChildAck):
+            return
+        if answer.action == "stop":
+            self._on_stop(answer.reason)
+        else:
+            self._on_keep(answer)
+
+    def look(self, now: float, heard: float, orphan_seconds: float) -> bool:
+        """Whether this child goes on: somebody wants it, or may still say so.
+
+        Args:
+            now: observed time.
+            heard: when the host manager has said something.
+            orphan_seconds: without a word for so long nobody wants this child.
+        """
+        unheard = now - max(heard, self._wanted)
+        if self._disowned is not None and now - self._disowned > DISOWNED_HOLDS_SECONDS:
+            self._disowned = None
+        if unheard > orphan_seconds:
+            log.warning(
+                "no word from the host manager for %g s, and nothing else wants %s: ending",
+                orphan_seconds, self.info().child, extra={"event": "orphaned"},
+            )  # fmt: skip
+            self._on_stop("")
+            return False
+        if self._disowned is not None and unheard > DISOWNED_SECONDS:
+            log.warning(
+                "the queue of %s was removed: ending", self.info().child, extra={"event": "removed"}
+            )
+            self._on_stop("removed")
+            return False
+        return True
+
+    def _that_is(self, state: str) -> ChildInfo:
+        return msgspec.structs.replace(self.info(), state=state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastWord:
+    report: ChildReport
+    done: Callable[[], None]
+    until: float
+
+
 class ManagerLink:
-    """Reports four times a second, and notices when nobody wants this process (any more).
+    """Reports twice a second, and notices when nobody wants a child (any more).
 
     Args:
         endpoint: control address of the host manager.
-        orphan_seconds: without a word from it for so long nobody wants this process, unless others
-            say that they do: see `confirmed`. Time during which this process did not run does not
-            count.
-        child: gives the present state of this process.
-        on_keep: called with each answer that says to go on.
-        on_stop: called with the reason when this process is to end; empty if it is an orphan.
-        metrics: gives counters and gauges of this process, by name; asked once a second.
+        orphan_seconds: without a word from it for so long nobody wants a child, unless others
+            say that they do: see `ManagedChild.confirmed`. Time during which this process did not
+            run does not count.
     """
 
     def __init__(
@@ -62,114 +164,144 @@ class ManagerLink:
         endpoint: str,
         *,
         orphan_seconds: float,
-        child: Callable[[], ChildInfo],
-        on_keep: Callable[[ChildAck], None],
-        on_stop: Callable[[str], None],
-        metrics: Callable[[], Mapping[str, float]] = _no_metrics,
     ) -> None:
         self._reactor = reactor
         self._context = context
         self._endpoint = endpoint
         self._orphan_seconds = orphan_seconds
-        self._child = child
-        self._on_keep = on_keep
-        self._on_stop = on_stop
-        self._metrics = metrics
         self._clock = ObservedClock(reactor.now())
-        self._heard = self._wanted = self._called = self._clock.read(reactor.now())
-        self._disowned: float | None = None
+        self._heard = self._called = self.observed()
         self._pause = RECONNECT_SECONDS
-        self._reports = 0
+        self._turn = 0
+        self._children: list[ManagedChild] = []
+        self._last_words: list[_LastWord] = []
+        """What has not been noted yet, of children that are no more."""
         self._client = self._connect()
-        self._timer = reactor.call_later(0, self._report)
+        self._timer = reactor.call_about(REPORT_SECONDS, self._report)
+
+    def add(
+        self,
+        child: Callable[[], ChildInfo],
+        *,
+        on_keep: Callable[[ChildAck], None],
+        on_stop: Callable[[str], None],
+        metrics: Callable[[], Mapping[str, float]] = _no_metrics,
+    ) -> ManagedChild:
+        """Report for one more child.
+
+        Args:
+            child: gives its present state.
+            on_keep: called with each answer that says to go on.
+            on_stop: called with the reason when it is to end; empty if it is an orphan.
+            metrics: gives its counters and gauges, by name; asked once a second.
+        """
+        managed = ManagedChild(self, child, on_keep, on_stop, metrics)
+        self._children.append(managed)
+        # It asks as soon as it can: whoever has it started waits for its first report.
+        self._reactor.call_soon(lambda: self._ask_first(managed))
+        return managed
+
+    def remove(self, managed: ManagedChild) -> None:
+        """Report for this one no more."""
+        if managed in self._children:
+            self._children.remove(managed)
 
     @property
     def silent_seconds(self) -> float:
         """For how long the host manager has said nothing."""
-        return self._clock.read(self._reactor.now()) - self._heard
+        return self.observed() - self._heard
 
-    def confirmed(self) -> None:
-        """Somebody else wants this process: it is no orphan, though nobody manages it."""
-        self._wanted = self._clock.read(self._reactor.now())
-        self._disowned = None
+    def observed(self) -> float:
+        """The time during which this process ran, in seconds."""
+        return self._clock.read(self._reactor.now())
 
-    def disowned(self) -> None:
-        """The leading configuration manager knows no queue for this process.
+    def send(self, report: ChildReport) -> None:
+        """Say something that no answer is expected to."""
+        self._client.send(report)
 
-        As long as there is a host manager, that one decides.
-        """
-        self._disowned = self._clock.read(self._reactor.now())
-
-    def report_now(self) -> None:
-        """Tell of a change of state at once; the answer is not waited for."""
-        self._client.send(ChildReport(child=self._child()))
-
-    def superseded(self) -> None:
-        """A newer process has the place of this one: it ends, and must not be started again."""
-        self._client.send(ChildReport(child=self._child_that_is("superseded")))
-
-    def ask_reason(self, done: Callable[[str], None]) -> None:
-        """Ask why this process was told to stop; `done` gets an empty text if nobody says."""
+    def request(
+        self,
+        report: ChildReport,
+        seconds: float,
+        on_answer: Callable[[Answer | Unavailable], None],
+    ) -> None:
+        """Say something; `on_answer` is called once."""
 
         def answered(answer: Answer | Unavailable) -> None:
-            wanted = isinstance(answer, ChildAck) and answer.action == "stop"
-            done(answer.reason if isinstance(answer, ChildAck) and wanted else "")
+            self._take(answer)
+            on_answer(answer)
 
-        report = ChildReport(child=self._child_that_is("stopping"))
-        self._client.request(report, ASK_SECONDS, answered)
+        self._client.request(report, seconds, answered)
+
+    def tell(self, report: ChildReport, done: Callable[[], None]) -> None:
+        """Say something at each turn until it is noted, or `TELL_SECONDS` are over; call `done`."""
+        last = _LastWord(report, done, self._reactor.now() + TELL_SECONDS)
+        self._last_words.append(last)
+        self._say(last)
 
     def close(self) -> None:
         """Report no more; what was said last has a moment to leave."""
         self._timer.cancel()
         self._client.close(linger_ms=LINGER_MS)
 
-    def _child_that_is(self, state: str) -> ChildInfo:
-        return msgspec.structs.replace(self._child(), state=state)
+    def _ask_first(self, managed: ManagedChild) -> None:
+        if managed in self._children:
+            managed.ask()
 
     def _report(self) -> None:
-        now = self._clock.read(self._reactor.now())
-        unheard = now - max(self._heard, self._wanted)
-        if self._disowned is not None and now - self._disowned > DISOWNED_HOLDS_SECONDS:
-            self._disowned = None
-        if unheard > self._orphan_seconds:
-            self._orphaned()
-            return
-        if self._disowned is not None and unheard > DISOWNED_SECONDS:
-            log.warning("the queue of this process was removed: ending", extra={"event": "removed"})
-            self._on_stop("removed")
-            return
-        self._timer = self._reactor.call_later(REPORT_SECONDS, self._report)
+        now = self.observed()
+        self._timer = self._reactor.call_about(REPORT_SECONDS, self._report)
         if now - max(self._heard, self._called) > self._pause:
             self._called = now
             self._pause = min(2 * self._pause, RECONNECT_MOST_SECONDS)
             self._call_anew()
-        if self._reports % QUESTION_EVERY:
-            self._client.send(ChildReport(child=self._child()))
+        children = list(self._children)
+        wanted = [each for each in children if each.look(now, self._heard, self._orphan_seconds)]
+        self._children = wanted + [each for each in self._children if each not in children]
+        self._turn = (self._turn + 1) % QUESTION_EVERY
+        asking = [
+            each
+            for number, each in enumerate(children)
+            if number % QUESTION_EVERY == self._turn and each in wanted
+        ]
+        for managed in asking:
+            managed.ask()
+        for last in list(self._last_words):
+            self._say(last)
+        if wanted and not asking:
+            wanted[0].report_now()
+
+    def _say(self, last: _LastWord) -> None:
+        def answered(answer: Answer | Unavailable) -> None:
+            if isinstance(answer, ChildAck):
+                self._said(last)
+
+        if self._reactor.now() >= last.until:
+            self._said(last)
         else:
-            report = ChildReport(child=self._child(), metrics=dict(self._metrics()))
-            self._client.request(report, ANSWER_SECONDS, self._answered)
-        self._reports += 1
+            self.request(last.report, REPORT_SECONDS, answered)
+
+    def _said(self, last: _LastWord) -> None:
+        if last in self._last_words:
+            self._last_words.remove(last)
+            last.done()
 
     def _call_anew(self) -> None:
         self._client.close()  # first: what it gives back may be all that is left
         self._client = self._connect()
 
-    def _orphaned(self) -> None:
-        log.warning(
-            "no word from the host manager at %s for %g s, and nothing else wants this process: "
-            "ending", self._endpoint, self._orphan_seconds, extra={"event": "orphaned"},
-        )  # fmt: skip
-        self._on_stop("")
-
     def _connect(self) -> RpcClient:
-        return RpcClient(self._reactor, self._context, self._endpoint, self._answered)
+        return RpcClient(self._reactor, self._context, self._endpoint, self._pushed)
 
-    def _answered(self, answer: Answer | Unavailable) -> None:
+    def _pushed(self, answer: Answer) -> None:
+        self._take(answer)
         if not isinstance(answer, ChildAck):
-            return  # silence is counted by the clock
-        self._heard = self._clock.read(self._reactor.now())
-        self._pause = RECONNECT_SECONDS
-        if answer.action == "stop":
-            self._on_stop(answer.reason)
-        else:
-            self._on_keep(answer)
+            return
+        meant = [each for each in self._children if answer.child in {"", each.info().child}]
+        if len(meant) == 1:
+            meant[0].answered(answer)
+
+    def _take(self, answer: Answer | Unavailable) -> None:
+        if isinstance(answer, ChildAck):
+            self._heard = self.observed()
+            self._pause = RECONNECT_SECONDS

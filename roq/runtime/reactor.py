@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import heapq
 import os
+import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from math import ceil
 from typing import Final, Protocol, cast
 
 import zmq
@@ -30,6 +32,9 @@ class HasFileno(Protocol):
         """The descriptor."""
         ...
 
+
+BEAT_SECONDS: Final = 0.125
+"""Between two times at which timers ring that may do so together."""
 
 Source = zmq.Socket[bytes] | int | HasFileno
 _Key = zmq.Socket[bytes] | int
@@ -54,11 +59,15 @@ class Timer:
 class Reactor:
     """The loop. One thread runs it; `call_soon` and `stop` may come from any thread."""
 
+    _phase = 0.0
+    """When beats are; processes of one machine take turns."""
+
     def __init__(self) -> None:
         self._polled: list[tuple[_Key, int]] | None = None
         """What is polled; None: it has changed, and is made anew once before the next poll."""
         self._handlers: dict[_Key, Call] = {}
         self._timers: list[tuple[float, int, Timer]] = []
+        self._phase = random.random() * BEAT_SECONDS  # noqa: S311 - no secret
         self._order = count()
         self._calls: deque[Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -104,6 +113,19 @@ class Reactor:
     def call_later(self, seconds: float, function: Call) -> Timer:
         """Call `function` in so many seconds. Loop thread only."""
         return self.call_at(self.now() + seconds, function)
+
+    def call_about(self, seconds: float, function: Call) -> Timer:
+        """Call `function` in about so many seconds, at the beat that is nearest; for what is done
+        again and again. A loop that has little to do wakes seldom, as its timers ring together.
+        """
+        beats = round((self.now() + seconds - self._phase) / BEAT_SECONDS)
+        return self.call_at(self._phase + beats * BEAT_SECONDS, function)
+
+    def beat_after(self, when: float) -> float:
+        """The first beat at or after `when`, if that is far enough away for it not to matter."""
+        if when - self.now() < 4 * BEAT_SECONDS:
+            return when
+        return self._phase + ceil((when - self._phase) / BEAT_SECONDS) * BEAT_SECONDS
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""

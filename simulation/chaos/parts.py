@@ -7,11 +7,15 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from roq.coordination.embedded import Ensemble, Member, prepare, serves
+from roq.hcm.records import ProcessRecord
 from roq.local.part import guarded
 from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
@@ -319,7 +323,19 @@ def _offspring(nodes: Iterable[Node]) -> Iterable[Offspring]:
             continue
         if len(words) < 5 or words[-2] not in MODULES:
             continue
-        spec = Path(words[-1])
-        node = folders.get(str(spec.parent.parent))
+        file = Path(words[-1])
+        node = folders.get(str(file.parent.parent))
         if node is not None:
-            yield Offspring(node, spec.stem, MODULES[words[-2]], int(entry.name))
+            role, pid = MODULES[words[-2]], int(entry.name)
+            served = list(_served(file.parent, pid)) if role == "monitor" else []
+            for child in served or [file.stem]:
+                yield Offspring(node, child, role, pid)
+
+
+def _served(folder: Path, pid: int) -> Iterable[str]:
+    """The monitors in a process, as its host manager has written down."""
+    for path in folder.glob("*.process"):
+        with suppress(OSError, msgspec.DecodeError):  # it is being removed
+            record = msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
+            if record.pid == pid:
+                yield record.child

@@ -61,8 +61,9 @@ class MonitorShell:
         self._leader = LeaderClient(process, zmq, spec.managers)
         self._server = Server(process, self.control, self._request)
         self._manager = ManagerLink(
-            process, zmq, spec.manager,
-            orphan_seconds=spec.orphan_seconds, child=self._child,
+            process, zmq, spec.manager, orphan_seconds=spec.orphan_seconds
+        ).add(
+            self._child,
             on_keep=lambda ack: self._leader.move(ack.leader), on_stop=self.stop,
         )  # fmt: skip
         self._driver.arm()
@@ -148,8 +149,9 @@ class ExchangeShell:
             chance=process.world.random.random,
         )  # fmt: skip
         self._manager = ManagerLink(
-            process, zmq, spec.manager,
-            orphan_seconds=spec.orphan_seconds, child=self._child,
+            process, zmq, spec.manager, orphan_seconds=spec.orphan_seconds
+        ).add(
+            self._child,
             on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
         )  # fmt: skip
 

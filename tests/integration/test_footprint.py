@@ -15,6 +15,6 @@ def test_idle_queues_are_made_measured_by_kind_of_process_and_removed() -> None:
     assert outcome.left == 0
     assert outcome.reached
     counted = {kind.name: kind.processes for kind in outcome.kinds}
-    assert counted == {"monitor": 2, "exchange": 2, "hcm": 1, "gcm": 1}
+    assert counted == {"monitor": 1, "exchange": 2, "hcm": 1, "gcm": 1}
     assert all(0 < kind.megabytes < 200 for kind in outcome.kinds)
     assert [target.text for target in outcome.targets][:1] == ["memory of a queue"]

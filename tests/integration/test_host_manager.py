@@ -152,7 +152,7 @@ def test_a_queue_starts_crashes_recovers_and_stops_without_a_trace(leader, host)
     assert len(pids) == 3
     stop = StopQueue(queue="orders", queue_id=QUEUE_ID, leader_epoch=1)
     assert isinstance(leader.ask(host.control, stop), Done)
-    assert all(is_gone(pid) for pid in pids)
+    eventually(lambda: all(is_gone(pid) for pid in pids), "their processes are gone")
     eventually(lambda: leader.reports[HOST].children == [], "the report shows nothing")
 
 

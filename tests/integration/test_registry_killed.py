@@ -111,10 +111,21 @@ def test_whenever_zookeeper_is_killed_each_change_is_answered_and_then_refused(
     eventually(setup.accepts, "a change in the end", 60.0)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [
+        path.read_text().rpartition(")")[2].split()[0]
+        for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
+
+
 def test_a_zookeeper_that_hangs_leaves_no_change_without_an_answer(setup: Setup) -> None:
     eventually(setup.accepts, "a change")
     os.kill(setup.server.pid, signal.SIGSTOP)
     try:
+        # A signal takes its time to reach all threads.
+        eventually(lambda: stands_still(setup.server.pid), "ZooKeeper stands still")
         for _ in range(3):
             refused = setup.change()
             assert setup.refuses(refused), refused

@@ -8,10 +8,21 @@ from hcm_host import HOST_EPOCH, Host, peer_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.hcm.events import Effect, Exited, Kill, Registered, Reply, Requested, Spawn, Spawned
+from roq.hcm.events import (
+    Effect,
+    Exited,
+    Kill,
+    Registered,
+    Release,
+    Reply,
+    Requested,
+    Spawn,
+    Spawned,
+)
 from roq.hcm.ports import QUARANTINE_SECONDS
 from roq.model import Limits
 from roq.protocol.control import (
+    Answer,
     ChildAck,
     ChildReport,
     Control,
@@ -20,8 +31,9 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
+from roq.protocol.spec import MonitorSpec
 
-QUEUES = st.sampled_from(["a", "b"])
+QUEUES = st.sampled_from(["a", "b", "c"])
 IDS = st.sampled_from([b"1" * 16, b"2" * 16])
 BASES = st.sampled_from([0, 0, 0, 4, 9])
 LIFE = st.lists(
@@ -30,6 +42,7 @@ LIFE = st.lists(
         st.tuples(st.just("exchange"), QUEUES, IDS, st.integers(1, 3), BASES, st.integers(0, 3)),
         st.tuples(st.just("stop"), QUEUES, st.sampled_from([b"", b"1" * 16]), st.integers(-1, 2)),
         st.tuples(st.just("crash"), st.integers(0, 9)),
+        st.tuples(st.just("fail"), st.integers(0, 9)),
         st.tuples(st.just("report"), st.integers(0, 9)),
         st.tuples(st.just("obey"), st.integers(0, 9)),
         st.tuples(st.just("hang"), st.integers(0, 9), st.sampled_from(["T", "S", "R", ""])),
@@ -44,8 +57,9 @@ LIFE = st.lists(
 class Watched(Host):
     """A host whose promises are checked at every step."""
 
-    def __init__(self) -> None:
-        super().__init__(exchange_max=3, exchange_ports=(6000, 7000), monitor_ports=(5500, 5800),
+    def __init__(self, share: int = 1) -> None:
+        super().__init__(share=share, exchange_max=3,
+                         exchange_ports=(6000, 7000), monitor_ports=(5500, 5800),
                          statistics_ports=(5800, 6000))  # fmt: skip
         self.asked: Counter[tuple[bytes, int]] = Counter()
         self.answered: Counter[tuple[bytes, int]] = Counter()
@@ -66,8 +80,10 @@ class Watched(Host):
             self.answered[effect.peer[0], effect.message.id] += 1
         if isinstance(effect, Spawn):
             self.epochs[effect.spec.child].append(effect.spec.epoch)
-        if isinstance(effect, Kill):
-            self._leaves(effect.child)
+        if isinstance(effect, Kill | Release) and effect.child in self.processes:
+            whole = isinstance(effect, Kill) and self.obedient
+            for child in self.beside(effect.child) if whole else [effect.child]:
+                self._leaves(child)
         events = super()._perform(effect)
         for event in events:
             match event:
@@ -77,8 +93,13 @@ class Watched(Host):
         return events
 
     def crash(self, child: str, status: str = "exit code 70", last_line: str = "") -> list[Effect]:
-        self._leaves(child)
+        for each in self.beside(child):
+            self._leaves(each)
         return super().crash(child, status, last_line)
+
+    def end(self, child: str, reason: str = "") -> list[Answer]:
+        self._leaves(child)
+        return super().end(child, reason)
 
     def _leaves(self, child: str) -> None:
         # Ports that the child never told of were never known to anybody.
@@ -106,7 +127,8 @@ class Watched(Host):
                 self.killed(registered)
             case ("hang", index, state) if self.processes:
                 child = sorted(self.processes)[index % len(self.processes)]
-                self.processes[child].state = state
+                for each in self.beside(child):
+                    self.processes[each].state = state
             case (what, int(index)) if self.processes:
                 child = sorted(self.processes)[index % len(self.processes)]
                 self._happens(what, child)
@@ -127,18 +149,23 @@ class Watched(Host):
 
     def _happens(self, what: str, child: str) -> None:
         process = self.processes[child]
-        if what == "crash" or (what == "obey" and process.asked_to_end):
+        if what == "crash" or (
+            what == "obey" and process.asked_to_end and len(self.beside(child)) == 1
+        ):
             self.crash(child)
+        elif what == "fail" or (what == "obey" and process.asked_to_end):
+            if isinstance(process.spec, MonitorSpec):
+                self.end(child, "ValueError: 7" if what == "fail" else "")
         elif what == "report" and process.state in {"", "R"}:
             peer = peer_of(child)
             self.told.add(child)
             self.handle(Requested(peer, ChildReport(id=9, child=process.info())))
 
 
-@given(LIFE)
-@settings(max_examples=150, deadline=None)
-def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
-    host = Watched()
+@given(LIFE, st.sampled_from([1, 3]))
+@settings(max_examples=250, deadline=None)
+def test_every_request_is_answered_once_and_no_child_lives_twice(life, share) -> None:
+    host = Watched(share)
     for action in life:
         host.step(action)
     # Nothing stays open: all waits are bounded.
@@ -152,10 +179,10 @@ def test_every_request_is_answered_once_and_no_child_lives_twice(life) -> None:
     assert host.finished
 
 
-@given(LIFE)
-@settings(max_examples=50, deadline=None)
-def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(life) -> None:
-    host = Watched()
+@given(LIFE, st.sampled_from([1, 3]))
+@settings(max_examples=80, deadline=None)
+def test_whatever_happens_the_leader_learns_the_present_state_within_a_second(life, share) -> None:
+    host = Watched(share)
     for action in life:
         host.step(action)
     host.handle(Registered(10_000))

@@ -34,7 +34,7 @@ from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
-from roq.runtime.manager import ManagerLink
+from roq.runtime.manager import ManagedChild
 from roq.simulation.load import Profile
 from roq.simulation.model import trial
 from roq.simulation.model.troubles import Trouble
@@ -126,7 +126,7 @@ def a_process_has_the_epoch_of_the_one_before(patch: Patch) -> None:
 
 
 def children_end_though_somebody_wants_them(patch: Patch) -> None:
-    patch.setattr(ManagerLink, "confirmed", lambda _machine: None)
+    patch.setattr(ManagedChild, "confirmed", lambda _child: None)
 
 
 def what_hangs_is_left_alone(patch: Patch) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 import psutil
+from processes import processes
 
 import roq
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import ScalingRules
+from roq.hcm.children import child_name
 from roq.model import Limits
 from roq.protocol.kpi import MoveKpi, NumericDocument, QueueKpi, ScaleKpi
 from roq.testing import RunningCluster
@@ -158,16 +160,7 @@ def traffic(
 
 def child(cluster: RunningCluster, queue: str, number: int = 0) -> psutil.Process:
     """The process of an exchange of a queue, as soon as it runs; 0: that of its monitor."""
-    name = f"/{queue}.x{number}.json" if number else f"/{queue}.monitor.json"
+    name = child_name(queue, number)
     found: list[psutil.Process] = []
-    eventually(lambda: found.extend(_children(cluster, name)) or bool(found))
+    eventually(lambda: found.extend(processes(cluster.folder, name)) or bool(found))
     return found[0]
-
-
-def _children(cluster: RunningCluster, name: str) -> Iterator[psutil.Process]:
-    for host in cluster.hosts:
-        for each in psutil.Process(cluster.pid(f"host {host}")).children():
-            with suppress(psutil.NoSuchProcess):  # it has ended since
-                # One that has just ended, or is only being started, has no command line.
-                if "".join(each.cmdline()[-1:]).endswith(name):
-                    yield each

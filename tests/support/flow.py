@@ -11,9 +11,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 import psutil
+from processes import processes
 from standings import Standings, eventually
 
 import roq
+from roq.hcm.children import child_name
 from roq.testing import RunningCluster
 from roq.testing.history import History, Verdict
 
@@ -115,20 +117,10 @@ def flow(cluster: roq.Cluster, queue: str) -> Iterator[Flow]:
 
 def child(cluster: RunningCluster, queue: str, number: int = 0) -> int:
     """The process of an exchange of a queue, as soon as it runs; 0: that of its monitor."""
-    name = f"/{queue}.x{number}.json" if number else f"/{queue}.monitor.json"
-    found: list[int] = []
-
-    def look() -> bool:
-        for process in psutil.process_iter(["pid", "cmdline", "status"]):
-            arguments = process.info["cmdline"]
-            if not arguments or process.info["status"] == psutil.STATUS_ZOMBIE:
-                continue
-            if arguments[-1].endswith(name) and str(cluster.folder) in arguments[-1]:
-                found.append(process.info["pid"])
-        return bool(found)
-
-    eventually(look, PATIENCE_SECONDS)
-    return found[-1]
+    name = child_name(queue, number)
+    found: list[psutil.Process] = []
+    eventually(lambda: found.extend(processes(cluster.folder, name)) or bool(found))
+    return found[-1].pid
 
 
 def kill(pid: int) -> None:

@@ -363,6 +363,8 @@ def fuzz_files(maker: Maker) -> None:
         table = maker.document(kind)
         with suppress(ConfigError):
             config.convert(kind, table, source="f", section="s")
+    line = json.dumps(maker.document(specs.Serve | specs.End, json=True), default=repr)
+    _declared(lambda: specs.decode_command(line.encode()))
     made = maker.document(specs.Spec, json=True)
     try:
         spec = documents.convert(made, specs.Spec)  # type: ignore[arg-type, var-annotated]
@@ -410,7 +412,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"), "registry": ("gcm/records",),
     "rules": ("gcm/rules", "cli/rules"), "spark": (), "files": (
-        "exchange/config", "monitor/__main__", "hcm/records", "provider/record", "runtime/config",
+        "exchange/config", "monitor/process", "protocol/spec", "hcm/records", "provider/record",
+        "runtime/config",
         "testing/provider_kit",
     ), "answers": ("client/admin/management", "client/admin/views", "gcm/provider_calls",
     "provider/engine"), "statistics": ("protocol/kpi",),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+
+import msgspec
 
 from roq.errors import Unavailable
 from roq.hcm.events import (
@@ -17,6 +20,7 @@ from roq.hcm.events import (
     Probe,
     Probed,
     Registered,
+    Release,
     Remember,
     Reply,
     ReportToLeader,
@@ -91,8 +95,12 @@ class Process:
 class Host:
     """The machine at a time, its processes, and everything it wanted done since the last look."""
 
-    def __init__(self, *, registered: bool = True, **changes: object) -> None:
+    def __init__(self, *, registered: bool = True, share: int = 1, **changes: object) -> None:
         self.now = 1_000.0
+        self.share = share
+        """So many monitors share a process."""
+        self._alone: set[int] = set()
+        """Processes that no other monitor may join."""
         self._settings = settings(**changes)
         self.machine = HostMachine(self._settings)
         self.effects: list[Effect] = []
@@ -162,8 +170,22 @@ class Host:
         return self.ask(child, ChildReport(id=9, child=self.processes[child].info(state)))
 
     def crash(self, child: str, status: str = "exit code 70", last_line: str = "") -> list[Effect]:
+        """The process of a child ends, with all that it serves."""
+        effects: list[Effect] = []
+        for each in [self.processes.pop(name) for name in self.beside(child)]:
+            effects += self.handle(Exited(each.spec.child, each.spec.epoch, status, last_line))
+        return effects
+
+    def beside(self, child: str) -> list[str]:
+        """All children of the process of this one."""
+        pid = self.processes[child].pid
+        return [name for name, each in self.processes.items() if each.pid == pid]
+
+    def end(self, child: str, reason: str = "") -> list[Answer]:
+        """A monitor ends, and its process tells so."""
         process = self.processes.pop(child)
-        return self.handle(Exited(child, process.spec.epoch, status, last_line))
+        info = msgspec.structs.replace(process.info("ended"), reason=reason)
+        return self.ask(child, ChildReport(id=9, child=info))
 
     def running(self, *children: str) -> None:
         """Start these (monitor or exchange of a queue) and let them report."""
@@ -178,8 +200,11 @@ class Host:
     def end_asked(self) -> None:
         """The processes that were asked to end do so."""
         for child, process in list(self.processes.items()):
-            if process.asked_to_end:
-                self.crash(child, "exit code 0")
+            if child in self.processes and process.asked_to_end:
+                if len(self.beside(child)) > 1:
+                    self.end(child)
+                else:
+                    self.crash(child, "exit code 0")
 
     def next_life(self, host_epoch: int = HOST_EPOCH + 1, *, registered: bool = True) -> None:
         """The host manager is killed, and started again; it finds what still runs."""
@@ -214,17 +239,24 @@ class Host:
 
     def _perform(self, effect: Effect) -> list[Event]:
         match effect:
-            case Spawn(spec):
-                return [self._spawn(spec)]
+            case Spawn(spec, alone):
+                return [self._spawn(spec, alone=alone)]
+            case Release(child, retire):
+                process = self.processes.pop(child, None)
+                if process is not None and retire:
+                    self._alone.add(process.pid)
             case Remember(child, ports):
                 self.remembered[child, self.processes[child].spec.epoch] = ports
             case Probe(child, epoch):
                 return [self._probe(child, epoch)]
             case Terminate(child):
                 self.processes[child].asked_to_end = True
-            case Kill(child) if self.obedient:
-                process = self.processes.pop(child)
-                return [Exited(child, process.spec.epoch, "ended by signal 9", "")]
+            case Kill(child) if self.obedient and child in self.processes:
+                killed = [self.processes.pop(name) for name in self.beside(child)]
+                return [
+                    Exited(each.spec.child, each.spec.epoch, "ended by signal 9", "")
+                    for each in killed
+                ]
             case ReportToLeader():
                 self.reports.append(effect)
                 if self.answers_leader:
@@ -248,18 +280,33 @@ class Host:
             return Probed(child, epoch, process.state if process else "", 0)
         return Requested(peer_of(child), ChildReport(child=process.info()))
 
-    def _spawn(self, spec: MonitorSpec | ExchangeSpec) -> Event:
+    def _spawn(self, spec: MonitorSpec | ExchangeSpec, *, alone: bool) -> Event:
         assert spec.child not in self.processes, "two live processes of one child"
         self.spawned.append(spec)
         if self.spawn_fails:
             return SpawnFailed(spec.child, spec.epoch, self.spawn_fails)
-        self._pids += 1
+        pid = self._with_room() if isinstance(spec, MonitorSpec) and not alone else None
+        if pid is None:
+            self._pids += 1
+            pid = self._pids
+            if alone:
+                self._alone.add(pid)
         second = spec.statistics_ports if isinstance(spec, MonitorSpec) else spec.ports
         taken = set(spec.avoid_ports) | {p for each in self.processes.values() for p in each.ports}
         one = next(port for port in range(*spec.ports) if port not in taken)
         two = next(port for port in range(*second) if port not in taken and port != one)
-        self.processes[spec.child] = Process(spec, self._pids, (one, two))
-        return Spawned(spec.child, spec.epoch, self._pids)
+        self.processes[spec.child] = Process(spec, pid, (one, two))
+        return Spawned(spec.child, spec.epoch, pid)
+
+    def _with_room(self) -> int | None:
+        """A process that may be given one monitor more."""
+        monitors = Counter(
+            each.pid for each in self.processes.values() if isinstance(each.spec, MonitorSpec)
+        )
+        found = [
+            pid for pid, count in monitors.items() if count < self.share and pid not in self._alone
+        ]
+        return min(found, default=None)
 
     @property
     def last_report(self) -> dict[str, ChildInfo]:

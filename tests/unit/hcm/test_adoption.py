@@ -204,7 +204,7 @@ def test_one_that_was_started_and_not_written_down_is_told_to_stop() -> None:
     process = host.processes.pop(X1)
     host.next_life()
     host.processes[X1] = process
-    assert host.report(X1) == [ChildAck(id=9, action="stop")]
+    assert host.report(X1) == [ChildAck(id=9, action="stop", child=X1)]
 
 
 def test_the_end_of_a_process_of_an_earlier_life_means_nothing_to_the_next_one() -> None:

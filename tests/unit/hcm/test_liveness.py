@@ -133,7 +133,7 @@ def test_zero_means_never() -> None:
 
 def test_a_child_that_is_gone_is_not_looked_at() -> None:
     watch = Watch()
-    watch.liveness.forget(watch.child)
+    watch.liveness.forget(watch.child.pid)
     assert watch.liveness.next_deadline() is None
     probed = Probed("q.x1", EPOCH, "T", 0)
     assert watch.liveness.verdict(watch.child, probed, watch.now + 5) == ""

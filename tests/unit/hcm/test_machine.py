@@ -54,11 +54,13 @@ def test_a_monitor_hears_who_leads_as_long_as_that_is_known() -> None:
     host.start_monitor()
     host.running(MONITOR)
     host.advance(1.0)
-    assert host.report(MONITOR) == [ChildAck(id=9, leader=host.machine._leader.endpoint)]
+    assert host.report(MONITOR) == [
+        ChildAck(id=9, leader=host.machine._leader.endpoint, child=MONITOR)
+    ]
     host.answers_leader = False
     host.advance(1.0)
     host.leader(Unavailable("no answer"))
-    assert host.report(MONITOR) == [ChildAck(id=9)]
+    assert host.report(MONITOR) == [ChildAck(id=9, child=MONITOR)]
 
 
 def test_a_child_is_told_all_it_needs() -> None:
@@ -383,7 +385,7 @@ def test_an_unknown_child_is_told_to_stop() -> None:
     info = host.processes[X1].info()
     host.stop_queue()
     host.end_asked()
-    assert host.ask("x", ChildReport(id=4, child=info)) == [ChildAck(id=4, action="stop")]
+    assert host.ask("x", ChildReport(id=4, child=info)) == [ChildAck(id=4, action="stop", child=X1)]
 
 
 def test_a_child_of_an_earlier_epoch_is_told_to_stop() -> None:
@@ -391,14 +393,16 @@ def test_a_child_of_an_earlier_epoch_is_told_to_stop() -> None:
     host.running(X1)
     info = host.processes[X1].info()
     host.crash(X1)
-    assert host.ask("x", ChildReport(id=4, child=info)) == [ChildAck(id=4, action="stop")]
+    assert host.ask("x", ChildReport(id=4, child=info)) == [ChildAck(id=4, action="stop", child=X1)]
 
 
 def test_a_child_that_is_being_stopped_hears_the_reason() -> None:
     host = Host()
     host.running(MONITOR)
     host.stop_queue(reason="removed")
-    assert host.report(MONITOR, "stopping") == [ChildAck(id=9, action="stop", reason="removed")]
+    assert host.report(MONITOR, "stopping") == [
+        ChildAck(id=9, action="stop", reason="removed", child=MONITOR)
+    ]
 
 
 def test_an_address_that_cannot_be_one_is_refused() -> None:
@@ -700,7 +704,9 @@ def test_children_of_a_host_that_goes_are_not_told_that_the_queue_ends() -> None
     host = Host()
     host.running(MONITOR)
     host.stop()
-    assert host.report(MONITOR, "stopping") == [ChildAck(id=9, action="stop", reason="")]
+    assert host.report(MONITOR, "stopping") == [
+        ChildAck(id=9, action="stop", reason="", child=MONITOR)
+    ]
 
 
 def test_the_end_is_bounded_even_if_a_process_cannot_be_killed() -> None:
