@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator, Iterator
+from typing import Protocol, runtime_checkable
 
 import pytest
 
+import roq
 from roq.testing.fixtures import roq_cluster
-from roq.testing.running import RunningCluster
 
 __all__ = ["roq_cluster"]
 
 FAILED = pytest.StashKey[bool]()
+SHARED = ("roq_cluster", "cluster")
+"""Fixtures that are the cluster of several tests."""
+
+
+@runtime_checkable
+class Connectable(Protocol):
+    """A cluster that can be asked for its queues."""
+
+    def connect(self) -> roq.Cluster:
+        """A client of it."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,10 +54,11 @@ def pytest_runtest_makereport(
 @pytest.fixture(autouse=True)
 def _second_run_finds_what_the_first_found(request: pytest.FixtureRequest) -> Iterator[None]:
     """The queues that a failed test leaves behind are removed: a second run makes its own again."""
-    if "roq_cluster" not in request.fixturenames:
+    shared = next((name for name in SHARED if name in request.fixturenames), None)
+    running = request.getfixturevalue(shared) if shared is not None else None
+    if not isinstance(running, Connectable):
         yield
         return
-    running: RunningCluster = request.getfixturevalue("roq_cluster")
     with running.connect() as cluster:
         before = {queue.name for queue in cluster.queues()}
     yield
