@@ -133,7 +133,7 @@ def _saved(made: Ground, folder: Path) -> Path:
     shutil.copytree(
         made.site.folder,
         folder,
-        ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock"),
+        ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock", "*.pipe"),
     )
     return folder
 
