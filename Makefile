@@ -40,8 +40,8 @@ chaos: setup ## Break everything for an hour, better as root: SECONDS=3600 SEED=
 chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; writes simulation/results
 	$(BIN)/python -m roq.simulation.chaos.report --repeat $(or $(REPEAT),30)
 
-chaos-spark: setup ## Kill Spark's driver and executors while queries run and exchanges come and go: KILLS=50 SEED=7; writes simulation/results
-	$(BIN)/python -m roq.simulation.chaos_spark --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
+chaos-spark: setup ## Kill Spark's processes and exchanges while queries run and exchanges come and go: KILLS=60 SEED=7; writes simulation/results
+	$(BIN)/python -m roq.simulation.chaos_spark --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
 
 test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=2
 	$(PYTEST) -m "not long"

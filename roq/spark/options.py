@@ -14,6 +14,8 @@ from roq.model import check_name, encode_topic
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+ALL: Final = "all"
+"""Of a log, in `acceptedLoss`: whatever is lost of it."""
 MICROSECONDS: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 60.0
@@ -21,6 +23,8 @@ FLUSH_SECONDS_MAX: Final = 300.0
 SECONDS_MAX: Final = 3_600.0
 PARTITIONS_MAX: Final = 1_000
 BATCHES_MAX: Final = 1_000_000_000
+KEY_MOST: Final = 32
+"""Characters of number and epoch of an exchange."""
 
 _WRITE_KNOWN: Final = (
     "cluster", "queue", "topic", "stagingLocation", "writerId", "checkpointLocation",
@@ -28,8 +32,8 @@ _WRITE_KNOWN: Final = (
 )  # fmt: skip
 _READ_KNOWN: Final = (
     "cluster", "queue", "topic", "topics", "startingOffsets", "startingTime", "endingOffsets",
-    "endingTime", "failOnDataLoss", "maxBatchesPerTrigger", "partitionsPerExchange",
-    "timeoutSeconds",
+    "endingTime", "failOnDataLoss", "acceptedLoss", "maxBatchesPerTrigger",
+    "partitionsPerExchange", "timeoutSeconds",
 )  # fmt: skip
 
 
@@ -60,6 +64,8 @@ class Options:
         end: where a batch query ends.
         fail_on_data_loss: end with an error where messages have left a log before they were read;
             otherwise a warning tells it.
+        accepted: of which logs a loss is no error in spite of that, by (number, epoch) of the
+            exchange: below this offset; None: whatever is lost of it.
         max_batches: log entries that one micro-batch reads at most; 0: no limit.
         partitions: into how many tasks the part of one exchange is split at most.
         timeout: seconds to wait for a word from the cluster or an exchange.
@@ -71,6 +77,7 @@ class Options:
     start: Place
     end: Place
     fail_on_data_loss: bool
+    accepted: Mapping[tuple[int, int], int | None]
     max_batches: int
     partitions: int
     timeout: float
@@ -157,6 +164,7 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         start=start,
         end=end,
         fail_on_data_loss=_flag(told, "failOnDataLoss", default=True),
+        accepted=_accepted(told),
         max_batches=_number(told, "maxBatchesPerTrigger", 0, BATCHES_MAX),
         partitions=_number(told, "partitionsPerExchange", 1, PARTITIONS_MAX),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
@@ -249,18 +257,42 @@ def _offsets(text: str, name: str) -> dict[tuple[int, int], int]:
         f'{name}: earliest, latest, or JSON such as {{"1:65537": 120}}: offset by number and epoch '
         "of the exchange (columns `exchange` and `epoch`)"
     )
+    found: dict[tuple[int, int], int] = {}
+    for log, offset in _by_log(text, problem).items():
+        if type(offset) is not int or offset < 0:
+            raise problem
+        found[log] = offset
+    return found
+
+
+def _accepted(told: Mapping[str, str]) -> dict[tuple[int, int], int | None]:
+    problem = ConfigError(
+        'acceptedLoss: JSON such as {"1:65537": "all", "2:65538": 120}, as the error says that '
+        'tells of a loss: by number and epoch of the exchange, "all", or the offset below which '
+        "messages may be missing"
+    )
+    found: dict[tuple[int, int], int | None] = {}
+    for log, what in _by_log(told.get("acceptedloss", "{}"), problem).items():
+        if what != ALL and (type(what) is not int or what < 0):
+            raise problem
+        found[log] = what if isinstance(what, int) else None
+    return found
+
+
+def _by_log(text: str, problem: ConfigError) -> dict[tuple[int, int], object]:
+    """What a JSON object holds whose keys are number and epoch of exchanges."""
     try:
         value = json.loads(text)
     except ValueError:
         raise problem from None
     if not isinstance(value, dict):
         raise problem
-    found: dict[tuple[int, int], int] = {}
-    for key, offset in value.items():
+    found: dict[tuple[int, int], object] = {}
+    for key, what in value.items():
         number, _, epoch = key.partition(":")
-        if not (number.isdecimal() and epoch.isdecimal()) or type(offset) is not int or offset < 0:
+        if not (number.isdecimal() and epoch.isdecimal() and len(key) <= KEY_MOST):
             raise problem
-        found[int(number), int(epoch)] = offset
+        found[int(number), int(epoch)] = what
     return found
 
 

@@ -105,7 +105,7 @@ def record_batches(
     batches: Iterable[LogBatch],
     number: int,
     epoch: int,
-    damaged: Callable[[str], None] | None = None,
+    damaged: Callable[[int, str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of one log, in order; what stands in for messages that were given up is no row.
 
@@ -113,8 +113,8 @@ def record_batches(
         batches: as `LogReader.read` gives them.
         number: of the exchange.
         epoch: of its process.
-        damaged: is told of a batch that cannot be read, which is passed over; it may raise. None:
-            an error.
+        damaged: is told of a batch that cannot be read, by its offset and in words; it is passed
+            over, unless that raises. None: an error.
 
     Raises:
         RemoteProtocolError: a batch cannot be read; names its offset.
@@ -131,7 +131,7 @@ def record_batches(
                 )
                 if damaged is None:
                     raise RemoteProtocolError(text) from None
-                damaged(text)
+                damaged(batch.offset, text)
             if rows.full:
                 yield rows.take()
     if rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,11 @@ from pyspark.sql.datasource import (
 )
 
 from roq.client.log_reader import LogReader
-from roq.errors import ConfigError, RoQError, StaleEpoch, Unavailable
+from roq.errors import ConfigError, StaleEpoch, Unavailable
 from roq.spark.attendance import Attendance
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs
+from roq.spark.loss import lose
 from roq.spark.offsets import (
     Departed,
     LogKey,
@@ -51,13 +51,6 @@ except ImportError:  # Spark before 4.2 knows it by itself, and reads all in one
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in for Spark's."""
-
-
-log = logging.getLogger(__name__)
-
-
-class DataLoss(RoQError):
-    """Messages have left a log before this query has read them."""
 
 
 class RoqDataSource(Shipped, DataSource):
@@ -293,22 +286,24 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return
         gone = f"the log of exchange x{key.number} (epoch {key.epoch}) is gone"
         if departed is None or departed.epoch != key.epoch or departed.end < 0:
-            _lose(
+            lose(
                 self._options,
+                key,
                 f"{gone}: it was read up to offset {offset}, and it is not known whether more came",
             )
         else:
             end = max(departed.end, self._seen.get(key, 0))
             if end > offset:
-                _lose(self._options, f"{gone}: offsets {offset} to {end - 1} were not read")
+                lose(self._options, key, f"{gone}: offsets {offset} to {end - 1} were not read")
         self._told.add(key)
 
     def _missed(self, key: LogKey, count: int) -> None:
         if key in self._told:
             return
         batches = f"{count} batches" if count > 0 else "an unknown number of batches"
-        _lose(
+        lose(
             self._options,
+            key,
             f"exchange x{key.number} came and went while this query did not look, with {batches} "
             "that were not read",
         )
@@ -343,9 +338,9 @@ def _next_at(
     if place.word == LATEST:
         return {key: span.end for key, span in spans.items()}
     given = {LogKey(*key): offset for key, offset in (place.offsets or {}).items()}
-    gone = [str(key) for key in given if key not in spans]
-    if gone:
-        _lose(options, f"{name} names logs that are gone: {', '.join(gone)}")
+    for key in given:
+        if key not in spans:
+            lose(options, key, f"{name} names a log that is gone: {key}")
     check_ends(given, spans, name)
     return {key: given.get(key, span.floor) for key, span in spans.items()}
 
@@ -361,7 +356,7 @@ def _partitions(start: Offsets, end: Offsets, logs: Logs, options: Options) -> l
         if address:
             found.append(LogPartition(part, address, logs.queue_id))
         else:
-            _lose(options, _unread(part))
+            lose(options, part.log, _unread(part))
     return found
 
 
@@ -378,20 +373,22 @@ def _read(
         try:
             yield from record_batches(
                 reader.read(part.first, part.until, prefixes), part.log.number, part.log.epoch,
-                damaged=lambda text: _lose(options, text),
+                damaged=lambda offset, text: lose(options, part.log, text, below=offset + 1),
             )  # fmt: skip
         except StaleEpoch:
-            _lose(options, _unread(part))
+            lose(options, part.log, _unread(part))
         except Unavailable:
             if _is_there(part.log, options):
                 raise
-            _lose(options, _unread(part))
+            lose(options, part.log, _unread(part))
         if reader.evicted:
-            _lose(
+            lose(
                 options,
+                part.log,
                 f"{reader.evicted} batches of exchange x{part.log.number} had left its memory "
                 f"before they were read (offsets from {part.first}): read faster, or give the "
                 "queue a larger ring (limit ring_bytes)",
+                below=part.until,
             )
 
 
@@ -405,9 +402,3 @@ def _unread(part: Part) -> str:
         f"the log of exchange x{part.log.number} (epoch {part.log.epoch}) is gone: offsets "
         f"{part.first} to {part.until - 1} were not read, or not all of them"
     )
-
-
-def _lose(options: Options, text: str) -> None:
-    if options.fail_on_data_loss:
-        raise DataLoss(f'{text}. Set option failOnDataLoss to "false" to go on without them')
-    log.warning("%s", text, extra={"event": "data_loss"})

@@ -1,4 +1,4 @@
-"""`python -m roq.simulation.chaos_spark`: kill driver and executors; see that nothing is lost."""
+"""`python -m roq.simulation.chaos_spark`: kill Spark and exchanges; nothing is lost in silence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final
 import click
 import msgspec
 
-from roq.simulation.chaos_spark.application import Job
+from roq.simulation.chaos_spark.application import QUERIES, Job
 from roq.simulation.chaos_spark.course import Course, Kill, Scaling, plan
-from roq.simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
 from roq.simulation.chaos_spark.site import site
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
@@ -35,10 +35,17 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     logged: int
     """In the logs of the first queue, also those that went with their exchanges."""
     filed: int
-    """Rows of the Parquet table."""
+    """Rows of the Parquet table, each message counted once."""
+    filed_again: int
+    """Rows that stand there once more: their exchange died, and they were sent to another one."""
+    unfiled: int
+    """Messages that went with an exchange before they were read: the query has failed."""
     files: int
     received: int
-    """What a subscriber of the second queue got."""
+    """What a subscriber of the second queue got, each message counted once."""
+    received_again: int
+    unreceived: int
+    """As of the files."""
     copied: int
     """In the logs of the second queue, each counted once."""
     copied_again: int
@@ -116,7 +123,7 @@ def _played(
             files = course.finish()
         finally:
             course.close()
-        tally, violations = _judged(traffic, files)
+        tally, violations = _judged(traffic, files, course.losses)
         return Result(
             machine=machine, seed=seed, rate=rate, seconds=round(course.elapsed, 1),
             kills=course.kills, scalings=course.scalings, ended=course.ended, tally=tally,
@@ -124,34 +131,54 @@ def _played(
         )  # fmt: skip
 
 
-def _judged(traffic: Traffic, files: Sequence[Path]) -> tuple[Tally, list[str]]:
+def _judged(
+    traffic: Traffic, files: Sequence[Path], losses: Sequence[tuple[Loss, Mapping[str, int]]]
+) -> tuple[Tally, list[str]]:
     logs, copies = traffic.log(SOURCE), traffic.log(TARGET)
     table = {path.name: read_rows(path) for path in files}
     present = [row for rows in logs.values() for row in rows]
-    traffic.wait_for(len(traffic.sent))
+    copied = [row for rows in copies.values() for row in rows]
+    once = distinct(copied)
+    traffic.wait_for(len(traffic.sent), len(once))
     # What stood in a log that is gone, a subscriber has seen.
     logged = distinct([*present, *traffic.seen])
-    copied = [row for rows in copies.values() for row in rows]
     filed = [row for rows in table.values() for row in rows]
-    once, payloads = distinct(copied), [row.payload for row in logged]
-    got = list(traffic.got)
+    payloads, got = [row.payload for row in logged], list(traffic.got)
+    received = {row.payload for row in got}
+    # An exchange that was killed took its log along; what it had was partly sent again.
+    again = {payload for loss, _ in losses for payload in loss.sent_again()}
+    lost = {
+        query: {key for loss, read in losses for key in loss.unread(read[query])}
+        for query in QUERIES
+    }
+    again_rows = {row for row in logged if row.payload in again}
+    lost_rows = {row for row in logged if row.payload in lost["files"]}
     tally = Tally(
-        sent=len(traffic.sent), logged=len(logged), filed=len(filed), files=len(table),
-        received=len(got), copied=len(once), copied_again=len(copied) - len(once),
+        sent=len(traffic.sent), logged=len(logged), filed=len(set(filed)),
+        filed_again=len(filed) - len(set(filed)), unfiled=len(set(logged) - set(filed)),
+        files=len(table), received=len(received), received_again=len(got) - len(received),
+        unreceived=len(set(payloads) - received),
+        copied=len(once), copied_again=len(copied) - len(once),
         batches=len({row.publisher for row in copied}),
     )  # fmt: skip
+    originals = [row for row in got if row.payload not in again]
     return tally, [
         *traffic.troubles,
         *differences("first queue", traffic.sent, payloads),
         *differences("first queue, as received", payloads, [row.payload for row in traffic.seen]),
-        *differences("logs of the first queue", present, distinct(present)),
-        *differences("files", logged, filed),
-        *differences("second queue, as logged", payloads, [row.payload for row in once]),
-        *differences("second queue, as received", payloads, [row.payload for row in got]),
+        *differences("logs of the first queue", distinct(present), present, again=again_rows),
+        *differences("files", logged, filed, lost=lost_rows, again=again_rows),
+        *differences(
+            "second queue, as logged", payloads, [row.payload for row in once],
+            lost=lost["queue"], again=again,
+        ),
+        *differences(
+            "second queue, as received", [row.payload for row in once], [row.payload for row in got]
+        ),
         *disorder("files", table),
         *disorder("second queue, as received", {"what came": got}),
-        *disorder("second queue, by partition", back(got, _places(logs))),
-    ]
+        *disorder("second queue, by partition", back(originals, _places(logs))),
+    ]  # fmt: skip
 
 
 def _places(logs: Mapping[LogKey, Sequence[Row]]) -> dict[bytes, tuple[str, Row]]:
@@ -177,9 +204,9 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
     say(f"logs: {logs}")
 
 
-@click.command(short_help="Kill Spark's driver and executors, and see that nothing is lost.")
+@click.command(short_help="Kill Spark and exchanges, and see that nothing is lost in silence.")
 @click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
-@click.option("--kills", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--kills", type=click.IntRange(1, 10_000), default=60, show_default=True)
 @click.option(
     "--rate",
     type=click.FloatRange(1, 10_000),
@@ -190,9 +217,10 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:
     """Run two streaming queries on a Spark cluster of local processes, from one RoQ queue into
-    another and into Parquet files, and kill the driver, executors and tasks at random moments.
-    Between the kills exchanges of the first queue come and go. In the end the logs of the queues,
-    the files and what subscribers have got must be the same.
+    another and into Parquet files, and kill the driver, executors, tasks and exchanges at random
+    moments. Between the kills exchanges of the first queue come and go. In the end the logs of the
+    queues, the files and what subscribers have got must be the same, but for what went with an
+    exchange that was killed: of that the queries must have told.
 
     \b
     Example:

@@ -40,6 +40,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """Queues."""
     folder: str
+    accepted_loss: str = "{}"
+    """What the operator has accepted: the option of the source."""
 
     def checkpoint(self, query: str) -> Path:
         """Where a query notes how far it is."""
@@ -89,6 +91,7 @@ def start(spark: SparkSession, job: Job) -> list[StreamingQuery]:
         return (
             spark.readStream.format("roq")
             .options(cluster=job.cluster, queue=job.source, startingOffsets="earliest")
+            .option("acceptedLoss", job.accepted_loss)
             .load()
         )
 
@@ -109,9 +112,11 @@ def start(spark: SparkSession, job: Job) -> list[StreamingQuery]:
 
 
 def _reason(query: StreamingQuery) -> str:
-    """The last line of its error, without what Spark says of the query itself."""
+    """The last line of its error, without what Spark says of the query itself, and its codes."""
     text = str(query.exception()).partition("=== Streaming Query ===")[0]
-    return text.strip().splitlines()[-1]
+    lines = [line.strip() for line in text.splitlines() if "SQLSTATE" not in line]
+    words = [line for line in lines if line and not line.startswith("at ")]  # no stack of Java
+    return words[-1] if words else "no word"
 
 
 def main(path: str) -> int:

@@ -6,10 +6,11 @@ Between the kills an exchange comes or goes, in turn.
 from __future__ import annotations
 
 import random
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,21 +22,27 @@ from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 from roq.simulation.chaos.waiting import until
 from roq.simulation.chaos_spark.application import QUERIES, Job
+from roq.simulation.chaos_spark.judge import Loss
 from roq.simulation.chaos_spark.progress import Progress, covers, progress, reached
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import Traffic
 from roq.simulation.scenario.crew import ScenarioError
+from roq.spark.offsets import LogKey
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
 WORKER: Final = "worker"
+EXCHANGE: Final = "exchange"
 KINDS: Final = {
     DRIVER: "the driver's Python and its Java; what it has begun elsewhere goes on",
     EXECUTOR: "an executor",
     WORKER: "the Python process of a task",
+    EXCHANGE: "an exchange of the first queue, and its log with it: both queries fail, and are "
+    "started again with what their error says",
 }
-_ROUND: Final = (DRIVER, EXECUTOR, EXECUTOR, EXECUTOR, WORKER)
+_ROUND: Final = (DRIVER, EXECUTOR, EXECUTOR, EXECUTOR, WORKER, EXCHANGE)
 """So many of each, in an order that the seed says."""
+_ACCEPTED: Final = re.compile("set option acceptedLoss to '([^']*)'")
 BATCHES_MAX: Final = 2
 DELAY_MAX_SECONDS: Final = 0.8
 """A kill comes after so many further micro-batches and so long; a micro-batch takes about as
@@ -46,6 +53,8 @@ END_SECONDS: Final = 180.0
 ENDS_MAX: Final = 5
 """So often the driver may end by itself in a row without any progress."""
 STEP_SECONDS: Final = 0.1
+WORDS_MAX: Final = 1_000_000
+"""Of the last words of a driver in which its error is looked for."""
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +88,7 @@ def plan(seed: int, kills: int) -> Iterator[str]:
     dice = random.Random(f"{seed} kinds")
     left = kills
     while left > 0:
-        some = list(_ROUND if left >= len(_ROUND) else (DRIVER, EXECUTOR, WORKER))
+        some = list(_ROUND if left >= len(_ROUND) else KINDS)
         dice.shuffle(some)
         yield from some[:left]
         left -= len(some)
@@ -98,6 +107,8 @@ class Course:
     Attributes:
         kills: those that were made.
         scalings: exchanges that came and went.
+        losses: logs that went with exchanges that were killed, and how far each query had read
+            them for good.
         ended: how the driver has ended by itself, in words: what was killed made a query fail.
     """
 
@@ -111,6 +122,7 @@ class Course:
     ) -> None:
         self.kills: list[Kill] = []
         self.scalings: list[Scaling] = []
+        self.losses: list[tuple[Loss, Mapping[str, int]]] = []
         self.ended: list[str] = []
         self._folder = folder
         self._spark = spark
@@ -217,12 +229,15 @@ class Course:
 
     def _kill(self, number: int, kind: str, dice: random.Random) -> None:
         before = self._progress()
-        victims = self._victims(kind, dice)
-        seconds = self.elapsed
-        for victim in victims:
-            _end(victim)
-        if kind == DRIVER:
-            self.close()
+        if kind == EXCHANGE:
+            seconds = self._kill_exchange(dice)
+        else:
+            victims = self._victims(kind, dice)
+            seconds = self.elapsed
+            for victim in victims:
+                _end(victim)
+            if kind == DRIVER:
+                self.close()
         self._work_on(before)
         kill = Kill(
             number=number,
@@ -240,6 +255,37 @@ class Course:
             f"{seconds:7.1f} s  kill {number}: {kind} ({where}); "
             f"both go on after {kill.recovered_seconds:.1f} s"
         )
+
+    def _kill_exchange(self, dice: random.Random) -> float:
+        """Kill the one with the longest log that both queries know; gives when.
+
+        Both have to fail: nobody knows what else was in the log.
+        """
+        found: list[LogKey] = []
+
+        def known() -> bool:
+            ends = self._traffic.ends()
+            read = [reached(self._job.checkpoint(query), ends.queue_id) for query in QUERIES]
+            found[:] = [log for log in ends.next if all(log in each for each in read)]
+            found.sort(key=lambda log: ends.next[log])
+            return bool(found)
+
+        if not self._until(known, WORK_SECONDS):
+            raise self._stuck("the queries know no exchange that is there")
+        log = found[-1]
+        queue_id = self._traffic.ends().queue_id
+        read = {
+            query: reached(self._job.checkpoint(query), queue_id).get(log, 0) for query in QUERIES
+        }
+        offsets, first = self._traffic.note(log)
+        self._until(lambda: False, dice.uniform(0.0, DELAY_MAX_SECONDS))
+        seconds = self.elapsed
+        last = self._traffic.kill(log)
+        late = frozenset(self._traffic.sent[first:last])
+        self.losses.append((Loss(log, offsets, late), read))
+        if not self._until(lambda: str(log) in self._job.accepted_loss, WORK_SECONDS):
+            raise self._stuck(f"no query has told that the log {log} is gone")
+        return seconds
 
     def _victims(self, kind: str, dice: random.Random) -> list[psutil.Process]:
         found: list[psutil.Process] = []
@@ -291,13 +337,16 @@ class Course:
     def _tend(self) -> None:
         """Start the driver if it does not run."""
         if self._driver is not None and (code := self._driver.poll()) is not None:
-            words = self._words().splitlines()
-            self.ended.append(f"exit code {code}: {words[-1] if words else 'no word'}")
-            self._say(f"{self.elapsed:7.1f} s  the driver has ended by itself, {self.ended[-1]}")
             self.close()
-            self._fruitless += 1
-            if self._fruitless > ENDS_MAX:
-                raise self._stuck("the driver ends again and again")
+            if not self._accept_loss():
+                words = self._words().splitlines()
+                self.ended.append(f"exit code {code}: {words[-1] if words else 'no word'}")
+                self._say(
+                    f"{self.elapsed:7.1f} s  the driver has ended by itself, {self.ended[-1]}"
+                )
+                self._fruitless += 1
+                if self._fruitless > ENDS_MAX:
+                    raise self._stuck("the driver ends again and again")
         if self._driver is None:
             self._lives += 1
             path = self._folder / "job.json"
@@ -307,13 +356,25 @@ class Course:
                 guarded([sys.executable, "-P", "-m", module, str(path)]), log_path=self._log
             )
 
+    def _accept_loss(self) -> bool:
+        """Do as the error says, if it names a log that was killed and not accepted yet."""
+        told = _ACCEPTED.findall(self._words(WORDS_MAX))
+        if not told or told[-1] == self._job.accepted_loss:
+            return False
+        killed = {str(loss.log) for loss, _ in self.losses}
+        if not set(msgspec.json.decode(told[-1], type=dict[str, int | str])) <= killed:
+            return False
+        self._job = msgspec.structs.replace(self._job, accepted_loss=told[-1])
+        self._say(f"{self.elapsed:7.1f} s  a query has failed; accepted are losses of {told[-1]}")
+        return True
+
     @property
     def _log(self) -> Path:
         return self._folder / f"driver-{self._lives}.log"
 
-    def _words(self) -> str:
+    def _words(self, most: int = 3_000) -> str:
         try:
-            return self._log.read_text(errors="replace").strip()[-3_000:]
+            return self._log.read_text(errors="replace").strip()[-most:]
         except FileNotFoundError:
             return ""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
+
+from roq.spark.offsets import LogKey
 
 SHOWN: Final = 3
 """Of many examples."""
@@ -26,16 +28,53 @@ class Row(NamedTuple):
         return self.publisher, self.topic, self.sequence
 
 
-def differences(what: str, wanted: Iterable[K], found: Iterable[K]) -> list[str]:
-    """How two multisets differ, in sentences; none if they do not."""
+class Loss(NamedTuple):
+    """A log that went when its exchange was killed.
+
+    Attributes:
+        log: which one.
+        offsets: of what stood in it shortly before, by payload.
+        late: what was published from then on until the exchange was dead: perhaps it stood there,
+            too.
+    """
+
+    log: LogKey
+    offsets: Mapping[bytes, int]
+    late: frozenset[bytes]
+
+    def sent_again(self) -> frozenset[bytes]:
+        """What may stand in another log as well: publishers did not know whether it was safe."""
+        return self.late.union(self.offsets)
+
+    def unread(self, read: int) -> frozenset[bytes]:
+        """What may be missing where the log had been read up to this offset."""
+        return self.late.union(key for key, offset in self.offsets.items() if offset >= read)
+
+
+def differences(
+    what: str,
+    wanted: Iterable[K],
+    found: Iterable[K],
+    *,
+    lost: Container[K] = (),
+    again: Container[K] = (),
+) -> list[str]:
+    """How two multisets differ, in sentences; none if they do not.
+
+    Args:
+        lost: these may be missing.
+        again: these may be there more than once.
+    """
     left, right = Counter(wanted), Counter(found)
-    missing, more = left - right, right - left
+    missing = Counter({key: n for key, n in (left - right).items() if key not in lost})
+    more = right - left
     told = []
     if missing:
         told.append(f"{what}: {missing.total()} messages are missing, such as {_some(missing)}")
     if more:
         doubled = Counter({key: count for key, count in more.items() if left[key]})
         foreign = more - doubled
+        doubled = Counter({key: count for key, count in doubled.items() if key not in again})
         if doubled:
             told.append(f"{what}: {doubled.total()} doubles, such as {_some(doubled)}")
         if foreign:

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
 import roq
 from roq.client.admin.views import ScalingRules
 from roq.client.log_reader import LogReader
@@ -36,6 +38,7 @@ FLUSH_SECONDS: Final = 60.0
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.2
 MORE_SECONDS: Final = 1.0
+DEAD_SECONDS: Final = 30.0
 
 
 class Traffic:
@@ -61,6 +64,9 @@ class Traffic:
         self._address = address
         self._rate = rate
         self._stack = ExitStack()
+        self._publishers: list[roq.Publisher] = []
+        self._turn = threading.Lock()
+        """Held to publish a message, and while nothing is to be published."""
         self._stop_publishing = threading.Event()
         self._stop = threading.Event()
         self._subscribed = {queue: threading.Event() for queue in (SOURCE, TARGET)}
@@ -113,14 +119,37 @@ class Traffic:
         """
         self._cluster.remove_exchange(SOURCE, exchange, timeout=REMOVAL_SECONDS)
 
+    def note(self, log: LogKey) -> tuple[dict[bytes, int], int]:
+        """What stands in a log of the first queue, and how many messages were sent by then.
+
+        Nothing is published meanwhile.
+        """
+        with self._turn:
+            for publisher in self._publishers:
+                publisher.flush(FLUSH_SECONDS)
+            with Logs(_options(self._address, SOURCE)) as logs:
+                span = logs.spans()[log]
+                rows = list(_rows(logs, log, span.floor, span.end))
+            return {row.payload: offset for offset, row in rows}, len(self.sent)
+
+    def kill(self, log: LogKey) -> int:
+        """Kill the exchange with this log; gives how many messages were sent until it was dead."""
+        exchanges = self._cluster.describe(SOURCE).exchanges
+        (pid,) = [each.pid for each in exchanges if (each.number, each.epoch) == log]
+        process = psutil.Process(pid)
+        process.kill()
+        process.wait(DEAD_SECONDS)
+        with self._turn:
+            return len(self.sent)
+
     def finish(self) -> None:
         """Publish no more, and wait until all is acknowledged."""
         self._stop_publishing.set()
         self._publisher.join()
 
-    def wait_for(self, count: int) -> None:
-        """Wait until both subscribers have so many messages, and a little for more than that."""
-        until(lambda: min(len(self.seen), len(self.got)) >= count, READY_SECONDS)
+    def wait_for(self, seen: int, got: int) -> None:
+        """Wait until the subscribers have so many messages, and a little for more than that."""
+        until(lambda: len(self.seen) >= seen and len(self.got) >= got, READY_SECONDS)
         until(lambda: False, MORE_SECONDS)
 
     def ends(self) -> Offsets:
@@ -133,16 +162,16 @@ class Traffic:
         options = _options(self._address, queue)
         with Logs(options) as logs:
             return {
-                log: list(_rows(logs, log, span.floor, span.end))
+                log: [row for _, row in _rows(logs, log, span.floor, span.end)]
                 for log, span in logs.spans().items()
             }
 
     def _publish(self) -> None:
         try:
             with ExitStack() as stack:
-                publishers = [
-                    stack.enter_context(self._cluster.publisher(SOURCE)) for _ in range(PUBLISHERS)
-                ]
+                publishers = self._publishers
+                for _ in range(PUBLISHERS):
+                    publishers.append(stack.enter_context(self._cluster.publisher(SOURCE)))
                 began = time.monotonic()
                 number = 0
                 while not self._stop_publishing.wait(
@@ -150,8 +179,9 @@ class Traffic:
                 ):
                     topic = TOPICS[number % len(TOPICS)]
                     payload = b"message %d of the run, %s" % (number, bytes(64))
-                    publishers[number % PUBLISHERS].publish(payload, topic)
-                    self.sent.append(payload)
+                    with self._turn:
+                        publishers[number % PUBLISHERS].publish(payload, topic)
+                        self.sent.append(payload)
                     number += 1
                 for publisher in publishers:
                     publisher.flush(FLUSH_SECONDS)
@@ -184,7 +214,8 @@ def _options(address: str, queue: str) -> Options:
     return read_options({"cluster": address, "queue": queue}, streaming=False)
 
 
-def _rows(logs: Logs, log: LogKey, first: int, until: int) -> Iterator[Row]:
+def _rows(logs: Logs, log: LogKey, first: int, until: int) -> Iterator[tuple[int, Row]]:
+    """The messages of a part of a log, each with its offset."""
     with LogReader(
         logs.address(log), bytes.fromhex(logs.queue_id), number=log.number, epoch=log.epoch
     ) as reader:
@@ -193,4 +224,4 @@ def _rows(logs: Logs, log: LogKey, first: int, until: int) -> Iterator[Row]:
                 continue
             topic, publisher = batch.topic.decode(), bytes(batch.header.publisher)
             for sequence, payload in enumerate(batch.payloads(), batch.header.first_sequence):
-                yield Row(publisher, topic, sequence, payload)
+                yield batch.offset, Row(publisher, topic, sequence, payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -180,11 +181,11 @@ def test_what_went_with_an_exchange_while_no_query_ran_is_an_error_and_never_sil
 ) -> None:
     sink = str(tmp_path / "sink")
 
-    def catch_up(loss: str = "true") -> int:
+    def catch_up(**options: str) -> int:
         query = (
             spark.readStream.format("roq")
             .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
-            .option("failOnDataLoss", loss)
+            .options(**options)
             .load()
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -201,9 +202,13 @@ def test_what_went_with_an_exchange_while_no_query_ran_is_an_error_and_never_sil
     publish(cluster, queue, "t", numbered(300, 300))
     publish(cluster, queue, "t", numbered(300, 600))
     cluster.remove_exchange(queue, grown(roq_cluster, queue, before), timeout=120.0)
-    with pytest.raises(PySparkException, match="were not read"):
+    with pytest.raises(PySparkException, match="were not read") as told:
         catch_up()
-    assert 300 <= catch_up("false") < 900
+    (accepted,) = set(re.findall("acceptedLoss to '([^']*)'", str(told.value)))
+    left = catch_up(acceptedLoss=accepted)
+    assert 300 <= left < 900
+    publish(cluster, queue, "t", numbered(100, 900))
+    assert catch_up(acceptedLoss=accepted) == left + 100
 
 
 def test_an_exchange_is_not_stopped_before_a_query_has_read_it(

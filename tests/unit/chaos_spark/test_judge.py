@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roq.simulation.chaos_spark.judge import Row, back, differences, disorder, distinct
+from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
+from roq.spark.offsets import LogKey
 
 
 def rows(*sequences: int, publisher: bytes = b"p", topic: str = "t") -> list[Row]:
@@ -20,6 +21,26 @@ def test_what_is_missing_doubled_or_foreign_is_told_apart() -> None:
         "files: 1 doubles, such as 2",
         "files: 1 that nobody sent, such as 9",
     ]
+
+
+def test_what_went_with_an_exchange_may_be_missing_or_come_again_and_nothing_else() -> None:
+    wanted, found = [1, 2, 3, 4], [1, 2, 2, 4, 4]
+    assert differences("files", wanted, found, lost={3}, again={2, 4}) == []
+    assert differences("files", wanted, found, lost={4}, again={2}) == [
+        "files: 1 messages are missing, such as 3",
+        "files: 1 doubles, such as 4",
+    ]
+    assert differences("files", [1], [1, 9], lost={9}, again={9}) == [
+        "files: 1 that nobody sent, such as 9"
+    ]
+
+
+def test_what_a_query_has_read_of_a_log_is_not_excused_by_its_end() -> None:
+    loss = Loss(LogKey(1, 7), {b"a": 0, b"b": 1, b"c": 2}, frozenset({b"late"}))
+    assert loss.unread(0) == {b"a", b"b", b"c", b"late"}
+    assert loss.unread(2) == {b"c", b"late"}
+    assert loss.unread(3) == {b"late"}
+    assert loss.sent_again() == {b"a", b"b", b"c", b"late"}
 
 
 def test_sequences_rise_within_each_stream_of_a_stretch() -> None:

@@ -45,6 +45,13 @@ def test_offsets_by_log() -> None:
     assert options.start == Place(offsets={(1, 65537): 120})
 
 
+def test_losses_are_accepted_by_log() -> None:
+    given = '{"1:65537": "all", "2:65538": 120}'
+    options = read_options({**NEEDED, "acceptedLoss": given}, streaming=True)
+    assert options.accepted == {(1, 65537): None, (2, 65538): 120}
+    assert read_options(dict(NEEDED), streaming=True).accepted == {}
+
+
 @pytest.mark.parametrize("time", ["1970-01-01T00:00:02", "1970-01-01T01:00:02+01:00"])
 def test_a_time_without_a_zone_is_utc(time: str) -> None:
     options = read_options({**NEEDED, "startingTime": time}, streaming=True)
@@ -67,6 +74,13 @@ def test_a_time_without_a_zone_is_utc(time: str) -> None:
         ({**NEEDED, "startingOffsets": '{"1": 5}'}, "startingOffsets"),
         ({**NEEDED, "startingOffsets": '{"1:2": -5}'}, "startingOffsets"),
         ({**NEEDED, "startingOffsets": '{"1:2": true}'}, "startingOffsets"),
+        ({**NEEDED, "startingOffsets": f'{{"1:{"2" * 5_000}": 5}}'}, "startingOffsets"),
+        ({**NEEDED, "acceptedLoss": "all"}, "acceptedLoss"),
+        ({**NEEDED, "acceptedLoss": '["1:2"]'}, "acceptedLoss"),
+        ({**NEEDED, "acceptedLoss": '{"x1": "all"}'}, "acceptedLoss"),
+        ({**NEEDED, "acceptedLoss": '{"1:2": "some"}'}, "acceptedLoss"),
+        ({**NEEDED, "acceptedLoss": '{"1:2": -1}'}, "acceptedLoss"),
+        ({**NEEDED, "acceptedLoss": '{"1:2": true}'}, "acceptedLoss"),
         ({**NEEDED, "startingTime": "noon"}, "startingTime"),
         ({**NEEDED, "startingTime": "2026-01-01", "startingOffsets": "latest"}, "one of them"),
         ({**NEEDED, "failOnDataLoss": "maybe"}, "failOnDataLoss"),

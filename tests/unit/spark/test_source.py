@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -13,10 +15,12 @@ pytest.importorskip("pyspark")
 from roq.errors import ConfigError
 from roq.spark.attendance import Attendance
 from roq.spark.logs import Logs
-from roq.spark.offsets import Departed, LogKey, Offsets, Span, read_offsets
+from roq.spark.loss import DataLoss, lose
+from roq.spark.offsets import Departed, LogKey, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
-from roq.spark.source import DataLoss, StreamReader
+from roq.spark.source import LogPartition, StreamReader
 
+Document = dict[str, Any]
 QUEUE = "ab" * 16
 X1, X2, X3 = LogKey(1, 65537), LogKey(2, 65538), LogKey(1, 65539)
 
@@ -67,6 +71,10 @@ def reader(logs: FakeLogs, **options: str) -> StreamReader:
     made._logs = cast("Logs", logs)
     made._attendance = cast("Attendance", FakeAttendance())
     return made
+
+
+def parts_of(stream: StreamReader, start: Document, end: Document) -> list[LogPartition]:
+    return cast("list[LogPartition]", list(stream.partitions(start, end)))
 
 
 def ends(document: dict[str, Any]) -> dict[LogKey, int]:
@@ -141,6 +149,58 @@ def test_a_log_that_came_and_went_between_two_lives_of_a_driver_is_not_passed_ov
     empty = FakeLogs({X1: Span(0, 5)})
     empty.went = {2: Departed(X2.epoch, 0)}
     assert ends(reader(empty).latestOffset(start)) == {X1: 5}
+
+
+def test_a_loss_that_is_accepted_stays_so_and_no_other_one_is() -> None:
+    dead = Offsets(QUEUE, {X1: 5, X2: 3}).document()
+    logs = FakeLogs({X3: Span(0, 2), X2: Span(0, 4)})
+    with pytest.raises(DataLoss) as told:
+        reader(logs).latestOffset(dead)
+    (accepted,) = re.findall("acceptedLoss to '([^']*)'", str(told.value))
+    assert json.loads(accepted) == {str(X1): "all"}
+    end = reader(logs, acceptedLoss=accepted).latestOffset(dead)
+    assert ends(end) == {X2: 4, X3: 2}
+    # The next driver begins where this one did, for its micro-batch was not done.
+    again = reader(logs, acceptedLoss=accepted)
+    assert [part.part.log for part in parts_of(again, dead, end)] == [X3, X2]
+    assert again.latestOffset(end) == end
+    logs.now = {X3: Span(0, 2)}
+    with pytest.raises(DataLoss, match=r"x2 .* it is not known") as told:
+        reader(logs, acceptedLoss=accepted).latestOffset(end)
+    (accepted,) = re.findall("acceptedLoss to '([^']*)'", str(told.value))
+    assert json.loads(accepted) == {str(X1): "all", str(X2): "all"}
+    assert ends(reader(logs, acceptedLoss=accepted).latestOffset(end)) == {X2: 4, X3: 2}
+
+
+def test_a_micro_batch_that_was_planned_in_a_log_that_is_gone_is_accepted_with_it() -> None:
+    start, end = Offsets(QUEUE, {X1: 0}), Offsets(QUEUE, {X1: 5, X2: 1})
+    logs = FakeLogs({X3: Span(0, 2), X2: Span(0, 4)})
+    with pytest.raises(DataLoss, match="offsets 0 to 4 were not read"):
+        parts_of(reader(logs), start.document(), end.document())
+    stream = reader(logs, acceptedLoss=f'{{"{X1}": "all"}}')
+    found = parts_of(stream, start.document(), end.document())
+    assert [part.part for part in found] == [Part(X2, 0, 1)]
+
+
+def test_an_exchange_that_came_and_went_is_accepted_by_its_number() -> None:
+    start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
+    logs = FakeLogs({X1: Span(0, 5)})
+    logs.went = {2: Departed(X2.epoch, 7)}
+    with pytest.raises(DataLoss, match=r'acceptedLoss to \'{"2:0": "all"}\''):
+        reader(logs).latestOffset(start)
+    assert ends(reader(logs, acceptedLoss='{"2:0": "all"}').latestOffset(start)) == {X1: 5}
+
+
+def test_what_left_a_log_that_lives_is_accepted_up_to_an_offset() -> None:
+    given = {"cluster": "a:1", "queue": "q", "acceptedLoss": f'{{"{X1}": 7}}'}
+    options = read_options(given, streaming=True)
+    lose(options, X1, "a batch", below=7)
+    for below in (8, None):
+        with pytest.raises(DataLoss, match="a batch"):
+            lose(options, X1, "a batch", below=below)
+    with pytest.raises(DataLoss) as told:
+        lose(options, X2, "a batch", below=3)
+    assert f"""'{{"{X1}": 7, "{X2}": 3}}'""" in str(told.value)
 
 
 def test_a_spark_that_says_only_when_it_plans_where_it_stands_learns_it_then() -> None:
