@@ -142,8 +142,8 @@ class Sessions:
         return gone
 
     def peers(self) -> tuple[Peer, ...]:
-        """Where to push to."""
-        return tuple(session.peer for session in self._sessions.values())
+        """Where to push to: clients of one process may share a connection."""
+        return tuple(dict.fromkeys(session.peer for session in self._sessions.values()))
 
     def subscribers(self) -> list[Session]:
         """The subscribers among the clients."""

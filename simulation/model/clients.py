@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from roq.client.io.directory import Directory
+from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
 from roq.client.session.shell import MonitorSession
@@ -38,6 +39,7 @@ class _Engine:
         self.reactor = process
         self.context: Context = context(process)
         self.directory = Directory(process, self.context)
+        self.monitors = MonitorConnections(process, self.context)
         self.jitter = process.world.random.random
         self.inside = True
 

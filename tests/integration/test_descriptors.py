@@ -13,8 +13,8 @@ from roq.testing import RunningCluster, cluster
 
 pytestmark = pytest.mark.integration
 
-SUBSCRIBER_MOST = 9
-PUBLISHER_MOST = 5
+SUBSCRIBER_MOST = 7
+PUBLISHER_MOST = 3
 
 MANY = """
 import json, os, resource, sys, time
@@ -49,11 +49,11 @@ with roq.connect(address) as connection:
     before = quiet()
     while len(publishers) < 10:
         publishers.append(connection.publisher("many"))
-    between = settled(before + 9 * 5)
+    between = settled(before + 9 * 3)
     found["publisher"] = (between - before) / 9
     while len(subscribers) < 10:
         subscribers.append(connection.subscriber("many"))
-    found["subscriber"] = (settled(between + 9 * 9) - between) / 9
+    found["subscriber"] = (settled(between + 9 * 7) - between) / 9
     try:
         while len(subscribers) < 100:
             subscribers.append(connection.subscriber("many"))

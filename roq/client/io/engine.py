@@ -22,6 +22,7 @@ import zmq
 from roq.client.io.callbacks import Callbacks
 from roq.client.io.directory import Directory
 from roq.client.io.lock import ClientLock
+from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
@@ -46,6 +47,7 @@ class Engine:
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
         directory: asks configuration managers.
+        monitors: connections to monitors, shared by sessions.
         ticker: beats for everybody who looks after something.
         callbacks: calls users back, in a thread of its own.
         limited: for what many publishers and subscribers may have to say at once.
@@ -61,6 +63,7 @@ class Engine:
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.directory = Directory(self.reactor, self.context)
+        self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
         self.callbacks = Callbacks()
         self.limited = RateLimited(logger, LOG_SECONDS)

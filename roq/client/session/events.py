@@ -138,7 +138,11 @@ class OpenMonitor:
 
 @dataclass(frozen=True, slots=True)
 class DropMonitor:
-    """Close the connection to the monitor, after `linger_ms` at most for what is on its way."""
+    """Use the connection to the monitor no more.
+
+    Attributes:
+        linger_ms: how long what is on its way may take at most; 0: the connection is given up.
+    """
 
     linger_ms: int = 0
 

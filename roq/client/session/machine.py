@@ -440,9 +440,10 @@ class SessionMachine:
         return self.phase is _Phase.ACTIVE
 
     def _refresh(self) -> Effect:
+        # By number: a push would reach all sessions that share the connection.
         if self._role == SUBSCRIBER:
             return self._ask(Join(queue_id=self.queue_id, subscriber=self._client))
-        return TellMonitor(self._alive(0))
+        return self._ask(self._alive(0))
 
     def _heard(self, now: float) -> list[Effect]:
         """The monitor lives."""

@@ -9,6 +9,7 @@ import msgspec
 import zmq
 
 from roq.client.io.engine import Engine
+from roq.client.io.monitor_connections import MonitorConnection
 from roq.client.session.events import (
     AliveWanted,
     AskManager,
@@ -50,7 +51,6 @@ from roq.protocol.control import (
 )
 from roq.runtime import descriptors
 from roq.runtime.reactor import Timer
-from roq.runtime.rpc import RpcClient
 
 Translate = Callable[[str], str]
 
@@ -108,9 +108,7 @@ class MonitorSession:
             managers=cluster_addresses,
             jitter=engine.jitter,
         )
-        self._monitor: RpcClient | None = None
-        self._opened = 0
-        """Number of the connection, so that nothing is heard of one that was given up."""
+        self._monitor: MonitorConnection | None = None
         self._timer: Timer | None = None
         self._events: deque[Event] = deque()
         self._busy = False
@@ -224,24 +222,22 @@ class MonitorSession:
 
     def _open_monitor(self, endpoint: str) -> None:
         self._drop_monitor()
-        self._opened += 1
-        serial, address, engine = self._opened, self._address_of(endpoint), self._engine
-
-        def lost(reason: str) -> None:
-            if serial == self._opened:
-                self._handle(MonitorLost(reason))
-
+        address, engine = self._address_of(endpoint), self._engine
         try:
-            self._monitor = RpcClient(
-                engine.reactor,
-                engine.context,
-                address,
-                on_push=lambda message: self._handle(Pushed(message)),
-                on_lost=lost,
-            )
+            self._monitor = engine.monitors.open(address, self._pushed, self._lost)
         except zmq.ZMQError as error:
             reason = f"{address}: {descriptors.reason(error)}"
-            engine.reactor.call_soon(lambda: lost(reason))
+            engine.reactor.call_soon(lambda: self._not_opened(reason))
+
+    def _pushed(self, message: Answer) -> None:
+        self._handle(Pushed(message))
+
+    def _lost(self, reason: str) -> None:
+        self._handle(MonitorLost(reason))
+
+    def _not_opened(self, reason: str) -> None:
+        if self._monitor is None:
+            self._lost(reason)
 
     def _address_of(self, endpoint: str) -> str:
         return self._translate(endpoint) if self._translate is not None else endpoint
@@ -267,7 +263,7 @@ class MonitorSession:
     def _drop_monitor(self, linger_ms: int = 0) -> None:
         if self._monitor is not None:
             monitor, self._monitor = self._monitor, None
-            monitor.close(linger_ms)
+            monitor.close(linger_ms, given_up=not linger_ms)
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -24,7 +24,7 @@ from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import descriptors, sockets
-from roq.runtime.lifeline import Lifeline
+from roq.runtime.lifeline import NOT_BEGUN, Lifeline
 from roq.runtime.reactor import Reactor, Timer
 
 LIVE_MESSAGES_MAX: Final = 1_000
@@ -133,7 +133,7 @@ class LogConnection:
 
     @property
     def trouble(self) -> str:
-        """Why there is no socket; empty: there are both."""
+        """Why no connection can be made; empty: both stand, or nothing keeps them from it."""
         return self._live_trouble or self._data_trouble
 
     # --- effects ----------------------------------------------------------------------------------
@@ -276,7 +276,9 @@ class LogConnection:
             live.setsockopt(zmq.HEARTBEAT_IVL, 0)
             for topic in self.reader.subscriptions():
                 live.setsockopt(zmq.SUBSCRIBE, topic)
-            self._lifeline = Lifeline(self._reactor, live, self._live_ended)
+            self._lifeline = Lifeline(
+                self._reactor, live, self._live_ended, on_stands=self._live_stands
+            )
             if not wait:
                 self._connect_live()
         except zmq.ZMQError as error:
@@ -284,7 +286,6 @@ class LogConnection:
             self._live_trouble = descriptors.reason(error)
             self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
             return
-        self._live_trouble = ""
         # The methods of the base class: the subclass only adds Python to each call.
         self._recv = super(zmq.Socket, live).recv
         self._get = super(zmq.Socket, live).get
@@ -308,9 +309,13 @@ class LogConnection:
         self._live = self._lifeline = self._live_timer = None
         self._recv, self._get, self.live_fd = _nothing, _no, -1
 
-    def _live_ended(self, _reason: str) -> None:
+    def _live_stands(self) -> None:
+        self._live_trouble = ""
+
+    def _live_ended(self, reason: str) -> None:
         with self._lock:
             if self._live is not None:
+                self._live_trouble = _not_begun(reason)
                 self._connect_anew()
 
     def _look(self) -> None:
@@ -367,7 +372,6 @@ class LogConnection:
             self._data_trouble = descriptors.reason(error)
             self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
             return
-        self._data_trouble = ""
         self._data_fd = cast("int", data.getsockopt(zmq.FD))
         self._reactor.add(self._data_fd, self._data_readable)
 
@@ -390,13 +394,15 @@ class LogConnection:
     def _data_stands(self) -> None:
         with self._lock:
             if self._data is not None:
+                self._data_trouble = ""
                 self._data_up_at = self._reactor.now()
                 self._step(DataUp())
 
-    def _data_ended(self, _reason: str) -> None:
+    def _data_ended(self, reason: str) -> None:
         with self._lock:
             if self._data is None:
                 return
+            self._data_trouble = _not_begun(reason)
             self._close_data()
             up_at, self._data_up_at = self._data_up_at, None
             if up_at is not None and self._reactor.now() - up_at > STEADY_SECONDS:
@@ -433,6 +439,11 @@ class LogConnection:
                         return
             self._burst()
             self._look_at_data()
+
+
+def _not_begun(reason: str) -> str:
+    """The reason why a connection has ended, if it is this machine's; others are known elsewhere."""
+    return reason if reason.startswith(NOT_BEGUN) else ""
 
 
 def _nothing(*_: object) -> NoReturn:
