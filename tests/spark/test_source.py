@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -442,7 +442,7 @@ class LogConnection:
 
 
 def _not_begun(reason: str) -> str:
-    """The reason why a connection has ended, if it is this machine's; others are known elsewhere."""
+    """Why a connection has ended, if that is this machine's fault; others are known elsewhere."""
     return reason if reason.startswith(NOT_BEGUN) else ""
 
 
