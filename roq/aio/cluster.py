@@ -23,7 +23,7 @@ from roq.client.admin.views import (
     QueueSummary,
     ScalingRules,
 )
-from roq.client.cluster import COMMAND_SECONDS, REMOVAL_SECONDS, Translate
+from roq.client.cluster import REMOVAL_SECONDS, Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.status.reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
@@ -31,6 +31,7 @@ from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo
+from roq.timing import COMMAND_SECONDS
 
 T = TypeVar("T")
 

@@ -49,11 +49,10 @@ from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 from roq.runtime import descriptors
+from roq.timing import COMMAND_SECONDS
 
 DESCRIPTORS_MOST: Final = 65_536
 """So far a client raises the limit of its process by itself, if the system lets it."""
-COMMAND_SECONDS: Final = 30.0
-"""Creating and stopping wait for processes to start and end."""
 
 REMOVAL_SECONDS: Final = 60.0
 """What an exchange may take to lose its publishers and to be read."""

@@ -48,6 +48,7 @@ from roq.runtime import sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
+from roq.timing import HEARTBEAT_MS
 
 BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
@@ -264,7 +265,7 @@ class ExchangeServer:
         self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
         self._data.setsockopt(zmq.RCVHWM, data_receive_mark(spec.limits))
         # Subscribers send none of their own, and what publishers may send does not fill it.
-        self._data.setsockopt(zmq.HEARTBEAT_IVL, sockets.HEARTBEAT_MS)
+        self._data.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         sockets.expect_large(self._data, batch_bytes_max(spec.limits), sends=True, receives=True)
         self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
         self._live.setsockopt(zmq.XPUB_VERBOSER, 1)

@@ -22,13 +22,13 @@ from roq.protocol.channel import (
     Fetched,
     FetchRequest,
 )
+from roq.timing import FETCH_GIVE_UP_SECONDS
 
 B = TypeVar("B")
 
 FETCHES_MAX: Final = 1_024
 """Readers that may be fetching at once."""
 RETRY_SECONDS: Final = 0.005
-GIVE_UP_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Fetches(Generic[B]):
         fetch = self._ready.popleft()
         if not fetch.blocked_since:
             fetch.blocked_since = now
-        if now - fetch.blocked_since >= GIVE_UP_SECONDS:
+        if now - fetch.blocked_since >= FETCH_GIVE_UP_SECONDS:
             del self._by_route[fetch.route]
             return False
         fetch.retry_at = now + RETRY_SECONDS

@@ -22,14 +22,13 @@ from typing import Final, Generic, TypeVar
 
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol.channel import PRESENCE_TOPIC, READER_BYTES
+from roq.timing import READER_GONE_SECONDS
 
 B = TypeVar("B")
 
 HOLD_SECONDS: Final = 10.0
 READERS_MAX: Final = 4_096
 """Who comes on top is not waited for."""
-ALIVE_SECONDS: Final = 3.0
-"""Who has something to read and does not say so for this long is not there."""
 LEFT_SECONDS: Final = 1.5
 """Whose fan-out is gone has so long for another one."""
 FORGET_SECONDS: Final = 60.0
@@ -219,7 +218,7 @@ class Holding(Generic[B]):
         peer = self._readers.get(topic[len(PRESENCE_TOPIC) + 1 :])
         if peer is not None:
             peer.left = True
-            peer.silent = max(peer.silent, ALIVE_SECONDS - LEFT_SECONDS)
+            peer.silent = max(peer.silent, READER_GONE_SECONDS - LEFT_SECONDS)
 
     def tick(self, now: float) -> None:
         """Time has passed; call it about twice a second."""
@@ -236,7 +235,7 @@ class Holding(Generic[B]):
                 peer.silent += step
             if peer.silent > FORGET_SECONDS:
                 del self._readers[reader]
-            elif peer.silent > ALIVE_SECONDS:
+            elif peer.silent > READER_GONE_SECONDS:
                 peer.standing = Standing.GONE
             elif peer.standing is Standing.READING:
                 self._charge(peer, step, moved=moved, holds=self.near and peer.place <= mark)

@@ -34,19 +34,16 @@ from roq.protocol.batch import (
 )
 from roq.protocol.channel import HELD, RESET, Held, Reset
 from roq.ranges import TIME_US_MAX
+from roq.timing import (
+    ACK_SILENCE_SECONDS,
+    RESET_ASK_SECONDS,
+    RESET_REPEAT_SECONDS,
+)
 
 B = TypeVar("B")
 
-SILENCE_SECONDS: Final = 0.5
-"""A link without an ack for so long gets one, which shows whether it is still there: a publisher
-that was killed is to be forgotten within two seconds."""
-PROBE_SECONDS: Final = 1.0
-"""Each link has its turn once in so long."""
 PROBE_PARTS: Final = 2
 """Calls of `probe` in which all links have their turn."""
-RESET_REPEAT_SECONDS: Final = 1.0
-ASK_SECONDS: Final = 1.25
-"""A publisher takes no notice of the same RESET within a second of the last one."""
 ASK_LOOK_SECONDS: Final = 0.05
 """Between looks whether somebody may be asked by now."""
 STRANGERS_MAX: Final = 1_024
@@ -170,13 +167,13 @@ class Intake(Generic[B]):
     def ack_later(self, link: Link) -> None:
         """The publisher does not read: acks add up, so a later one will say it all."""
         self._counters.acks_skipped += 1
-        link.acked_at = self._now - SILENCE_SECONDS
+        link.acked_at = self._now - ACK_SILENCE_SECONDS
 
     def probe(self) -> None:
         """Owe an ack to those links, out of a part of all, that have not had one for long."""
         self._probe_part = (self._probe_part + 1) % PROBE_PARTS
         for link in list(self._links)[self._probe_part :: PROBE_PARTS]:
-            if link.route is not None and self._now - link.acked_at >= SILENCE_SECONDS:
+            if link.route is not None and self._now - link.acked_at >= ACK_SILENCE_SECONDS:
                 self._owe_ack(link)
 
     def look_who_waits(self) -> None:
@@ -348,7 +345,7 @@ class Intake(Generic[B]):
             if link.route is None:
                 link.waits = False
             elif (
-                link.reset_for == link.expected and self._now - link.reset_at < ASK_SECONDS
+                link.reset_for == link.expected and self._now - link.reset_at < RESET_ASK_SECONDS
             ):  # it was asked for the same a moment ago, and there was no room once more
                 self._waits = True
             else:

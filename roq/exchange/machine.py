@@ -29,7 +29,7 @@ from roq.exchange.events import (
 )
 from roq.exchange.fetches import Fetches
 from roq.exchange.holding import RESERVE_PARTS, Holding
-from roq.exchange.intake import PROBE_PARTS, PROBE_SECONDS, Intake
+from roq.exchange.intake import PROBE_PARTS, Intake
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal
@@ -41,6 +41,7 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, Ready
 from roq.protocol.entry import EntryKind, pack_entry
+from roq.timing import ACK_PROBE_SECONDS, END_SECONDS
 
 B = TypeVar("B")
 
@@ -49,14 +50,12 @@ HELLO_BYTES: Final = 4 * 1024
 readers. So a crowd that arrives in one instant does not hold up those who publish already."""
 HELLO_BYTES_MIN: Final = 1_024
 """A small one counts as so much."""
-END_SECONDS: Final = 0.5
-"""How often the end of the log is published; links are looked after at the same time."""
 IDLE_SECONDS: Final = 1.0
 """The same while nobody is there: no publisher, no subscriber."""
 STREAMS_FACTOR: Final = 2
 """Streams that are remembered, as a multiple of the larger of topics and publishers."""
 
-assert END_SECONDS * PROBE_PARTS == PROBE_SECONDS  # noqa: S101
+assert END_SECONDS * PROBE_PARTS == ACK_PROBE_SECONDS  # noqa: S101
 
 
 class ExchangeCore(Generic[B]):

@@ -28,10 +28,8 @@ from roq.protocol.control import (
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
+from roq.timing import MONITOR_UNHEARD_SECONDS
 
-SILENCE_SECONDS: Final = 2.0
-"""Without a word from the monitor for so long, it is looked for. Counted in reports, so that a
-process that was stopped for a while does not conclude it."""
 FAREWELL_MS: Final = 200
 ADDRESSES_MAX: Final = 16
 """Exchanges at which one publisher may publish at once."""
@@ -142,7 +140,7 @@ class MonitorLink:
 
     def _report(self) -> None:
         self._timer = self._reactor.call_about(self._kpi_seconds, self._report)
-        if self._silent_reports * self._kpi_seconds >= SILENCE_SECONDS:
+        if self._silent_reports * self._kpi_seconds >= MONITOR_UNHEARD_SECONDS:
             self._shell.unheard()
         self._silent_reports += 1
         self.report_now()

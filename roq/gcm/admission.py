@@ -16,8 +16,6 @@ AT_ONCE: Final = 4
 """Operations that start something on one host."""
 WAITING_MAX: Final = 128
 """Of one host, and of one party at most as many as are left; more are refused."""
-WAIT_SECONDS: Final = 20.0
-"""Whose turn has not come within this is refused."""
 
 
 class Admission:

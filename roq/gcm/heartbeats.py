@@ -7,15 +7,13 @@ three seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from roq.errors import StaleEpoch
 from roq.gcm.hosts import Hosts
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import EPOCH_END
 from roq.protocol.control import ElasticityRequest
-
-PROOF_SECONDS: Final = 3.0
+from roq.timing import PROOF_SECONDS
 
 
 @dataclass(slots=True)

@@ -27,8 +27,8 @@ from roq.protocol.control import (
 )
 from roq.protocol.facts import ChildInfo
 from roq.protocol.public import check_address, check_host
+from roq.timing import HOST_SILENT_SECONDS
 
-SILENT_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 2.0
 """Looks that are further apart mean that this manager itself stood still."""
 DOUBT_SECONDS: Final = 10.0
@@ -321,7 +321,7 @@ class Hosts:
         return [
             host
             for host in self._hosts.values()
-            if host.name not in self._present and self.elapsed(host.heard) >= SILENT_SECONDS
+            if host.name not in self._present and self.elapsed(host.heard) >= HOST_SILENT_SECONDS
         ]
 
     def look(self, signs: Signs, in_use: frozenset[str]) -> list[Host]:
@@ -340,7 +340,7 @@ class Hosts:
                 continue
             if name in unheard:
                 state = self._without_word(host, signs)
-            elif host.state is LIVE and self.elapsed(host.heard) >= SILENT_SECONDS:
+            elif host.state is LIVE and self.elapsed(host.heard) >= HOST_SILENT_SECONDS:
                 state = SILENT
             elif host.state in AWAY and name in self._present:
                 state = SILENT if host.report is not None else AWAITED

@@ -23,6 +23,7 @@ from roq.protocol import documents
 from roq.protocol.control import Control
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import failed
+from roq.timing import ADMISSION_SECONDS, OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
 
 WAITING_MAX: Final = 32
 """Requests that may wait for their turn at one queue; of one party at most as many as are left."""
@@ -30,10 +31,6 @@ OPERATIONS_MAX: Final = 2_000
 """Operations of all queues, running and waiting; of one party at most as many as are left."""
 OWN_MAX: Final = 1_000
 """More of them, for what nobody has asked for."""
-WAIT_SECONDS: Final = 25.0
-"""For everything that a request waits for before it is begun; less than clients wait."""
-COMMIT_SECONDS: Final = 5.0
-"""Clients wait for twice as long at least, so they are told why."""
 AGAIN_SECONDS: Final = 3.0
 """A connection whose other end has died without a word is noticed a little earlier, and renewed."""
 _ALLOWANCE_SECONDS: Final = 1.0
@@ -148,7 +145,7 @@ class Operations:
         refuse = refuse or _refused
         party = peer if party is None else party
         lane = self._lanes.get(queue)
-        operation = _Operation(queue, peer, party, make, refuse, now + WAIT_SECONDS)
+        operation = _Operation(queue, peer, party, make, refuse, now + OPERATION_WAIT_SECONDS)
         if not self._has_room(party):
             return _answer(peer, refuse(Busy(
                 f"{self._size} operations are under way, {self._held[party]} of them yours; "
@@ -232,7 +229,7 @@ class Operations:
                 self._discount(late)
                 effects += _answer(late.peer, late.refuse(Busy(
                     f"other operations on queue {late.queue!r} took longer than "
-                    f"{WAIT_SECONDS:g} s; try again"
+                    f"{OPERATION_WAIT_SECONDS:g} s; try again"
                 )))  # fmt: skip
         for token in [token for token, each in self._pending.items() if each.deadline <= now]:
             if token not in self._pending:
@@ -347,7 +344,7 @@ class Operations:
             return False
         operation.host = host
         operation.outcomes = {token: _ADMISSION}
-        deadline = min(now + admission.WAIT_SECONDS, operation.deadline)
+        deadline = min(now + ADMISSION_SECONDS, operation.deadline)
         self._pending[token] = _Pending(operation, deadline)
         return True
 
@@ -384,7 +381,7 @@ class Operations:
     def _ask_registry(self, operation: _Operation, now: float) -> int:
         token = next(self._tokens)
         operation.outcomes = {token: _REGISTRY}
-        deadline = now + COMMIT_SECONDS + _ALLOWANCE_SECONDS
+        deadline = now + OPERATION_COMMIT_SECONDS + _ALLOWANCE_SECONDS
         self._pending[token] = _Pending(operation, deadline)
         return token
 

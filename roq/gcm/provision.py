@@ -40,10 +40,9 @@ from roq.protocol.control import ScaleOut
 from roq.protocol.public_answers import refusal
 from roq.provider.port import HostState as ProviderState
 from roq.provider.port import ProvidedHost
+from roq.timing import PROVISION_ANSWER_SECONDS
 
 DEMANDS_MAX: Final = 1_000
-WAIT_SECONDS: Final = 50.0
-"""A request is answered within this: monitors wait a minute."""
 OPEN_SECONDS: Final = 60.0
 """A host whose creation was given up may still appear within this."""
 ENDED_SECONDS: Final = 90.0
@@ -335,7 +334,7 @@ class Provisioning:
         coming = [each for each in self._provided.values() if each.stage in _COMING]
         for each in list(self._demands):
             if each.until == inf:
-                each.until = now + WAIT_SECONDS
+                each.until = now + PROVISION_ANSWER_SECONDS
             if now >= each.until:
                 names = ", ".join(host.name for host in coming)
                 why = f"host {names} is on its way" if names else "the provider has not answered"

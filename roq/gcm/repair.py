@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roq.gcm.heartbeats import PROOF_SECONDS, Heartbeats
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import LIVE, LOST, STARVED_SECONDS, UNMANAGED, Host, Hosts, Signs
 from roq.gcm.queues import MONITOR, Queue
 from roq.model import exchange_name, host_epoch
+from roq.timing import PROOF_SECONDS
 
 
 class Kind(StrEnum):

@@ -39,6 +39,7 @@ from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.protocol.public_answers import done
+from roq.timing import REPAIR_CONFIRM_SECONDS
 
 LOOK_SECONDS: Final = 0.5
 QUEUES_PER_LOOK: Final = 2_000
@@ -46,8 +47,6 @@ AT_ONCE: Final = 8
 """Queues that are brought in order side by side; those that are held up do not count."""
 HELD_SECONDS: Final = 2.0
 """What takes longer than this waits for somebody, and leaves its place to the next one."""
-CONFIRM_SECONDS: Final = 1.2
-"""A live host must leave a process out of its reports for so long: one may be under way."""
 RETRY_FIRST_SECONDS: Final = 1.0
 RETRY_MOST_SECONDS: Final = 30.0
 FAILED_SECONDS: Final = 60.0
@@ -290,7 +289,7 @@ class RepairSchedule:
                 return True
             case Kind.MISSING:
                 stays = moved is not None and not moved.ran
-                return not stays and (each.certain or age >= CONFIRM_SECONDS)
+                return not stays and (each.certain or age >= REPAIR_CONFIRM_SECONDS)
             case Kind.FAILED:
                 return moved is None and age >= FAILED_SECONDS
 

@@ -21,10 +21,9 @@ from roq.model import endpoint_of
 from roq.runtime import config as files
 from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.metrics import MetricsSettings
+from roq.timing import HUNG_SECONDS_MIN
 
 PORT_TOO_HIGH = 65_536
-HUNG_SECONDS_MIN = 1.0
-"""Children report twice a second."""
 STARTS_MIN = 4
 STARTS_PER_CORE = 2
 """Processes that are started at the same time."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from roq.errors import LocalProtocolError, Unavailable
 from roq.protocol.control import NOT_LEADER, Answer, Failure, HostReportAck
+from roq.timing import HOST_REPORT_SECONDS
 
-REPORT_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 0.5
 """A manager that has not answered within this does not lead, or not well."""
 ROUND_SECONDS: Final = 0.25
@@ -118,7 +118,7 @@ class LeaderLink:
         self.cluster = ack.cluster or self.cluster
         self.monitors = dict(ack.monitors)
         self.epoch = max(self.epoch, ack.leader_epoch)
-        self._due = now if self._changed else now + REPORT_SECONDS
+        self._due = now if self._changed else now + HOST_REPORT_SECONDS
 
     def _silent(self, trouble: str, now: float) -> None:
         self._shunned[self.endpoint] = now + SHUNNED_SECONDS

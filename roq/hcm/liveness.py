@@ -19,13 +19,12 @@ from typing import Final
 from roq.clock import ObservedClock
 from roq.hcm.children import Child, Children, State
 from roq.hcm.events import Probe, Probed
+from roq.timing import CHILD_LIVES_SECONDS
 
 BUSY_SECONDS: Final = 10.0
 """A child that works, or would if it could, may be silent for so long."""
 LOOKS: Final = 4
 """In the time of silence that makes a child suspicious."""
-LIVES_SECONDS: Final = 1.0
-"""A process that has said something within this serves those that it has."""
 STOPPED: Final = frozenset("Tt")
 ASLEEP: Final = frozenset("SD")
 _ROUNDING: Final = 1e-3
@@ -55,7 +54,7 @@ class Liveness:
 
     def __init__(self, hung_seconds: float) -> None:
         self._hung = hung_seconds
-        self._period = (hung_seconds or LIVES_SECONDS) / LOOKS
+        self._period = (hung_seconds or CHILD_LIVES_SECONDS) / LOOKS
         self._clock: ObservedClock | None = None
         self._look_at: float | None = None
         self._pulses: dict[int, Pulse] = {}
@@ -77,7 +76,7 @@ class Liveness:
         """Whether this process has said something of late."""
         pulse = self._pulses.get(pid)
         return pulse is not None and self._observed(now) - pulse.heard < max(
-            self._hung, LIVES_SECONDS
+            self._hung, CHILD_LIVES_SECONDS
         )
 
     def forget(self, pid: int) -> None:

@@ -83,11 +83,10 @@ from roq.protocol.control import (
 )  # fmt: skip
 from roq.protocol.facts import Check
 from roq.protocol.figures import Sample as Figure
+from roq.timing import LEADERLESS_SECONDS
 
 KILL_SECONDS: Final = 3.0
 """The system takes a killed process away within this."""
-LEADERLESS_SECONDS: Final = 3.0
-"""No leader has said for so long that it drains this host: nothing here goes elsewhere."""
 WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 

@@ -40,13 +40,10 @@ from roq.protocol.control import (
     Relocated,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
+from roq.timing import EXCHANGE_OPENING_SECONDS, PUBLISHERS_RETURN_SECONDS
 
 ROUND_PERIODS: Final = 1.25
 """KPI periods after which a round does not wait for missing reports any longer."""
-OPENING_SECONDS: Final = 1.0
-"""Subscribers have so long to find a new exchange before publishers are moved there."""
-RETURN_SECONDS: Final = 5.0
-"""After another monitor, publishers have so long to say where they are before anybody is moved."""
 ERROR_MAX: Final = 300
 
 
@@ -100,7 +97,7 @@ class Elasticity:
         self._viewer = Viewer(exchanges, sessions, self.moves)
         self._round_seconds = ROUND_PERIODS * kpi_seconds
         self._serials = count(1)
-        self._begins_at = now + RETURN_SECONDS if restarted else now
+        self._begins_at = now + PUBLISHERS_RETURN_SECONDS if restarted else now
         self._round_at = self._begins_at + self._round_seconds
         self._reported: set[int] = set()
 
@@ -215,7 +212,7 @@ class Elasticity:
             self.moves.next_deadline(),
             self.scaling.next_deadline(),
             self.emptying.next_deadline(),
-            *(each.since + OPENING_SECONDS for each in self._exchanges if not each.open),
+            *(each.since + EXCHANGE_OPENING_SECONDS for each in self._exchanges if not each.open),
         ]
         return min(each for each in deadlines if each is not None)
 
@@ -323,7 +320,7 @@ class Elasticity:
         for exchange in self._exchanges:
             if exchange.open:
                 continue
-            late = now >= exchange.since + OPENING_SECONDS
+            late = now >= exchange.since + EXCHANGE_OPENING_SECONDS
             if late or not self._sessions.unaware(exchange.key):
                 exchange.open = opened = True
         return opened

@@ -21,9 +21,8 @@ from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Sessions
 from roq.protocol.control import Emptied, Empty
+from roq.timing import EMPTYING_ANSWER_SECONDS
 
-ANSWER_SECONDS: Final = 12.0
-"""Whoever asks for an exchange to be emptied is told after so long what it waits for."""
 ASKED_SECONDS: Final = 120.0
 """Nobody has asked again for so long: the exchange takes publishers again."""
 MOVING_SECONDS: Final = 60.0
@@ -131,7 +130,7 @@ class Emptying:
             waits = [_refusal(oldest, "others have asked for the same since")]
         else:
             waits = []
-        leaving.waiters.append(_Waiter(peer, message.id, now + ANSWER_SECONDS))
+        leaving.waiters.append(_Waiter(peer, message.id, now + EMPTYING_ANSWER_SECONDS))
         return [*waits, *self.look(leaving, now)]
 
     def call_off(self, number: int, reason: str) -> list[Effect]:

@@ -16,14 +16,11 @@ from roq.protocol.control import (
     ExchangeReport,
 )
 from roq.protocol.facts import ExchangeLoad
+from roq.timing import EXCHANGE_HEARD_SECONDS, EXCHANGE_LOST_SECONDS
 
 Key = tuple[int, int]
 """(number, epoch) of an exchange: the process, and not what takes its place."""
 
-LOST_SECONDS: Final = 3.0
-"""Without a report for so long, an exchange is lost."""
-HEARD_SECONDS: Final = 2.0
-"""Whoever has reported within this is a proof of its life."""
 EXCHANGES_MAX: Final = 1_024
 """Exchanges that one queue may have."""
 COUNTER_END: Final = 1 << 53
@@ -141,7 +138,7 @@ class Exchanges:
 
     def heard(self, now: float) -> list[Key]:
         """Those that have reported a moment ago."""
-        return [each.key for each in self if now - each.seen < HEARD_SECONDS]
+        return [each.key for each in self if now - each.seen < EXCHANGE_HEARD_SECONDS]
 
     def accepting(self) -> list[Exchange]:
         """Those that take publishers."""
@@ -218,7 +215,7 @@ class Exchanges:
 
     def expire(self, now: float) -> list[Exchange]:
         """Drop and give those that have been silent for too long."""
-        lost = [each for each in self if now - each.seen >= LOST_SECONDS]
+        lost = [each for each in self if now - each.seen >= EXCHANGE_LOST_SECONDS]
         for exchange in lost:
             del self._serving[exchange.info.number]
         return lost
@@ -227,7 +224,7 @@ class Exchanges:
         """When the next one will be lost if it stays silent."""
         if not self._serving:
             return None
-        return min(each.seen for each in self._serving.values()) + LOST_SECONDS
+        return min(each.seen for each in self._serving.values()) + EXCHANGE_LOST_SECONDS
 
     def check(self) -> None:
         """Assert the invariants."""

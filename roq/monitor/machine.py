@@ -67,8 +67,8 @@ from roq.protocol.control import (
     Version,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
+from roq.timing import VERSION_SECONDS
 
-VERSION_SECONDS: Final = 1.0
 GOODBYE_SECONDS: Final = 0.3
 """Time for the last messages to leave before the sockets are closed."""
 STALE: Final = "stale_epoch"

@@ -14,10 +14,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from roq.timing import ORPHAN_FORGOTTEN_SECONDS
+
 CERTAIN_SECONDS: Final = 2.0
 """The manager must say it for so long."""
-FORGET_SECONDS: Final = 3.0
-"""What it has not said for so long holds no more; it is asked every second."""
 EMPTY_SECONDS: Final = 20.0
 """An unwanted exchange that may go has so long to become empty."""
 NUMBERS_MAX: Final = 1_024
@@ -38,7 +38,7 @@ class Orphans:
     def told(self, numbers: Collection[int], now: float) -> list[int]:
         """Take in what it says now; gives those of which it has said so for long enough."""
         for number, known in list(self._told.items()):
-            if now - known.last >= FORGET_SECONDS:
+            if now - known.last >= ORPHAN_FORGOTTEN_SECONDS:
                 del self._told[number]
         for number in list(numbers)[:NUMBERS_MAX]:
             known = self._told.setdefault(number, _Told(now, now))

@@ -12,9 +12,8 @@ from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.sessions import Session, Sessions
 from roq.policy.assignment import Candidate, assign, expected_load
 from roq.protocol.control import Attach
+from roq.timing import MONITOR_ANSWERS_SECONDS
 
-WAIT_SECONDS: Final = 2.5
-"""A publisher waits so long for an exchange; less than clients wait for an answer."""
 FAILED_MAX: Final = 256
 """Failed exchanges that are taken into account."""
 
@@ -30,7 +29,7 @@ class Waiting:
     @property
     def deadline(self) -> float:
         """When it is told that there is none."""
-        return self.since + WAIT_SECONDS
+        return self.since + MONITOR_ANSWERS_SECONDS
 
 
 class Publishers:

@@ -14,11 +14,10 @@ from roq.policy.registry import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
 from roq.protocol.rules import HOLD_SECONDS_MAX, SLOW
+from roq.timing import RULES_SECONDS
 
 STALE: Final = StaleEpoch.code
 GONE: Final = QueueNotFound.code
-RULES_SECONDS: Final = 1.0
-"""How often they are asked for. By that the manager also knows that this monitor lives."""
 NOTED_REFUSALS: Final = 5
 """So many in a row are worth a line: a queue that is just being created is refused at first."""
 NUMBER_MAX: Final = 1 << 53

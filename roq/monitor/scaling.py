@@ -20,8 +20,8 @@ from roq.model import exchange_name
 from roq.monitor.events import Ask, Effect
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.protocol.control import Answer, Done, Failure, GcmRequest, ScaledOut, ScaleIn, ScaleOut
+from roq.timing import SCALE_ASKS_SECONDS
 
-ASK_SECONDS: Final = 60.0
 ARRIVAL_SECONDS: Final = 10.0
 """A new exchange reports within this, or it counts as failed."""
 PAUSE_SECONDS: Final = 5.0
@@ -144,7 +144,7 @@ class Scaling:
             ScaleOut(
                 queue=self._queue, queue_id=self._queue_id, transaction=transaction, reason=reason
             ),
-            ASK_SECONDS,
+            SCALE_ASKS_SECONDS,
         )  # fmt: skip
         self._operations.append(
             Operation(reason, now, Phase.ASKED, transaction=transaction, serial=ask.serial)
@@ -268,7 +268,7 @@ class Scaling:
                 queue=self._queue, queue_id=self._queue_id, number=operation.number,
                 reason=operation.reason, epoch=operation.epoch, end=operation.end,
             ),
-            ASK_SECONDS,
+            SCALE_ASKS_SECONDS,
         )  # fmt: skip
         operation.phase, operation.serial, operation.deadline = Phase.ASKED, ask.serial, None
         operation.tries += 1

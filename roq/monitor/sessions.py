@@ -11,9 +11,8 @@ from roq.errors import InvalidRequest, NoCapacity
 from roq.monitor.events import Peer
 from roq.monitor.exchanges import EXCHANGES_MAX, Key
 from roq.protocol.control import Alive
+from roq.timing import CLIENT_FORGOTTEN_SECONDS
 
-SESSION_SECONDS: Final = 10.0
-"""A client that was silent for so long is forgotten; it says Alive every two seconds."""
 SESSIONS_MAX: Final = 50_000
 CLIENT_ID_BYTES_MAX: Final = 64
 LANES_MAX: Final = 64
@@ -136,7 +135,7 @@ class Sessions:
 
     def expire(self, now: float) -> list[bytes]:
         """Forget and give the clients that were silent for too long."""
-        gone = [each.client for each in self if now - each.seen >= SESSION_SECONDS]
+        gone = [each.client for each in self if now - each.seen >= CLIENT_FORGOTTEN_SECONDS]
         for client in gone:
             self.leave(client)
         return gone

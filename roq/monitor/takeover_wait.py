@@ -15,11 +15,8 @@ from math import inf
 from typing import Final
 
 from roq.model import exchange_name
+from roq.timing import TAKEOVER_MOST_SECONDS, TAKEOVER_SECONDS
 
-SETTLE_SECONDS: Final = 2.5
-"""Exchanges learn of a new monitor and report within this; less than clients wait."""
-SETTLE_MOST_SECONDS: Final = 6.0
-"""Those that the queue has by its record, and that have not reported by then, do not serve."""
 NUMBERS_MAX: Final = 4_096
 NAMES_MAX: Final = 10
 
@@ -45,8 +42,8 @@ class TakeoverWait:
     def over(self, reported: Collection[int], now: float) -> bool:
         """Whether the list may be shown, with these exchanges in it."""
         if not self._wanted:
-            return now >= self._since + SETTLE_SECONDS
-        return self._wanted <= set(reported) or now >= self._since + SETTLE_MOST_SECONDS
+            return now >= self._since + TAKEOVER_SECONDS
+        return self._wanted <= set(reported) or now >= self._since + TAKEOVER_MOST_SECONDS
 
     def missing(self, reported: Collection[int]) -> list[int]:
         """Numbers of the exchanges that the queue has and that have not reported."""
@@ -63,4 +60,4 @@ class TakeoverWait:
         """When it is over at the latest; None before anybody has spoken."""
         if self._since == inf:
             return None
-        return self._since + (SETTLE_MOST_SECONDS if self._wanted else SETTLE_SECONDS)
+        return self._since + (TAKEOVER_MOST_SECONDS if self._wanted else TAKEOVER_SECONDS)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from roq.monitor.answers import failure
 from roq.monitor.events import Effect, Peer, Send
-
-WAIT_SECONDS: Final = 2.5
-"""Less than clients wait for an answer: they hear what is missing, and ask again."""
+from roq.timing import MONITOR_ANSWERS_SECONDS
 
 
 class Asker(NamedTuple):
@@ -32,7 +30,7 @@ class WaitingSubscribers:
     def wait(self, client: bytes, peer: Peer, request: int, now: float) -> list[Effect]:
         """Let a client wait; its older question is answered by that."""
         older = self._askers.pop(client, None)
-        self._askers[client] = Asker(peer, request, now + WAIT_SECONDS)
+        self._askers[client] = Asker(peer, request, now + MONITOR_ANSWERS_SECONDS)
         if older is None:
             return []
         return [Send(older.peer, failure(older.request, "this client has asked again since"))]

@@ -19,8 +19,8 @@ from roq.protocol.control import Answer, ChildAck, ChildReport
 from roq.protocol.facts import ChildInfo
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
+from roq.timing import CHILD_REPORT_SECONDS
 
-REPORT_SECONDS: Final = 0.5
 QUESTION_EVERY: Final = 2
 """Turns in which each child asks once, and tells its metrics. If no child asks in a turn, one of
 them just says: still here."""
@@ -177,7 +177,7 @@ class ManagerLink:
         self._last_words: list[_LastWord] = []
         """What has not been noted yet, of children that are no more."""
         self._client = self._connect()
-        self._timer = reactor.call_about(REPORT_SECONDS, self._report)
+        self._timer = reactor.call_about(CHILD_REPORT_SECONDS, self._report)
 
     def add(
         self,
@@ -250,7 +250,7 @@ class ManagerLink:
 
     def _report(self) -> None:
         now = self.observed()
-        self._timer = self._reactor.call_about(REPORT_SECONDS, self._report)
+        self._timer = self._reactor.call_about(CHILD_REPORT_SECONDS, self._report)
         if now - max(self._heard, self._called) > self._pause:
             self._called = now
             self._pause = min(2 * self._pause, RECONNECT_MOST_SECONDS)
@@ -279,7 +279,7 @@ class ManagerLink:
         if self._reactor.now() >= last.until:
             self._said(last)
         else:
-            self.request(last.report, REPORT_SECONDS, answered)
+            self.request(last.report, CHILD_REPORT_SECONDS, answered)
 
     def _said(self, last: _LastWord) -> None:
         if last in self._last_words:

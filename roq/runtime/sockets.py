@@ -21,18 +21,13 @@ import zmq
 from roq.errors import ConfigError, Unavailable
 from roq.model import endpoint_of
 from roq.protocol.channel import transfer_seconds
+from roq.timing import CONNECT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
 CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
 MAX_SOCKETS: Final = 16_384
 BACKLOG: Final = 4_096
 """Newcomers that may stand at the door at the same instant; one who does not fit knocks again after
 a second, then three. The system may allow less (net.core.somaxconn)."""
-HEARTBEAT_MS: Final = 500
-HEARTBEAT_TIMEOUT_MS: Final = 2_000
-CONNECT_MS: Final = 1_000
-"""A machine that takes no connection within this is gone, or cut off: the system of one that is
-merely busy does so at once. Left alone, the system would ask again less and less often, and find it
-as long after it came back as it was away."""
 RECONNECT_MS: Final = (25, 100)
 """Between these a socket that reconnects by itself begins to wait; then twice as long, …"""
 RECONNECT_MOST_MS: Final = (500, 1_500)

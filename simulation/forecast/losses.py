@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roq.errors import NoCapacity
-from roq.monitor.exchanges import LOST_SECONDS
 from roq.simulation.forecast.exchange import Exchange
 from roq.simulation.forecast.host import Hosts
 from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.forecast.tally import Clock
+from roq.timing import EXCHANGE_LOST_SECONDS
 
 if TYPE_CHECKING:
     from roq.simulation.forecast.queue import Queue
@@ -61,7 +61,7 @@ class Losses:
             self._queue.account.unserved += 1
         parameters, number = self._parameters, exchange.number
         self._clock.call(now + parameters.reconnect_seconds, self._queue.reconnect)
-        self._clock.call(now + LOST_SECONDS, lambda then: self._miss(exchange, then))
+        self._clock.call(now + EXCHANGE_LOST_SECONDS, lambda then: self._miss(exchange, then))
         if not exchange.leaving:
             self.healing.add(number)
             self._clock.call(

@@ -7,8 +7,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from roq.monitor.elasticity import OPENING_SECONDS
-from roq.monitor.exchanges import LOST_SECONDS
+from roq.timing import EXCHANGE_LOST_SECONDS, EXCHANGE_OPENING_SECONDS
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
@@ -54,11 +53,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     move_failures: Share = 0.0
     serve_least: Seconds = 0.3
     serve_most: Seconds = 1.2
-    opening_seconds: Annotated[float, Meta(ge=0, le=OPENING_SECONDS)] = 0.3
+    opening_seconds: Annotated[float, Meta(ge=0, le=EXCHANGE_OPENING_SECONDS)] = 0.3
     reading_seconds: Seconds = 1.0
     stop_seconds: Seconds = 0.3
     reconnect_seconds: Seconds = 1.0
-    heal_seconds: Seconds = LOST_SECONDS + 1.5
+    heal_seconds: Seconds = EXCHANGE_LOST_SECONDS + 1.5
     host_cores: Annotated[float, Meta(gt=0, le=1_024)] = 4.0
     host_slots: Annotated[int, Meta(ge=0, le=10_000)] = 8
     exchange_mb: Cost = 192.0

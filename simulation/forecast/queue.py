@@ -12,7 +12,6 @@ from random import Random
 from typing import Final
 
 from roq.model import ElasticRules
-from roq.monitor.elasticity import RETURN_SECONDS
 from roq.policy.emptying import emptying
 from roq.policy.snapshot import Decision, Grow, Memory, Move, Policy, QueueView, Shrink, Stripe
 from roq.policy.verdict import problem_of
@@ -29,6 +28,7 @@ from roq.simulation.forecast.tally import Clock, Tally
 from roq.simulation.forecast.views import Factors, Viewer
 from roq.simulation.forecast.waiting import Waiting
 from roq.simulation.forecast.windows import Recorder, Window
+from roq.timing import PUBLISHERS_RETURN_SECONDS
 
 ROUNDING: Final = 1e-6
 LANDING_SECONDS: Final = 0.05
@@ -442,7 +442,7 @@ class Queue:
         """Another one takes over, knows nothing, and waits before it moves anybody."""
         self._hosts.free_monitor(self._monitor)
         self._monitor = self._hosts.place_monitor()
-        self._decides_from = now + self._parameters.heal_seconds + RETURN_SECONDS
+        self._decides_from = now + self._parameters.heal_seconds + PUBLISHERS_RETURN_SECONDS
         self._memory = Memory()
         self.requests.forget()
         self._waiting.disturbed()

@@ -8,8 +8,6 @@ from __future__ import annotations
 from itertools import count
 
 from roq.client.publish.link import READY_SECONDS
-from roq.client.publish.replay import KEEP_SECONDS
-from roq.client.subscribe.losses import REPLAY_SECONDS
 from roq.client.subscribe.reader_events import Verify
 from roq.model import Limits
 from roq.simulation.actors.exchange import Exchange
@@ -17,6 +15,7 @@ from roq.simulation.actors.publisher import Publisher
 from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import Cluster
 from roq.simulation.network import Client, Connection, Network
+from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_SECONDS
 
 SETTLE_SECONDS = 30.0
 
@@ -197,9 +196,9 @@ def test_what_was_put_aside_at_an_exchange_that_died_is_taken_from_its_replay() 
 def test_what_is_lost_for_good_is_told_even_if_nothing_follows_it() -> None:
     scene = Scene()
     for connection in scene.subscriber.connections:
-        connection.stall(KEEP_SECONDS + 3, up=False, down=True)
+        connection.stall(REPLAY_KEEP_SECONDS + 3, up=False, down=True)
     scene.publish(10)
-    scene.world.run(KEEP_SECONDS + 2)
+    scene.world.run(REPLAY_KEEP_SECONDS + 2)
     scene.publisher._tick()  # it lets go of what it kept for replays
     scene.kill(scene.one, noticed=0.3)
     assert scene.cluster.settle(SETTLE_SECONDS)

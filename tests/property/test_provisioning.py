@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from roq.gcm import events
 from roq.gcm.events import CallProvider, CreateHost, GivenUp, ListHosts, RemoveHost
-from roq.gcm.provision import WAIT_SECONDS, ProvisionSettings
+from roq.gcm.provision import ProvisionSettings
 from roq.protocol import documents
 from roq.protocol.control import ScaleIn, ScaleOut
 from roq.provider.port import HostState, ProvidedHost
+from roq.timing import PROVISION_ANSWER_SECONDS
 
 HOSTS_MAX = 2
 SETTINGS = ProvisionSettings(hosts_max=HOSTS_MAX, register_seconds=10, release_seconds=20)
@@ -174,7 +175,7 @@ def test_whatever_a_provider_does_all_are_answered_and_nothing_is_left_behind(
         act(yard, step)
         assert all(len(yard.script.answers[peer]) <= 1 for peer in yard.askers)
     # The provider hangs: the bounds alone answer whoever waits.
-    yard.script.pass_time(WAIT_SECONDS + 1)
+    yard.script.pass_time(PROVISION_ANSWER_SECONDS + 1)
     yard.script.settle()
     assert all(len(yard.script.answers[peer]) == 1 for peer in yard.askers)
     # A later leader, before whom everything works again, gives back what nobody needs.

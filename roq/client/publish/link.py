@@ -23,17 +23,13 @@ from roq.client.publish.send_window import PendingBatch, SendWindow
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
+from roq.timing import ACK_SECONDS, EXCHANGE_UNKNOWN_SECONDS, RESET_SECONDS
 
 READY_SECONDS: Final = 1.5
 READY_SECONDS_MOST: Final = 6.0
 """When exchanges did not answer in time before: they may be overloaded by such as this."""
-ACK_SECONDS: Final = 3.0
 SUSPECT_SECONDS: Final = 0.5
 """As ACK_SECONDS, for an exchange that the monitor has declared gone."""
-GONE_SECONDS: Final = 3.0
-"""A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
-there, whatever the exchange acknowledges."""
-RESET_SECONDS: Final = 1.0
 STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 FLAPS_MAX: Final = 3
@@ -289,7 +285,7 @@ class Link:
         if not elsewhere:
             self._leave_at = None
         elif self._leave_at is None:
-            self._leave_at = now + GONE_SECONDS
+            self._leave_at = now + EXCHANGE_UNKNOWN_SECONDS
         if self.phase is LinkPhase.OPENING:
             return self._fail(f"exchange {self.name} is gone", lost=True)
         self._doubt(lost=True)

@@ -13,14 +13,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
+
 if TYPE_CHECKING:
     from roq.client.publish.send_window import PendingBatch
 
-KEEP_SECONDS: Final = 6.0
-"""The last three seconds of an exchange are promised, and two and a half may pass until a host is
-noticed that has gone without a word."""
-LEFT_SECONDS: Final = 8.0
-"""As long as it may take until the topology says that an exchange is gone."""
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
 Source = tuple[int, int]
@@ -45,14 +42,14 @@ class ReplayBuffer:
         self.source = source
         self.doubt = False
         self.left = False
-        self.seconds = KEEP_SECONDS
+        self.seconds = REPLAY_KEEP_SECONDS
         self.batches: deque[PendingBatch] = deque()
         self.bytes = 0
 
     def confirm(self) -> None:
         """The exchange is there, with everything that it has acknowledged."""
         self.doubt = False
-        self.seconds = KEEP_SECONDS
+        self.seconds = REPLAY_KEEP_SECONDS
 
     def add(self, sealed: PendingBatch) -> None:
         """One more was acknowledged."""
@@ -96,7 +93,7 @@ class ReplayBuffers:
         buffer = self._buffers.get(source)
         if buffer is not None:
             buffer.left = True
-            buffer.seconds = LEFT_SECONDS
+            buffer.seconds = REPLAY_LEFT_SECONDS
 
     def doubt(self, source: Source, *, lost: bool) -> None:
         """Whether this exchange is feared to be lost with its memory."""
@@ -144,7 +141,7 @@ class ReplayBuffers:
     def next_deadline(self) -> float | None:
         """When the first replay buffer of an exchange that was left is over."""
         times = [p.batches[0].acked_at for p in self._buffers.values() if p.left and p.batches]
-        return min(times) + LEFT_SECONDS if times else None
+        return min(times) + REPLAY_LEFT_SECONDS if times else None
 
     def clear(self) -> None:
         """The publisher ends."""

@@ -61,14 +61,12 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.timing import CLIENT_ALIVE_SECONDS, CLIENT_ASKS_SECONDS, MONITOR_SILENT_SECONDS
 
-ALIVE_SECONDS: Final = 2.0
-SILENCE_SECONDS: Final = 3.0
 SILENCE_SPREAD: Final = 0.2
 """All clients of a monitor hear it fall silent at the same instant: some wait this part longer."""
 STEADY_SECONDS: Final = 5.0
 """A monitor that has been there for so long works: the next search begins at once."""
-ASK_SECONDS: Final = 3.0
 PATIENCE_MOST: Final = 4.0
 """So many times as long is waited for answers when they have not come in time."""
 URGENT_MOST_SECONDS: Final = 1.0
@@ -308,7 +306,7 @@ class SessionMachine:
 
     def _ask(self, message: Control) -> AskMonitor:
         self._serial += 1
-        return AskMonitor(self._serial, message, ASK_SECONDS * self._patience)
+        return AskMonitor(self._serial, message, CLIENT_ASKS_SECONDS * self._patience)
 
     def _ask_attach(self) -> AskMonitor:
         ask = self._ask(
@@ -448,7 +446,7 @@ class SessionMachine:
     def _heard(self, now: float) -> list[Effect]:
         """The monitor lives."""
         self.heard_at = now
-        self._silent_at = now + SILENCE_SECONDS * (1.0 + SILENCE_SPREAD * self._jitter())
+        self._silent_at = now + MONITOR_SILENT_SECONDS * (1.0 + SILENCE_SPREAD * self._jitter())
         if self.phase is _Phase.ACTIVE:
             if now >= self._active_since + STEADY_SECONDS:
                 self._backoff.reset()
@@ -456,7 +454,7 @@ class SessionMachine:
             return []
         self.phase = _Phase.ACTIVE
         self._active_since = now
-        self._alive_at = now + ALIVE_SECONDS
+        self._alive_at = now + CLIENT_ALIVE_SECONDS
         return self._become(SessionState.ACTIVE)
 
     # --- time and the end -------------------------------------------------------------------------
@@ -467,12 +465,12 @@ class SessionMachine:
         if self.phase is not _Phase.ACTIVE:
             return []
         if now >= self._silent_at:
-            return self._monitor_lost(f"it has been silent for {SILENCE_SECONDS:g} s", now)
+            return self._monitor_lost(f"it has been silent for {MONITOR_SILENT_SECONDS:g} s", now)
         if self._attach_at is not None and now >= self._attach_at:
             self._attach_at = None
             return [self._ask_attach()]
         if now >= self._alive_at:
-            self._alive_at = now + ALIVE_SECONDS
+            self._alive_at = now + CLIENT_ALIVE_SECONDS
             return [TellMonitor(self._alive(self._version[1]))]
         return []
 

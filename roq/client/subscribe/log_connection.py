@@ -26,6 +26,7 @@ from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
 from roq.runtime.reactor import Reactor, Timer
+from roq.timing import LIVE_SILENT_SECONDS
 
 LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
@@ -46,10 +47,6 @@ STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
-SILENT_SECONDS: Final = 12.0
-"""A fan-out that is read and says nothing for so long has lost its connection. The heartbeats of
-the exchange tell that much sooner, once there was one; an exchange that works hard is given ten
-seconds and must not be called by everybody meanwhile."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
 GONE_MS: Final = 5_000
@@ -332,7 +329,7 @@ class LogConnection:
                     self._connect_anew()
 
     def _is_silent(self, now: float) -> bool:
-        return now - max(self._since, self.reader.live_at) > SILENT_SECONDS
+        return now - max(self._since, self.reader.live_at) > LIVE_SILENT_SECONDS
 
     def _connect_anew(self) -> None:
         if self._reading:

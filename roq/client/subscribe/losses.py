@@ -24,14 +24,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from roq.client.subscribe.stream import BOUNDS, Source, Stream
+from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
-LOSS_SECONDS: Final = 5.0
-"""A hole waits no longer than this for exchanges that do not answer."""
-STRIPED_SECONDS: Final = 10.0
-"""A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
-replays."""
-REPLAY_SECONDS: Final = 3.0
-"""Publishers learn that an exchange is gone, and send again, within this."""
 _LOOK_SECONDS: Final = 0.00002
 """For each batch that waits: how long it is not looked at again. Many take long to look at."""
 
@@ -111,7 +105,7 @@ class LossRules:
         """It has waited for too long, and nothing of its kind has come meanwhile."""
         patience = LOSS_SECONDS
         if now < self._replayed_at or self._is_open(stream):
-            patience = STRIPED_SECONDS
+            patience = STRIPED_LOSS_SECONDS
         if max(stream.filled_at, self._read_since) > now - patience:
             return False
         return any(held.arrived <= now - patience for held in stream.held)

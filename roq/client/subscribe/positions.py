@@ -14,13 +14,12 @@ from typing import Final
 from roq.client.subscribe.offset_chain import OffsetChain
 from roq.protocol import documents
 from roq.protocol.channel import POSITION, Position, Reading
+from roq.timing import POSITION_ALIVE_SECONDS
 
 SOON_SECONDS: Final = 0.02
 """Between two reports, if publishers wait and more was received, or if the end was told."""
 POSITION_SECONDS: Final = 0.25
 """Likewise, while nobody waits for it."""
-ALIVE_SECONDS: Final = 1.0
-"""Between two reports of who does not read on, though there is something to read."""
 LATE_SECONDS: Final = 2.0
 """An answer that has not come by then is not waited for."""
 
@@ -90,7 +89,7 @@ class Positions:
             return at + SOON_SECONDS
         if more or seen > read:
             return at + POSITION_SECONDS
-        return float("inf") if rests and read <= self._told else at + ALIVE_SECONDS
+        return float("inf") if rests and read <= self._told else at + POSITION_ALIVE_SECONDS
 
     def report(self, seen: int, now: float, lowest: int | None) -> list[bytes]:
         """The frames of a report.

@@ -13,9 +13,8 @@ from typing import Final
 
 from roq.client.subscribe.offset_chain import OffsetChain
 from roq.protocol.channel import Heads
+from roq.timing import END_SILENT_SECONDS
 
-SILENT_SECONDS: Final = 1.2
-"""END comes every half second: a fan-out that says nothing for so long is broken or slow."""
 SILENT_CHECK_SECONDS: Final = 0.5
 """Between two checks while the fan-out is silent: the data connection stands in for it."""
 CHECK_SECONDS: Final = 0.02
@@ -74,7 +73,7 @@ class Verification:
         """
         check = self._check
         if check is None:
-            silent = now - live_at >= SILENT_SECONDS
+            silent = now - live_at >= END_SILENT_SECONDS
             if not (silent or self._is_wanted()) or now < self._not_before:
                 return None
             self.made += 1
@@ -113,7 +112,7 @@ class Verification:
         check = self._check
         if check is None or not check.complete:
             return
-        silent = now - live_at >= SILENT_SECONDS
+        silent = now - live_at >= END_SILENT_SECONDS
         self._awaited = False
         for topic, head in list(check.missing.items()):
             if self._chain.has(topic, head):
@@ -130,8 +129,8 @@ class Verification:
     def next_deadline(self, live_at: float) -> float | None:
         """When something is to be asked, or fetched, if nothing happens before."""
         if self._check is None:
-            return max(0.0 if self._is_wanted() else live_at + SILENT_SECONDS, self._not_before)
-        return live_at + SILENT_SECONDS if self._awaited else None
+            return max(0.0 if self._is_wanted() else live_at + END_SILENT_SECONDS, self._not_before)
+        return live_at + END_SILENT_SECONDS if self._awaited else None
 
     def _is_wanted(self) -> bool:
         return self.wanted or self._demand > self.verified_as_of

@@ -47,9 +47,7 @@ from roq.protocol.control import (
 )
 from roq.protocol.public import CreateExchange, RemoveExchange
 from roq.protocol.public_answers import done
-
-EMPTY_SECONDS: Final = 15.0
-"""A monitor answers earlier: it says after twelve seconds what it still waits for."""
+from roq.timing import EMPTYING_ASKS_SECONDS
 
 KEEP_SECONDS: Final = 2.0
 """It matters little whether a monitor hears it: nobody asks it again for what was called off."""
@@ -255,7 +253,7 @@ class ExchangeSagas:
         self,
         queue: Queue,
         exchange: ExchangeRecord,
-        seconds: float = EMPTY_SECONDS,
+        seconds: float = EMPTYING_ASKS_SECONDS,
         *,
         at_once: bool = False,
         within: float = 0.0,

@@ -19,8 +19,8 @@ from roq.client.admin.views import (
     ScalingRules,
     rules_document,
 )
-from roq.client.cluster import COMMAND_SECONDS
 from roq.model import Limits
+from roq.timing import COMMAND_SECONDS
 
 
 def test_limits_are_names_and_numbers() -> None:

@@ -3,11 +3,12 @@
 from exchange_driver import QUEUE
 
 from roq.exchange.cursors import SCAN_MAX
-from roq.exchange.fetches import GIVE_UP_SECONDS, RETRY_SECONDS, Fetches
+from roq.exchange.fetches import RETRY_SECONDS, Fetches
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol import documents
 from roq.protocol.channel import FETCHED_ENTRY, NUMBER, Fetched, FetchRequest
 from roq.protocol.entry import read_entry
+from roq.timing import FETCH_GIVE_UP_SECONDS
 
 
 def ring(*topics: bytes, entries: int = 1_000) -> Ring[bytes]:
@@ -152,7 +153,7 @@ def test_a_reader_that_never_reads_is_given_up() -> None:
         if not fetches.blocked(now):
             break
         now += RETRY_SECONDS
-    assert now >= GIVE_UP_SECONDS
+    assert now >= FETCH_GIVE_UP_SECONDS
     assert len(fetches) == 0
     assert fetches.next_deadline() is None
 

@@ -8,11 +8,11 @@ import pytest
 from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
 
 from roq.exchange.events import Passed, Received, Unreachable, Unsubscribed
-from roq.exchange.holding import ALIVE_SECONDS, FORGET_SECONDS, LEFT_SECONDS
-from roq.exchange.intake import ASK_SECONDS, SILENCE_SECONDS
+from roq.exchange.holding import FORGET_SECONDS, LEFT_SECONDS
 from roq.machine import Tick
 from roq.protocol import batch, channel, documents
 from roq.protocol.channel import HELD, POSITION, PRESENCE_TOPIC, Held, Position, Reading
+from roq.timing import ACK_SILENCE_SECONDS, READER_GONE_SECONDS, RESET_ASK_SECONDS
 
 RING = 64_000
 TICK = 0.5
@@ -203,7 +203,7 @@ def test_a_steady_reader_is_waited_for_as_long_as_it_takes() -> None:
 def test_who_says_nothing_any_more_is_not_waited_for() -> None:
     made, publisher, _ = crowd(b"s")
     publish(publisher, 500)
-    pass_time(made, ALIVE_SECONDS)
+    pass_time(made, READER_GONE_SECONDS)
     assert made.core.holding.near
     pass_time(made, 2 * TICK)
     assert not made.core.holding.near
@@ -286,7 +286,7 @@ def test_silent_links_are_not_acknowledged_while_they_are_held() -> None:
     made, publisher, (reader,) = crowd(b"s")
     publish(publisher, 500)
     made.answers(publisher.route)
-    pass_time(made, 4 * SILENCE_SECONDS, reader)
+    pass_time(made, 4 * ACK_SILENCE_SECONDS, reader)
     assert acked(publisher) == 0
 
 
@@ -369,7 +369,7 @@ def test_what_has_no_room_twice_is_not_asked_for_before_its_publisher_takes_noti
     assert not send_large(other, again=True)
     reader.read_all()
     assert resets(made, other) == [], "a publisher is deaf to it for a second"
-    made.now += ASK_SECONDS
+    made.now += RESET_ASK_SECONDS
     made.tell(Tick())
     made.settle()
     assert resets(made, other) == [1]

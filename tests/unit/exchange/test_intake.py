@@ -3,9 +3,9 @@
 import pytest
 from exchange_driver import Publisher, exchange
 
-from roq.exchange.intake import RESET_REPEAT_SECONDS
 from roq.protocol import batch, channel
 from roq.protocol.batch import HEADER_BYTES, Kind
+from roq.timing import RESET_REPEAT_SECONDS
 
 
 def connected(**limits: int) -> Publisher:

@@ -3,11 +3,12 @@
 from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
 
 from roq.exchange.events import Garbled, Publish, Stop, Subscribed, Unreachable, Unsubscribed
-from roq.exchange.machine import END_SECONDS, IDLE_SECONDS
+from roq.exchange.machine import IDLE_SECONDS
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import END_TOPIC, PRESENCE_TOPIC, FetchRequest
 from roq.protocol.entry import EntryKind, read_entry
+from roq.timing import END_SECONDS
 
 NONCE = PRESENCE_TOPIC + b"n" * 16
 

@@ -4,10 +4,10 @@ import bson
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
-from roq.client.cluster import COMMAND_SECONDS
 from roq.gcm import events, operations
-from roq.gcm.admission import AT_ONCE, WAIT_SECONDS, WAITING_MAX
+from roq.gcm.admission import AT_ONCE, WAITING_MAX
 from roq.protocol.control import StartExchange, StartMonitor
+from roq.timing import ADMISSION_SECONDS, COMMAND_SECONDS, OPERATION_WAIT_SECONDS
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_who_waits_for_too_long_is_refused_and_those_inside_go_on(script: Script
     peers = create(script, AT_ONCE + 2)
     for _ in range(AT_ONCE):
         script.step()  # written down; their monitors do not start yet
-    script.pass_time(WAIT_SECONDS - 10)
+    script.pass_time(ADMISSION_SECONDS - 10)
     assert codes(script, peers) == []
     for _ in range(8):
         script.report(script.hosts["h1"])
@@ -238,4 +238,4 @@ def test_who_has_waited_for_its_queue_waits_for_its_host_no_longer_than_clients_
             create(script, WAITING_MAX, "h2")
     assert script.answers[slow]
     assert script.answer(late)["CODE"] == "busy"
-    assert script.now - began <= operations.WAIT_SECONDS + 0.5 < COMMAND_SECONDS
+    assert script.now - began <= OPERATION_WAIT_SECONDS + 0.5 < COMMAND_SECONDS

@@ -5,9 +5,10 @@ import pytest
 from gcm_script import PaperHost, Script
 
 from roq.errors import StaleEpoch
-from roq.gcm.heartbeats import PROOF_SECONDS, Heartbeats
+from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.queues import MONITOR, Queue
 from roq.protocol.control import ElasticityRequest
+from roq.timing import PROOF_SECONDS
 
 
 class Heard:

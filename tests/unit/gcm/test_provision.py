@@ -21,7 +21,6 @@ from roq.gcm.provision import (
     DEMANDS_MAX,
     ENDED_SECONDS,
     OPEN_SECONDS,
-    WAIT_SECONDS,
     Demand,
     Provisioning,
     ProvisionSettings,
@@ -33,6 +32,7 @@ from roq.model import QueueState
 from roq.protocol import documents
 from roq.protocol.control import Failure, HostReport, ScaleOut
 from roq.provider.port import HostState, ProvidedHost
+from roq.timing import PROVISION_ANSWER_SECONDS
 
 FULL = NoCapacity("no host can take another exchange: h1 is full")
 
@@ -311,8 +311,8 @@ def test_a_provider_that_cannot_tell_is_asked_less_and_less_often() -> None:
 def test_nobody_waits_longer_than_a_monitor_does(yard: Yard) -> None:
     yard.part.want("monitor", wish(), FULL)
     yard.look()
-    assert yard.part.next_deadline() == min(30.0, WAIT_SECONDS)
-    yard.look(WAIT_SECONDS - 1)
+    assert yard.part.next_deadline() == min(30.0, PROVISION_ANSWER_SECONDS)
+    yard.look(PROVISION_ANSWER_SECONDS - 1)
     assert yard.refused == []
     yard.look(1)
     assert "host e3-1 is on its way; ask again" in yard.refused[0]

@@ -6,11 +6,10 @@ from gcm_scaling import answer_of, ask, numbers, out, rule, send, wake
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
-from roq.gcm.operations import WAIT_SECONDS
 from roq.gcm.records import DEPARTED_MAX, DepartedRecord, QueueRecord
-from roq.gcm.sagas.exchange import EMPTY_SECONDS
 from roq.model import QueueState
 from roq.protocol.control import Empty, StartExchange, StopQueue
+from roq.timing import EMPTYING_ASKS_SECONDS, OPERATION_WAIT_SECONDS
 
 
 @pytest.fixture
@@ -168,11 +167,11 @@ def test_a_host_that_does_not_confirm_is_named(two: Script) -> None:
 def test_a_stop_does_not_wait_longer_for_an_emptying_than_a_monitor_may_take(
     two: Script,
 ) -> None:
-    assert EMPTY_SECONDS + 1 < WAIT_SECONDS
+    assert EMPTYING_ASKS_SECONDS + 1 < OPERATION_WAIT_SECONDS
     removal = two.send(2100, QName="q", Exchange="x2")
     stop = two.send(2002, QName="q")
     two.pending.clear()  # the monitor never answers
-    for _ in range(int(EMPTY_SECONDS) + 1):
+    for _ in range(int(EMPTYING_ASKS_SECONDS) + 1):
         two.pass_time(1)
         for host in two.hosts.values():
             two.report(host)

@@ -8,10 +8,10 @@ from roq.gcm.heartbeats import Heartbeats
 from roq.gcm.hosts import STARVED_SECONDS
 from roq.gcm.queues import MONITOR
 from roq.gcm.repair import Kind, Loss, loss
-from roq.gcm.repair_schedule import CONFIRM_SECONDS
 from roq.gcm.sagas.steps import START_SECONDS, START_STARVED_SECONDS, _start_call
 from roq.model import Limits, child_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.timing import REPAIR_CONFIRM_SECONDS
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_superseded_process_is_stopped_as_moved_before_another_one_is_started(
         host.children["q", number], epoch=child_epoch(1, 0)
     )
     host.asked.clear()
-    script.live(CONFIRM_SECONDS + 1.0)
+    script.live(REPAIR_CONFIRM_SECONDS + 1.0)
     stop, start = host.asked
     assert isinstance(stop, StopQueue)
     assert (stop.number, stop.reason) == (number, "moved"), "for clients the queue goes on"
@@ -87,10 +87,10 @@ def test_one_report_without_a_process_starts_nothing(script: Script) -> None:
     complete = host.report().children
     for _ in range(10):
         script.report(host, children=complete[:1])
-        script.pass_time(CONFIRM_SECONDS / 2)
+        script.pass_time(REPAIR_CONFIRM_SECONDS / 2)
         script.settle()
         script.report(host, children=complete)
-        script.pass_time(CONFIRM_SECONDS / 2)
+        script.pass_time(REPAIR_CONFIRM_SECONDS / 2)
         script.settle()
     assert host.asked == []
 
@@ -98,7 +98,7 @@ def test_one_report_without_a_process_starts_nothing(script: Script) -> None:
 def test_what_is_left_out_for_long_enough_is_started_again(script: Script) -> None:
     host = script.hosts["h1"]
     del host.children["q", 1]
-    script.live(CONFIRM_SECONDS + 1.0)
+    script.live(REPAIR_CONFIRM_SECONDS + 1.0)
     assert host.children["q", 1].state == "running"
 
 

@@ -5,12 +5,12 @@ import pytest
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
-from roq.gcm.hosts import SILENT_SECONDS
 from roq.gcm.operations import AGAIN_SECONDS
-from roq.gcm.repair_schedule import AT_ONCE, CONFIRM_SECONDS, FAILED_SECONDS, HELD_SECONDS
+from roq.gcm.repair_schedule import AT_ONCE, FAILED_SECONDS, HELD_SECONDS
 from roq.model import child_epoch, host_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 from roq.protocol.documents import RawDocument
+from roq.timing import HOST_SILENT_SECONDS, REPAIR_CONFIRM_SECONDS
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def where(script: Script, queue: str = "q") -> dict[int, str]:
 def lose(script: Script, *names: str) -> None:
     for name in names:
         script.vanish(name)
-    script.live(SILENT_SECONDS)
+    script.live(HOST_SILENT_SECONDS)
     for name in names:
         script.expire_node(name)
 
@@ -310,7 +310,7 @@ def test_what_a_host_still_runs_when_it_comes_back_is_stopped_as_moved(script: S
     script.ask(2003, QName="q", Host="h1")
     script.ask(2004, QName="q", Host="h2")
     script.vanish("h1", with_children=False)
-    script.live(SILENT_SECONDS, heartbeats=False)
+    script.live(HOST_SILENT_SECONDS, heartbeats=False)
     script.expire_node("h1")
     script.live(3, heartbeats=False)
     moved = {number: place for number, place in where(script).items() if place != "h1"}
@@ -329,7 +329,7 @@ def test_what_a_host_still_runs_when_it_comes_back_is_stopped_as_moved(script: S
 def test_a_process_of_before_is_not_taken_for_the_one_that_replaced_it(script: Script) -> None:
     script.ask(2003, QName="q", Host="h1")
     script.vanish("h1", with_children=False)
-    script.live(SILENT_SECONDS, heartbeats=False)
+    script.live(HOST_SILENT_SECONDS, heartbeats=False)
     script.expire_node("h1")
     script.live(3, heartbeats=False)
     new = script.ask(2000, port=5000, QName="q")["Monitor_host"]
@@ -344,7 +344,7 @@ def test_a_process_of_before_is_not_taken_for_the_one_that_replaced_it(script: S
 
 def kill_manager(script: Script, name: str) -> None:
     script.vanish(name, with_children=False)
-    script.live(SILENT_SECONDS)
+    script.live(HOST_SILENT_SECONDS)
     script.expire_node(name)
 
 
@@ -420,7 +420,7 @@ def test_impossible_proofs_prove_nothing(script: Script, epoch: int) -> None:
     script.ask(2003, QName="q", Host="h1")
     queue_id = script.record("q").queue_id
     script.vanish("h1")
-    script.live(SILENT_SECONDS, heartbeats=False)
+    script.live(HOST_SILENT_SECONDS, heartbeats=False)
     script.expire_node("h1")
     request = {
         "id": 1, "queue": "q", "queue_id": queue_id, "epoch": epoch, "control": "nonsense",
@@ -460,7 +460,7 @@ def test_a_report_that_was_under_way_loses_nothing(script: Script) -> None:
     script.ask(2003, QName="q", Host="h1")
     started = host.started
     script.report(host, children=stale.children)
-    script.pass_time(CONFIRM_SECONDS - 0.5)
+    script.pass_time(REPAIR_CONFIRM_SECONDS - 0.5)
     script.report(host)
     script.live(3)
     assert host.started == started
@@ -554,7 +554,7 @@ def test_nothing_is_set_up_again_on_a_host_that_is_being_given_back(script: Scri
     script.ask(2003, QName="q", Host="h1")
     script.machine.hosts.closed.add("h1")
     script.hosts["h1"].children.clear()
-    script.live(CONFIRM_SECONDS + 1.5)
+    script.live(REPAIR_CONFIRM_SECONDS + 1.5)
     assert set(where(script).values()) <= {"h2", "h3"}
     assert set(where(script)) == {0, 1}
 
@@ -671,7 +671,7 @@ def test_queues_for_which_there_is_no_room_do_not_delay_one_for_which_there_is()
     lose(script, "h1")
     script.live(40.0)
     script.hosts["h2"].children.clear()
-    script.live(CONFIRM_SECONDS + 1.5)
+    script.live(REPAIR_CONFIRM_SECONDS + 1.5)
     assert where(script, "z") == {0: "h2", 1: "h2"}
     assert where(script, "a00") == {0: "h2"}
 
@@ -681,10 +681,10 @@ def test_a_host_that_reports_but_starts_nothing_delays_other_hosts_for_moments()
     many(script, "h1")
     script.ask(2003, QName="z", Host="h2")
     script.hosts["h1"].children.clear()
-    live_but(script, CONFIRM_SECONDS + 2.0, "h1")
+    live_but(script, REPAIR_CONFIRM_SECONDS + 2.0, "h1")
     assert len(script.pending) == AT_ONCE, "these wait for their host"
     script.hosts["h2"].children.clear()
-    live_but(script, CONFIRM_SECONDS + 2 * HELD_SECONDS + 1.0, "h1")
+    live_but(script, REPAIR_CONFIRM_SECONDS + 2 * HELD_SECONDS + 1.0, "h1")
     assert where(script, "z") == {0: "h2", 1: "h2"}
 
 
@@ -719,7 +719,7 @@ def test_queues_that_others_work_on_do_not_delay_the_rest(script: Script) -> Non
     script.ask(2003, QName="z", Host="h3")
     script.hosts["h2"].children.clear()
     script.hosts["h3"].children.clear()
-    live_but(script, CONFIRM_SECONDS + 2.0, "nobody")
+    live_but(script, REPAIR_CONFIRM_SECONDS + 2.0, "nobody")
     assert not any(script.answers[peer] for peer in removals)
     assert where(script, "z") == {0: "h3", 1: "h3"}
     live_but(script, 40.0, "nobody")

@@ -7,9 +7,10 @@ from gcm_script import CLUSTER, OTHER, PaperHost, Script
 
 from roq.errors import RegistryAway
 from roq.gcm import events
-from roq.gcm.operations import COMMIT_SECONDS, WAIT_SECONDS, WAITING_MAX, Operations
+from roq.gcm.operations import WAITING_MAX, Operations
 from roq.gcm.saga import Draw, Saga
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.timing import OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
 
 
 @pytest.fixture
@@ -217,10 +218,10 @@ def test_the_line_before_a_queue_is_short(script: Script) -> None:
 
 def test_who_waits_too_long_is_answered(script: Script) -> None:
     script.send(2003, QName="a", Host="h1")
-    script.pass_time(COMMIT_SECONDS)
+    script.pass_time(OPERATION_COMMIT_SECONDS)
     waiting = script.send(2002, QName="a")
     # The commit never comes back; so is the undoing's.
-    script.pass_time(COMMIT_SECONDS + WAIT_SECONDS)
+    script.pass_time(OPERATION_COMMIT_SECONDS + OPERATION_WAIT_SECONDS)
     assert len(script.answers[waiting]) == 1
 
 
@@ -228,7 +229,7 @@ def test_completions_that_come_too_late_are_ignored(script: Script) -> None:
     peer = script.send(2003, QName="a", Host="h1")
     late = script.pending[0]
     script.pending.clear()
-    script.pass_time(COMMIT_SECONDS + 5)
+    script.pass_time(OPERATION_COMMIT_SECONDS + 5)
     assert script.answer(peer)["CODE"] == "interrupted"
     script.feed(events.Committed(late.token))
     script.feed(events.Committed(12345))

@@ -4,7 +4,7 @@ from hcm_host import HOST_EPOCH, Host
 
 from roq.errors import Unavailable
 from roq.hcm.events import LeaderLost, Note, Terminate
-from roq.hcm.machine import LEADERLESS_SECONDS
+from roq.timing import LEADERLESS_SECONDS
 
 X1 = "orders.x1"
 MONITOR = "orders.monitor"

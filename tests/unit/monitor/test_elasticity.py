@@ -6,7 +6,6 @@ from monitor_queue import PERIOD, Queue, Script
 
 from roq.errors import ConfigError
 from roq.model import ElasticRules, publisher_epoch
-from roq.monitor.elasticity import OPENING_SECONDS, RETURN_SECONDS
 from roq.monitor.rules import NOTED_REFUSALS
 from roq.policy.snapshot import Grow, Memory, Move, Shrink, Stripe
 from roq.protocol import kpi
@@ -18,6 +17,7 @@ from roq.protocol.control import (
     Relocate,
     ScaleOut,
 )
+from roq.timing import EXCHANGE_OPENING_SECONDS, PUBLISHERS_RETURN_SECONDS
 
 P = b"p"
 
@@ -99,7 +99,7 @@ def test_a_new_exchange_does_not_wait_for_a_subscriber_that_never_connects() -> 
         len(script.views[-1].exchanges) == 1
     ):
         queue.run(0.25)
-        assert queue.now - began <= OPENING_SECONDS + 0.25
+        assert queue.now - began <= EXCHANGE_OPENING_SECONDS + 0.25
 
 
 def test_a_queue_grows_and_shrinks_with_its_load() -> None:
@@ -384,7 +384,7 @@ def test_a_new_monitor_learns_where_publishers_are_and_gives_them_higher_epochs(
 def test_a_new_monitor_waits_for_publishers_before_it_moves_any() -> None:
     script = Script()
     queue = Queue(2, policy=script, restarted=True)
-    queue.run(RETURN_SECONDS - 0.5)
+    queue.run(PUBLISHERS_RETURN_SECONDS - 0.5)
     assert script.views == []
     queue.run(2)
     assert script.views

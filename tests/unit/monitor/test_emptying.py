@@ -1,17 +1,12 @@
 import pytest
 from monitor_queue import STEP, Queue, Script
 
-from roq.monitor.emptying import (
-    ANSWER_SECONDS,
-    ASKED_SECONDS,
-    EMPTIED_SECONDS,
-    MOVING_SECONDS,
-    READING_SECONDS,
-)
+from roq.monitor.emptying import ASKED_SECONDS, EMPTIED_SECONDS, MOVING_SECONDS, READING_SECONDS
 from roq.monitor.events import Push
 from roq.policy.snapshot import Shrink
 from roq.protocol import kpi
 from roq.protocol.control import Assigned, Done, Emptied, Failure, ScaleIn, Topology
+from roq.timing import EMPTYING_ANSWER_SECONDS
 
 REQUEST = 9
 
@@ -106,7 +101,7 @@ def test_whoever_waits_too_long_is_told_for_what_and_may_ask_again() -> None:
     queue, _ = queue_of("a")
     queue.publishers["a"].mood = "ignores"
     queue.empty(1)
-    queue.run(ANSWER_SECONDS + 1)
+    queue.run(EMPTYING_ANSWER_SECONDS + 1)
     [failure] = queue.answers_to(REQUEST)
     assert isinstance(failure, Failure)
     assert "1 publisher still there" in failure.COMMENT
@@ -121,7 +116,7 @@ def test_whoever_waits_for_subscribers_is_told_so() -> None:
     queue, _ = queue_of("a")
     queue.add_subscriber("slow", "lags")
     queue.empty(1)
-    queue.run(ANSWER_SECONDS + 1)
+    queue.run(EMPTYING_ANSWER_SECONDS + 1)
     [failure] = queue.answers_to(REQUEST)
     assert isinstance(failure, Failure)
     assert "1 subscriber not at its end yet" in failure.COMMENT

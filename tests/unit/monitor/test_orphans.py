@@ -3,9 +3,10 @@
 from monitor_queue import Queue, Script
 
 from roq.monitor.events import Disowned
-from roq.monitor.orphans import CERTAIN_SECONDS, EMPTY_SECONDS, FORGET_SECONDS, Orphans
+from roq.monitor.orphans import CERTAIN_SECONDS, EMPTY_SECONDS, Orphans
 from roq.policy.snapshot import Grow
 from roq.protocol.control import Failure, ScaleOut
+from roq.timing import ORPHAN_FORGOTTEN_SECONDS
 
 LONG_ENOUGH = CERTAIN_SECONDS + 2.0
 
@@ -37,7 +38,7 @@ def test_a_word_that_is_taken_back_dismisses_nobody() -> None:
         queue.unwanted = {2}
         queue.run(1.25)
         queue.unwanted = set()
-        queue.run(FORGET_SECONDS + 1.25)
+        queue.run(ORPHAN_FORGOTTEN_SECONDS + 1.25)
     assert sorted(queue.exchanges) == [1, 2]
     assert queue.moves() == []
 
@@ -117,15 +118,15 @@ def test_nothing_is_remembered_of_what_nobody_says_any_more() -> None:
     unwanted = Orphans()
     assert unwanted.told(range(5_000), 0.0) == []
     assert len(unwanted.told(range(5_000), CERTAIN_SECONDS)) == 1_024
-    assert unwanted.told([], CERTAIN_SECONDS + FORGET_SECONDS) == []
+    assert unwanted.told([], CERTAIN_SECONDS + ORPHAN_FORGOTTEN_SECONDS) == []
     assert unwanted._told == {}
 
 
 def test_what_two_leaders_say_with_a_silence_between_them_is_not_said_for_long() -> None:
     unwanted = Orphans()
     assert unwanted.told([2], 0.0) == []
-    assert unwanted.told([2], FORGET_SECONDS) == []
-    assert unwanted.told([2], FORGET_SECONDS + CERTAIN_SECONDS) == [2]
+    assert unwanted.told([2], ORPHAN_FORGOTTEN_SECONDS) == []
+    assert unwanted.told([2], ORPHAN_FORGOTTEN_SECONDS + CERTAIN_SECONDS) == [2]
 
 
 # --- how large a queue gets -----------------------------------------------------------------------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from monitor_queue import Queue, Script
 
 from roq.model import PublisherId, monitor_epoch
-from roq.monitor.elasticity import RETURN_SECONDS
 from roq.policy.snapshot import Grow, Move, Shrink, Stripe
 from roq.protocol.control import ElasticityRequest, Failure, ScaleOut
+from roq.timing import PUBLISHERS_RETURN_SECONDS
 
 A = PublisherId(b"a")
 
@@ -25,7 +25,7 @@ def queue_of(exchanges: int = 2) -> tuple[Queue, Script]:
 
 def settled(queue: Queue) -> None:
     """The new monitor has learnt everything and decides again."""
-    queue.run(RETURN_SECONDS + 2)
+    queue.run(PUBLISHERS_RETURN_SECONDS + 2)
 
 
 def test_the_next_monitor_learns_from_publishers_where_they_are() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from roq.monitor.takeover_wait import SETTLE_MOST_SECONDS, SETTLE_SECONDS, TakeoverWait
+from roq.monitor.takeover_wait import TakeoverWait
+from roq.timing import TAKEOVER_MOST_SECONDS, TAKEOVER_SECONDS
 
 
 def test_it_is_not_over_before_a_manager_has_spoken() -> None:
@@ -18,7 +19,7 @@ def test_it_is_over_as_soon_as_all_that_the_manager_names_have_reported() -> Non
 
 @pytest.mark.parametrize(
     ("named", "seconds"),
-    [(None, SETTLE_SECONDS), ([], SETTLE_SECONDS), ([1], SETTLE_MOST_SECONDS)],
+    [(None, TAKEOVER_SECONDS), ([], TAKEOVER_SECONDS), ([1], TAKEOVER_MOST_SECONDS)],
 )
 def test_it_is_over_in_any_case_after_a_while(named, seconds) -> None:
     takeover = TakeoverWait()

@@ -7,14 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from roq.client.backoff import MOST_SECONDS, Jitter
-from roq.client.publish.link import (
-    ACK_SECONDS,
-    FLAPS_MAX,
-    READY_SECONDS,
-    READY_SECONDS_MOST,
-    RESET_SECONDS,
-    STEADY_SECONDS,
-)
+from roq.client.publish.link import FLAPS_MAX, READY_SECONDS, READY_SECONDS_MOST, STEADY_SECONDS
 from roq.client.publish.machine import (
     AskAttach,
     Assignment,
@@ -39,6 +32,7 @@ from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
 from roq.protocol.extensions import read_floor
+from roq.timing import ACK_SECONDS, RESET_SECONDS
 
 LIMITS = Limits(window_batches=4)
 X1 = ExchangeInfo(number=1, epoch=5, host="h", data="tcp://h:1", live="")

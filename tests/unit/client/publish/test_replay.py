@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.replay import (
-    KEEP_BYTES,
-    KEEP_SECONDS,
-    LEFT_SECONDS,
-    ReplayBuffer,
-    ReplayBuffers,
-)
+from roq.client.publish.replay import KEEP_BYTES, ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, Stream
-from roq.runtime.sockets import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
+from roq.timing import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
 
 X1, X2 = (1, 5), (2, 6)
 PROMISED_SECONDS = 3.0
@@ -39,7 +33,7 @@ def test_batches_are_kept_for_a_while_and_no_more_than_the_allowance() -> None:
     buffer = ReplayBuffers().of(X1)
     acknowledged(buffer, 0.0)
     young = acknowledged(buffer, 1.0)
-    buffer.forget(KEEP_SECONDS + 0.5)
+    buffer.forget(REPLAY_KEEP_SECONDS + 0.5)
     assert list(buffer.batches) == [young]
     for _ in range(3):
         acknowledged(buffer, 1.0, KEEP_BYTES // 2)
@@ -71,10 +65,10 @@ def test_an_exchange_that_was_left_is_remembered_longer() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert replay.next_deadline() == LEFT_SECONDS
-    replay.forget(LEFT_SECONDS - 0.1)
+    assert replay.next_deadline() == REPLAY_LEFT_SECONDS
+    replay.forget(REPLAY_LEFT_SECONDS - 0.1)
     assert len(list(replay)) == 1
-    replay.forget(LEFT_SECONDS + 0.1)
+    replay.forget(REPLAY_LEFT_SECONDS + 0.1)
     assert list(replay) == []
     assert replay.next_deadline() is None
 
@@ -93,7 +87,7 @@ def test_what_is_too_old_is_not_replayed_either() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert replay.doubt_missing(frozenset(), LEFT_SECONDS + 1)
+    assert replay.doubt_missing(frozenset(), REPLAY_LEFT_SECONDS + 1)
     assert replay.take_doubtful(frozenset()) == []
 
 

@@ -30,11 +30,8 @@ from roq.client.session.events import (
     TopologyWanted,
 )
 from roq.client.session.machine import (
-    ALIVE_SECONDS,
-    ASK_SECONDS,
     ATTACH_MOST_SECONDS,
     PATIENCE_MOST,
-    SILENCE_SECONDS,
     SILENCE_SPREAD,
     STEADY_SECONDS,
     SessionMachine,
@@ -57,6 +54,7 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.timing import CLIENT_ALIVE_SECONDS, CLIENT_ASKS_SECONDS, MONITOR_SILENT_SECONDS
 
 QUEUE_ID = b"q" * 16
 EXCHANGE = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
@@ -259,7 +257,7 @@ def test_a_registry_that_was_restored_in_time_ends_nobody() -> None:
 
 def test_another_queue_of_the_same_name_is_not_taken_for_the_old_one() -> None:
     session = active_subscriber()
-    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(Tick(), MONITOR_SILENT_SECONDS)
     other = Located(
         QName="orders", queue_id=b"x" * 16, monitor="tcp://m:1", statistics="", limits=Limits()
     )
@@ -270,12 +268,12 @@ def test_another_queue_of_the_same_name_is_not_taken_for_the_old_one() -> None:
 def test_it_says_that_it_is_alive_every_two_seconds() -> None:
     session = active_subscriber()
     session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 1.9)
-    effects = session.handle(Tick(), ALIVE_SECONDS)
+    effects = session.handle(Tick(), CLIENT_ALIVE_SECONDS)
     assert len(effects) == 1
     assert isinstance(effects[0], TellMonitor)
     assert isinstance(effects[0].message, Alive)
     assert effects[0].message.version == 1
-    assert session.handle(Tick(), ALIVE_SECONDS + 0.1) == []
+    assert session.handle(Tick(), CLIENT_ALIVE_SECONDS + 0.1) == []
 
 
 def test_what_is_not_to_wait_is_told_at_once_if_there_is_a_monitor() -> None:
@@ -285,13 +283,13 @@ def test_what_is_not_to_wait_is_told_at_once_if_there_is_a_monitor() -> None:
     (effect,) = session.handle(AliveWanted(), 1.0)
     assert isinstance(effect, TellMonitor)
     assert isinstance(effect.message, Alive)
-    assert session.handle(Tick(), ALIVE_SECONDS) == []
+    assert session.handle(Tick(), CLIENT_ALIVE_SECONDS) == []
     session.check()
 
 
 def test_silence_sends_it_back_to_the_manager() -> None:
     session = active_subscriber()
-    effects = session.handle(Tick(), SILENCE_SECONDS)
+    effects = session.handle(Tick(), MONITOR_SILENT_SECONDS)
     assert effects[0] == DropMonitor()
     assert states(effects) == [SessionState.CONNECTING]
     assert AskManager("tcp://a:1") in effects
@@ -342,8 +340,8 @@ def test_clients_do_not_all_miss_the_same_monitor_at_the_same_instant() -> None:
             now = wait(session, now)
             session.handle(Tick(), now)
         times.append(now)
-    assert times[0] == SILENCE_SECONDS
-    assert times[1] == pytest.approx(SILENCE_SECONDS * (1 + SILENCE_SPREAD), rel=0.01)
+    assert times[0] == MONITOR_SILENT_SECONDS
+    assert times[1] == pytest.approx(MONITOR_SILENT_SECONDS * (1 + SILENCE_SPREAD), rel=0.01)
 
 
 def test_a_jump_of_the_version_makes_a_subscriber_join_again() -> None:
@@ -399,7 +397,7 @@ def test_the_monitors_last_word_is_told(word: str, state: SessionState) -> None:
 
 def test_a_publisher_with_a_link_does_not_ask_a_new_monitor_for_an_exchange() -> None:
     session = active_publisher()
-    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(Tick(), MONITOR_SILENT_SECONDS)
     ask = asked(session.handle(ManagerAnswered(LOCATED), 4.0))
     assert isinstance(ask.message, Alive)
     effects = session.handle(MonitorAnswered(ask.serial, topology(5)), 4.0)
@@ -408,7 +406,7 @@ def test_a_publisher_with_a_link_does_not_ask_a_new_monitor_for_an_exchange() ->
 
 def test_a_publisher_that_a_new_monitor_does_not_know_asks_it_for_an_exchange() -> None:
     session = active_publisher()
-    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(Tick(), MONITOR_SILENT_SECONDS)
     ask = asked(session.handle(ManagerAnswered(LOCATED), 4.0))
     session.handle(MonitorAnswered(ask.serial, refused("failed")), 4.0)
     session.handle(Tick(), 10.0)
@@ -436,7 +434,7 @@ def test_an_answer_to_an_older_question_does_not_count() -> None:
 
 def test_an_exchange_that_is_wanted_while_a_new_monitor_is_greeted_is_asked_for() -> None:
     session = active_publisher()
-    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(Tick(), MONITOR_SILENT_SECONDS)
     session.handle(ManagerAnswered(LOCATED), 4.0)
     assert isinstance(asked(session.handle(AttachWanted(((1, 7),)), 4.0)).message, Attach)
 
@@ -510,8 +508,8 @@ def test_a_relocate_is_told_to_the_publisher_whom_it_concerns() -> None:
 def test_a_monitor_that_relocates_is_not_silent() -> None:
     session = active_publisher()
     relocate = Relocate(queue_id=QUEUE_ID, publisher=b"c" * 16, epoch=9, exchanges=[EXCHANGE])
-    session.handle(Pushed(relocate), SILENCE_SECONDS - 0.1)
-    effects = session.handle(Tick(), SILENCE_SECONDS + 0.1)
+    session.handle(Pushed(relocate), MONITOR_SILENT_SECONDS - 0.1)
+    effects = session.handle(Tick(), MONITOR_SILENT_SECONDS + 0.1)
     assert not any(isinstance(effect, DropMonitor) for effect in effects)
 
 
@@ -541,7 +539,7 @@ def test_closing_before_a_monitor_was_found_says_nothing() -> None:
 def test_answers_that_come_too_late_are_ignored() -> None:
     session = active_subscriber()
     assert session.handle(ManagerAnswered(LOCATED), 1.0) == []
-    session.handle(Tick(), SILENCE_SECONDS)
+    session.handle(Tick(), MONITOR_SILENT_SECONDS)
     assert session.handle(MonitorAnswered(1, topology(9)), 4.0) == []
     assert session.handle(Pushed(topology(9)), 4.0) == []
 
@@ -558,7 +556,7 @@ def test_whoever_does_not_answer_in_time_gets_more_time() -> None:
             effects = session.handle(Tick(), wait(session, 0.0))
     assert timeouts == [LOCATE_SECONDS * factor for factor in (1, 2, 4, 4)]
     join = asked(session.handle(ManagerAnswered(LOCATED), 20.0))
-    assert join.timeout == ASK_SECONDS * PATIENCE_MOST
+    assert join.timeout == CLIENT_ASKS_SECONDS * PATIENCE_MOST
     session.handle(MonitorAnswered(join.serial, topology()), 20.0)
     session.handle(Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1)), 20.0 + STEADY_SECONDS)
     (again,) = [

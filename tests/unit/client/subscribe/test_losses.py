@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import count
 
-from roq.client.subscribe.losses import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_SECONDS, LossRules
+from roq.client.subscribe.losses import LossRules
 from roq.client.subscribe.stream import Held, Source, Stream
 from roq.model import PublisherId
 from roq.protocol.batch import Kind
+from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 A, B = (1, 7), (2, 7)
 NEVER = float("-inf")
@@ -69,7 +70,7 @@ def test_a_hole_above_every_floor_may_be_on_its_way_to_any_exchange() -> None:
     script.hold(20, A, at=1.0, floor=10)
     assert script.lost_until(1.1 + LOSS_SECONDS, 9.0, 9.0) is None
     assert script.rules.wanted is None
-    assert script.lost_until(1.0 + STRIPED_SECONDS, 9.0, 9.0) == 20
+    assert script.lost_until(1.0 + STRIPED_LOSS_SECONDS, 9.0, 9.0) == 20
 
 
 def test_a_hole_across_a_floor_is_lost_below_it() -> None:
@@ -134,9 +135,9 @@ def test_after_an_exchange_has_gone_those_that_brought_the_batch_are_asked_as_we
 def test_exchanges_that_go_again_and_again_hold_nothing_up_for_ever() -> None:
     script = Script()
     script.hold(20, A, at=1.0)
-    script.rules.replaying(0.9 + STRIPED_SECONDS)
-    assert script.lost_until(0.9 + STRIPED_SECONDS, 9.0, 9.0) is None
-    assert script.lost_until(1.0 + STRIPED_SECONDS, 9.0, 9.0) == 20
+    script.rules.replaying(0.9 + STRIPED_LOSS_SECONDS)
+    assert script.lost_until(0.9 + STRIPED_LOSS_SECONDS, 9.0, 9.0) is None
+    assert script.lost_until(1.0 + STRIPED_LOSS_SECONDS, 9.0, 9.0) == 20
 
 
 def test_what_is_in_no_exchange_as_of_a_time_is_lost_then_or_after_a_while() -> None:

@@ -1,6 +1,5 @@
 import xxhash
 
-from roq.client.subscribe.losses import REPLAY_SECONDS
 from roq.client.subscribe.merge import Merge
 from roq.client.subscribe.message import Batch
 from roq.client.subscribe.stream import Source
@@ -8,6 +7,7 @@ from roq.client.subscribe.wishes import WISHES_MAX, Recall
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.extensions import pack_floor
+from roq.timing import REPLAY_SECONDS
 
 A, B = (1, 7), (2, 7)
 P = PublisherId(b"p" * 16)

@@ -7,16 +7,11 @@ from math import inf
 import pytest
 
 from roq.client.subscribe.offset_chain import OffsetChain
-from roq.client.subscribe.positions import (
-    ALIVE_SECONDS,
-    LATE_SECONDS,
-    POSITION_SECONDS,
-    SOON_SECONDS,
-    Positions,
-)
+from roq.client.subscribe.positions import LATE_SECONDS, POSITION_SECONDS, SOON_SECONDS, Positions
 from roq.protocol import documents
 from roq.protocol.channel import Position, Reading
 from roq.protocol.entry import NONE
+from roq.timing import POSITION_ALIVE_SECONDS
 
 
 class Script:
@@ -127,7 +122,7 @@ def test_it_reports_when_it_reads_and_when_it_cannot_and_rests_otherwise() -> No
     script.report()
     assert script.due() == LATE_SECONDS
     script.answer()
-    assert script.due() == ALIVE_SECONDS
+    assert script.due() == POSITION_ALIVE_SECONDS
     assert script.due(rests=True) == inf
     script.arrive(b"a", 0)
     assert script.due(rests=True) == POSITION_SECONDS

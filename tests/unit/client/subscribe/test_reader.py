@@ -24,7 +24,7 @@ from roq.client.subscribe.reader_events import (
     Unsubscribe,
     Verify,
 )
-from roq.client.subscribe.verification import CHECK_SECONDS, SILENT_SECONDS
+from roq.client.subscribe.verification import CHECK_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import documents
@@ -48,6 +48,7 @@ from roq.protocol.channel import (
     StreamsRequest,
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.timing import END_SILENT_SECONDS
 
 QUEUE = b"q" * 16
 INFO = ExchangeInfo(number=3, epoch=9, host="h", data="d", live="l")
@@ -272,7 +273,7 @@ def test_a_batch_that_may_still_be_under_way_is_waited_for() -> None:
 
 def test_a_silent_fan_out_is_replaced_by_fetches() -> None:
     driver = confirmed()
-    driver.now += SILENT_SECONDS
+    driver.now += END_SILENT_SECONDS
     driver.do(Tick())
     driver.heads(7, (b"t", 6))
     assert len(driver.asked(FETCH)) == 1

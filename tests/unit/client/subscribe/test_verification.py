@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from roq.client.subscribe.offset_chain import OffsetChain
-from roq.client.subscribe.verification import (
-    CHECK_SECONDS,
-    SILENT_CHECK_SECONDS,
-    SILENT_SECONDS,
-    Verification,
-)
+from roq.client.subscribe.verification import CHECK_SECONDS, SILENT_CHECK_SECONDS, Verification
 from roq.protocol.channel import Heads
 from roq.protocol.entry import NONE
+from roq.timing import END_SILENT_SECONDS
 
 
 def started() -> tuple[OffsetChain, Verification]:
@@ -39,8 +35,8 @@ def test_what_the_fan_out_has_passed_is_fetched_at_once_and_else_awaited() -> No
     verification.answered(heads(9, (b"a", 3), (b"b", 8)))
     verification.resolve(1.0, live_at=1.0, position=5)
     assert set(chain.repairs) == {b"a"}
-    assert verification.next_deadline(1.0) == 1.0 + SILENT_SECONDS
-    verification.resolve(1.0 + SILENT_SECONDS, live_at=1.0, position=5)
+    assert verification.next_deadline(1.0) == 1.0 + END_SILENT_SECONDS
+    verification.resolve(1.0 + END_SILENT_SECONDS, live_at=1.0, position=5)
     assert set(chain.repairs) == {b"a", b"b"}
     assert not verification.verified
 
@@ -84,8 +80,8 @@ def test_while_the_fan_out_is_silent_the_log_is_asked_every_half_second() -> Non
     verification.question(1.0, live_at=1.0)
     verification.answered(heads(0))
     verification.resolve(1.0, live_at=1.0, position=-1)
-    assert verification.next_deadline(1.0) == 1.0 + SILENT_SECONDS
-    at = 1.0 + SILENT_SECONDS
+    assert verification.next_deadline(1.0) == 1.0 + END_SILENT_SECONDS
+    at = 1.0 + END_SILENT_SECONDS
     assert verification.question(at, live_at=1.0) == 0
     verification.answered(heads(0))
     verification.resolve(at, live_at=1.0, position=-1)
