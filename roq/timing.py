@@ -35,9 +35,9 @@ MONITOR_ANSWERS_SECONDS: Final = 2.5
 PUBLISHERS_RETURN_SECONDS: Final = 5.0
 """After another monitor, publishers have so long to say where they are before anybody is moved."""
 
-assert MONITOR_ANSWERS_SECONDS < CLIENT_ASKS_SECONDS  # noqa: S101
-assert MONITOR_SILENT_SECONDS < PUBLISHERS_RETURN_SECONDS  # noqa: S101
-assert PUBLISHERS_RETURN_SECONDS < CLIENT_FORGOTTEN_SECONDS  # noqa: S101
+assert MONITOR_ANSWERS_SECONDS < CLIENT_ASKS_SECONDS
+assert MONITOR_SILENT_SECONDS < PUBLISHERS_RETURN_SECONDS
+assert PUBLISHERS_RETURN_SECONDS < CLIENT_FORGOTTEN_SECONDS
 
 # --- a monitor and the exchanges of its queue -----------------------------------------------------
 
@@ -55,8 +55,8 @@ TAKEOVER_MOST_SECONDS: Final = 6.0
 EXCHANGE_OPENING_SECONDS: Final = 1.0
 """Subscribers have so long to find a new exchange before publishers are moved there."""
 
-assert EXCHANGE_HEARD_SECONDS < EXCHANGE_LOST_SECONDS  # noqa: S101
-assert MONITOR_UNHEARD_SECONDS < TAKEOVER_SECONDS < TAKEOVER_MOST_SECONDS  # noqa: S101
+assert EXCHANGE_HEARD_SECONDS < EXCHANGE_LOST_SECONDS
+assert MONITOR_UNHEARD_SECONDS < TAKEOVER_SECONDS < TAKEOVER_MOST_SECONDS
 
 # --- publishers and exchanges ---------------------------------------------------------------------
 
@@ -82,10 +82,10 @@ REPLAY_KEEP_SECONDS: Final = 6.0
 """A publisher keeps what was acknowledged. The last three seconds of an exchange are promised, and
 two and a half may pass until a host is noticed that has gone without a word."""
 
-assert ACK_SILENCE_SECONDS < ACK_PROBE_SECONDS < ACK_SECONDS  # noqa: S101
-assert RESET_SECONDS < RESET_ASK_SECONDS < ACK_SECONDS  # noqa: S101
-assert EXCHANGE_LOST_SECONDS < REPLAY_KEEP_SECONDS < REPLAY_LEFT_SECONDS  # noqa: S101
-assert 3.0 + (HEARTBEAT_MS + HEARTBEAT_TIMEOUT_MS) / 1_000 < REPLAY_KEEP_SECONDS  # noqa: S101
+assert ACK_SILENCE_SECONDS < ACK_PROBE_SECONDS < ACK_SECONDS
+assert RESET_SECONDS < RESET_ASK_SECONDS < ACK_SECONDS
+assert EXCHANGE_LOST_SECONDS < REPLAY_KEEP_SECONDS < REPLAY_LEFT_SECONDS
+assert 3.0 + (HEARTBEAT_MS + HEARTBEAT_TIMEOUT_MS) / 1_000 < REPLAY_KEEP_SECONDS
 
 # --- subscribers and exchanges --------------------------------------------------------------------
 
@@ -111,10 +111,10 @@ STRIPED_LOSS_SECONDS: Final = 10.0
 """A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
 replays."""
 
-assert 2 * END_SECONDS < END_SILENT_SECONDS  # noqa: S101
-assert FETCH_GIVE_UP_SECONDS < LIVE_SILENT_SECONDS  # noqa: S101
-assert REPLAY_SECONDS < LOSS_SECONDS < STRIPED_LOSS_SECONDS  # noqa: S101
-assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS  # noqa: S101
+assert 2 * END_SECONDS < END_SILENT_SECONDS
+assert FETCH_GIVE_UP_SECONDS < LIVE_SILENT_SECONDS
+assert REPLAY_SECONDS < LOSS_SECONDS < STRIPED_LOSS_SECONDS
+assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS
 
 # --- a host manager and its processes -------------------------------------------------------------
 
@@ -142,7 +142,7 @@ PROOF_SECONDS: Final = 3 * RULES_SECONDS
 ORPHAN_FORGOTTEN_SECONDS: Final = 3 * RULES_SECONDS
 """What the manager has not said for so long of an exchange that nobody wants holds no more."""
 
-assert HOST_REPORT_SECONDS < REPAIR_CONFIRM_SECONDS < HOST_SILENT_SECONDS  # noqa: S101
+assert HOST_REPORT_SECONDS < REPAIR_CONFIRM_SECONDS < HOST_SILENT_SECONDS
 
 # --- requests that wait for others ----------------------------------------------------------------
 
@@ -163,7 +163,7 @@ OPERATION_COMMIT_SECONDS: Final = 5.0
 COMMAND_SECONDS: Final = 30.0
 """A client waits so long: creating and stopping wait for processes to start and end."""
 
-assert EMPTYING_ANSWER_SECONDS < EMPTYING_ASKS_SECONDS  # noqa: S101
-assert PROVISION_ANSWER_SECONDS < SCALE_ASKS_SECONDS  # noqa: S101
-assert ADMISSION_SECONDS < OPERATION_WAIT_SECONDS < COMMAND_SECONDS  # noqa: S101
-assert 2 * OPERATION_COMMIT_SECONDS <= COMMAND_SECONDS  # noqa: S101
+assert EMPTYING_ANSWER_SECONDS < EMPTYING_ASKS_SECONDS
+assert PROVISION_ANSWER_SECONDS < SCALE_ASKS_SECONDS
+assert ADMISSION_SECONDS < OPERATION_WAIT_SECONDS < COMMAND_SECONDS
+assert 2 * OPERATION_COMMIT_SECONDS <= COMMAND_SECONDS
