@@ -58,7 +58,7 @@ class World(Answering):
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(monitor_link, "SILENCE_SECONDS", SILENCE)
+    monkeypatch.setattr(monitor_link, "MONITOR_UNHEARD_SECONDS", SILENCE)
     with World() as world:
         yield world
         world.link.close()
