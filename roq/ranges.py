@@ -15,7 +15,7 @@ UNREADABLE: Final = (
     MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError,
 )  # fmt: skip
 """What decoders raise about bytes that are none of theirs: msgspec alone all of these, for deep
-nesting, bad UTF-8 and lengths that nobody has memory for. Whoever decodes makes one error of it."""
+nesting, bad UTF-8 and lengths that nobody has memory for. A decoder makes one error of it."""
 
 NUMBER_MAX: Final = (1 << 63) - 1
 """Largest integer of a BSON document, and of anything that is counted."""
@@ -49,7 +49,7 @@ Port = Annotated[int, Meta(ge=0, le=65_536)]
 Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 """A result, a process id."""
 Size = Annotated[int, Meta(ge=0, le=SIZE_MAX)]
-"""What somebody has set: bytes, messages, seconds."""
+"""What a user has set: bytes, messages, seconds."""
 Amount = Annotated[float, Meta(ge=0, le=FLOAT_MAX)]
 """A measure that is finite and not negative."""
 Real = Annotated[float, Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)]

@@ -33,7 +33,7 @@ CLIENT_ASKS_SECONDS: Final = 3.0
 MONITOR_ANSWERS_SECONDS: Final = 2.5
 """A monitor that has nothing to offer says so after this; the client hears why, and asks again."""
 PUBLISHERS_RETURN_SECONDS: Final = 5.0
-"""After another monitor, publishers have so long to say where they are before anybody is moved."""
+"""After another monitor, publishers have so long to say where they are before one is moved."""
 
 assert MONITOR_ANSWERS_SECONDS < CLIENT_ASKS_SECONDS
 assert MONITOR_SILENT_SECONDS < PUBLISHERS_RETURN_SECONDS

@@ -1,4 +1,4 @@
-"""Makes in a thread what takes its time; whoever is cancelled meanwhile leaves nothing behind."""
+"""Makes in a thread what takes its time; a task that is cancelled meanwhile leaves nothing."""
 
 from __future__ import annotations
 

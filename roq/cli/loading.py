@@ -10,7 +10,7 @@ class dies_by_interrupt:  # noqa: N801 - a context manager; contextlib would hav
 
     def __enter__(self) -> None:
         self._ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._ours:  # neither ignored (in the background of a shell) nor handled by somebody
+        if self._ours:  # neither ignored (in the background of a shell) nor handled
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def __exit__(self, *_: object) -> None:

@@ -41,7 +41,7 @@ def watched() -> Output:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(output), encoding="utf-8")
         return output
     output = Output(before.fileno(), "w", closefd=False)
-    # Whoever wants no buffer (`python -u`) gets lines at once.
+    # A user who wants no buffer (`python -u`) gets lines at once.
     unbuffered = isinstance(before, io.TextIOWrapper) and before.write_through
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output),

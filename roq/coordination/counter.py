@@ -1,9 +1,9 @@
 """The one counter of the cluster: epochs of leaders and hosts, none of which is given twice.
 
 It is the version of a node that is written for nothing else, plus a base. The base is 0 until a
-registry has to go on where a lost one had ended: then somebody who remembers a higher number raises
-it. Each draw checks, in one transaction, that the base is the one that is known here, so of two
-numbers the one that was drawn later is the higher one, over all registries that the cluster has
+registry has to go on where a lost one had ended: then a manager that remembers a higher number
+raises it. Each draw checks, in one transaction, that the base is the one that is known here, so of
+two numbers the one that was drawn later is the higher one, over all registries that the cluster has
 had.
 """
 
@@ -204,7 +204,7 @@ class Counter:
             self.draw(above, done, attempts)
 
     def _look(self, done: Callable[[RegistryAway | None], None], result: MultiResult) -> None:
-        # Whoever has raised it, or failed to: what stands there now counts.
+        # Raised by another one, or not at all: what stands there now counts.
         if isinstance(result, RegistryAway):
             done(result)
         else:

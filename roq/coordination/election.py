@@ -108,7 +108,7 @@ class Election:
             self._counter.draw(self._above(), lambda _: None)
 
     def overtaken(self, fence: Fence) -> None:
-        """The leadership of this fence is over, as a refused write or somebody's word tells."""
+        """The leadership of this fence is over, as a refused write or a host tells."""
         if self._leading is not None and self._leading.fence == fence:
             self._tell(None)
             self._look()
@@ -201,7 +201,7 @@ class Election:
         self._store.read(path, self._look, partial(self._candidacy_read, name))
 
     def _candidacy_read(self, name: str, node: Node | RegistryAway | None) -> None:
-        """Somebody may have replaced the node, or what it says: others would follow nobody."""
+        """The node, or what it says, may have been replaced: others would follow nobody."""
         path = f"{CANDIDATES}/{name}"
         if isinstance(node, RegistryAway):
             self._give_up(node)
@@ -242,7 +242,7 @@ class Election:
                 self._refused()
 
     def _own_read(self, leadership: Leadership, node: Node | RegistryAway | None) -> None:
-        """Whoever else writes there, or deletes it, keeps the others from following."""
+        """A stranger that writes there, or deletes it, keeps the others from following."""
         if isinstance(node, RegistryAway):
             self._give_up(node)
             return
@@ -281,7 +281,7 @@ class Election:
             self._store.restart(f"no epoch can be drawn: {away}")
 
     def _cannot_count(self) -> None:
-        """Whoever set the count right lets this process lead; see `recount`."""
+        """An operator who has set the count right lets this process lead; see `recount`."""
         self._looked()
         self._tell(None)
 

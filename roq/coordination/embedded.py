@@ -379,7 +379,7 @@ class EmbeddedZooKeeper:
             if left <= 0:
                 return False
             if serves(self._host, self._port, min(PROBE_SECONDS, left)):
-                # Somebody else may have taken the port: ours ends at once then.
+                # Another process may have taken the port: ours ends at once then.
                 return not self._ended.wait(PROBE_EVERY_SECONDS)
         return False
 

@@ -26,8 +26,8 @@ stopped by the fence: every write of the leader checks, in one transaction, that
 the leader node since.
 
 A registry that has lost everything looks like one that never held anything. What tells them apart
-is what its users remember: whoever knows the name of its cluster neither leads where there is none
-unless it can write back what there was, nor where there is another one.
+is what its users remember: a manager that knows its cluster's name neither leads where there is
+none unless it can write back what there was, nor where there is another one.
 """
 
 from __future__ import annotations
@@ -189,17 +189,17 @@ def identity_of(found: Node | RegistryAway | None) -> str | RegistryAway | None:
 
 
 def anywhere(_cluster: str | None) -> bool:
-    """Whoever has no past may lead any cluster."""
+    """A process without a past may lead any cluster."""
     return True
 
 
 def nothing() -> int:
-    """Whoever has no past knows no epoch."""
+    """A process without a past knows no epoch."""
     return 0
 
 
 def ignored(_problem: str) -> None:
-    """Whoever can do nothing about a problem need not hear of it."""
+    """A caller that can do nothing about a problem need not hear of it."""
 
 
 class Registry(Protocol):
@@ -244,7 +244,7 @@ class Registry(Protocol):
     ) -> None:
         """Do all operations or none of them, in order.
 
-        With a fence, nothing is done and `StaleEpoch` given once somebody else leads.
+        With a fence, nothing is done and `StaleEpoch` given once another process leads.
         """
         ...
 

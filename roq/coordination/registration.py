@@ -29,9 +29,10 @@ _ATTEMPTS_MAX = 8
 class Registration:
     """Keeps one node: looks, makes it what it should be, and looks again when it changes.
 
-    Who registers first takes the name from whoever has it. Later on it is the other way round: a
-    name that somebody else has taken belongs to a newer process, and is left alone. A node that
-    ends with no session is nobody's; if it cannot be removed, the host goes on without its own.
+    A process that registers for the first time takes the name from its holder. Later on it is the
+    other way round: a name that another one has taken belongs to a newer process, and is left
+    alone. A node that ends with no session is nobody's; if it cannot be removed, the host goes on
+    without its own.
     """
 
     def __init__(self, store: Store, path: str) -> None:

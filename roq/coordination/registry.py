@@ -2,7 +2,7 @@
 
 All of this runs in the loop of its owner. Each part that must survive a lost connection (campaign,
 registration, watch) is an object with `resume()`, called after each CONNECTED, and `forget()`,
-called after LOST; in between it may be asked to look again as often as anybody likes.
+called after LOST; in between it may be asked to look again as often as its user likes.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def publish(job: Job, share: corpus.Share, say: Callable[[Report], None]) -> Non
         name = publisher.id.hex()
         say(Ready())
         if not sys.stdin.readline():
-            return  # whoever wanted it has gone
+            return  # the demo has gone
         singles, files = _split(_files(share), job.calm)
         pause = threading.Event()
         for topic, line in singles:

@@ -84,7 +84,7 @@ class Connections:
                 if copy.getsockname()[1] != port:
                     return False
                 # What the system holds for it stays: a reset does not get through a full window,
-                # and the end behind the last bytes is seen by whoever reads again.
+                # and the end behind the last bytes is seen by the next read.
                 copy.shutdown(socket.SHUT_RDWR)
             except OSError as error:
                 return error.errno == errno.ENOTCONN

@@ -207,7 +207,7 @@ class ExchangeServer:
         self.reactor.stop()
 
     def dismissed(self) -> None:
-        """The queue does not have this exchange any more; whoever publishes here is served out."""
+        """The queue does not have this exchange any more; its publishers are served to the end."""
         if self._manager is not None:
             self._manager.superseded()  # so that nobody starts it again
         self.stop("removed")

@@ -36,7 +36,7 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Somebody subscribed to a prefix on the live socket."""
+    """A peer subscribed to a prefix on the live socket."""
 
     prefix: bytes
 

@@ -1,7 +1,7 @@
 """Sends old batches to those who missed them, one batch at a time, fairly between readers.
 
 The shell asks for the next piece, sends it, and says what became of it. A reader whose queue is
-full waits without holding anybody up; one that never reads is given up. One fetch per reader: a
+full waits without holding others up; one that never reads is given up. One fetch per reader: a
 newer one replaces the older.
 """
 

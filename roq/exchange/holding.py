@@ -113,7 +113,7 @@ class Holding(Generic[B]):
     Attributes:
         look_at: when the log has grown to so many bytes, `look` is to be called.
         near: acknowledgements wait.
-        end_due: readers should hear of the end of the log; reset by whoever tells them.
+        end_due: readers should hear of the end of the log; reset by the machine when it tells them.
         left_behind: how often a reader was left behind.
         held_seconds: for how long acknowledgements have waited, all in all.
     """

@@ -45,7 +45,7 @@ B = TypeVar("B")
 PROBE_PARTS: Final = 2
 """Calls of `probe` in which all links have their turn."""
 ASK_LOOK_SECONDS: Final = 0.05
-"""Between looks whether somebody may be asked by now."""
+"""Between looks whether a publisher may be asked by now."""
 STRANGERS_MAX: Final = 1_024
 SEQUENCE_JUMP_MAX: Final = 1 << 48
 """A publisher may have sent so many messages of a topic to other exchanges in between: nine years
@@ -201,7 +201,7 @@ class Intake(Generic[B]):
         ]
 
     def welcome(self, route: bytes) -> None:
-        """Whoever it is has said Hello."""
+        """The publisher has said Hello."""
         self._strangers.pop(route, None)
 
     def check(self) -> None:
@@ -314,7 +314,7 @@ class Intake(Generic[B]):
         self._answers.append(refusal(link.route, "moved", text, addresses=link.addresses))
 
     def _stranger(self, route: bytes) -> None:
-        """Whoever this is has to say Hello on a new connection; told once a second."""
+        """This peer has to say Hello on a new connection; told once a second."""
         self._counters.without_hello += 1
         if self._now - self._strangers.get(route, float("-inf")) < RESET_REPEAT_SECONDS:
             return

@@ -81,7 +81,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
 
 
 def metrics_of(load: ExchangeLoad) -> dict[str, float]:
-    """The same for whoever watches the host."""
+    """The same for the metrics of the host manager."""
     return {name: float(value) for name, value in msgspec.structs.asdict(load).items()}
 
 

@@ -57,7 +57,7 @@ class Shell(Protocol):
         ...
 
     def unheard(self) -> None:
-        """The monitor says nothing: somebody may know where it is."""
+        """The monitor says nothing: a configuration manager may know where it is."""
         ...
 
     def superseded(self) -> None:

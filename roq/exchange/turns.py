@@ -74,7 +74,7 @@ class ReaderTurns:
         self._burst_seconds = seconds
 
     def look(self) -> None:
-        """Serve whoever waits, soon."""
+        """Serve the readers that wait, soon."""
         if not self._serving and (self._core.requests or self._fetches):
             self._serve_soon()
 
@@ -85,7 +85,7 @@ class ReaderTurns:
     def _serve(self) -> None:
         """Answer readers for a moment; publishers who wait get four fifths of the time.
 
-        Whoever took longer than was there is paid for by the turns to come.
+        A turn that took longer than it had is paid for by the turns to come.
         """
         if self._burst_seconds:
             self._credit = min(self._credit + self._burst_seconds * READERS_SHARE, READERS_SECONDS)

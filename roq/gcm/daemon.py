@@ -196,7 +196,7 @@ class Gcm:
             return
         self._stopping = True
         log.info("stopping", extra={"event": "stopping"})
-        # Whoever waits is answered first; then the registry is told, so that another one leads.
+        # Those that wait are answered first; then the registry is told, so that another one leads.
         self._feed(events.Following(None))
         self._definitions.close()
         self._reactor.call_later(GOODBYE_SECONDS, self._reactor.stop)
@@ -283,7 +283,7 @@ class Gcm:
         self._fed = now
         if self.machine.leads and stood_still > self._config.zk.session_seconds / 2:
             # A leader has something to do all the time. What comes first now may be a request that
-            # has waited for it for so long that somebody else leads.
+            # has waited for it for so long that another manager leads.
             self._definitions.doubt()
         for effect in self.machine.handle(event, now):
             self._perform(effect)

@@ -4,8 +4,8 @@ The machine says what shall stand under a path; this says whether that means cre
 and adds the leader's fence. When the outcome of a commit is unknown, or the registry holds
 something else than it should, everything is read again and handed to the machine.
 
-Whoever leads remembers what stands in the registry. If that comes back empty, he writes it back; a
-manager that only knows that there was something does not lead there, and neither does anybody lead
+The leader remembers what stands in the registry. If that comes back empty, it writes it back; a
+manager that only knows that there was something does not lead there, and neither does any manager
 in the registry of another cluster.
 """
 
@@ -161,7 +161,7 @@ class Definitions:
     def lead_anew(self, epoch: int) -> None:
         """A host obeys a leader of this epoch, and so none of a lower one.
 
-        Either somebody else leads by now, or the registry is an older one than it was.
+        Either another manager leads by now, or the registry is an older one than it was.
         """
         leadership = self._leadership
         if leadership is None or not self._serving or epoch <= leadership.epoch:
@@ -267,7 +267,7 @@ class Definitions:
         self._last = self._leadership or self._last
         self._leadership, self._serving = None, False
         if self._astray:
-            return  # whoever leads there leads something else
+            return  # a leader there leads another cluster
         leader = records.decode_manager(data) if data is not None else None
         if data is not None:
             self._mine = self._remembers = False  # it is his to change from now on
@@ -297,7 +297,7 @@ class Definitions:
         if isinstance(result, Committed):
             self._take_office()
         elif self._registry.state is SessionState.CONNECTED:
-            # Whoever leads now, or the session's end, is heard of; this is for all other cases.
+            # Another leader, or the session's end, is heard of; this is for all other cases.
             self._later(self._lease_seconds, partial(self._ask_about, leadership))
 
     # --- which cluster this is --------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Definitions:
             self._mine = False
             self._feed(events.RegistryLost(session_ended=True, problem=problem))
         if not cluster and self._serving and not problem:
-            self._take_office()  # somebody has spoilt it under the eyes of the leader
+            self._take_office()  # it was spoilt under the eyes of the leader
         returned = bool(self._astray) and not problem
         self._astray = problem
         if returned:
@@ -426,7 +426,7 @@ class Definitions:
             self._serving = True
             self._feed(events.Elected(leadership.epoch, snapshot))
 
-    # --- what somebody else has deleted -----------------------------------------------------------
+    # --- what others have deleted -----------------------------------------------------------------
 
     def _queues_listed(self, names: tuple[str, ...]) -> None:
         if not self._serving or not self._mine:

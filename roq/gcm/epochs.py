@@ -1,6 +1,6 @@
 """Above which epoch a manager leads: what it has led under, and what hosts have told of.
 
-What hosts tell is believed within bounds: whoever tells of more than this cluster can have given
+What hosts tell is believed within bounds: a host that tells of more than this cluster has given
 makes nobody count on from there, and all of them together cannot use the epochs up.
 """
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 LOST_EPOCHS: Final = 1_000
 """So many more are left out after a registry was lost: what nobody has reported may have them."""
 EPOCHS_AHEAD_MAX: Final = 100_000
-"""Whoever tells of an epoch so far above the leader's own did not get it from this cluster."""
+"""An epoch that is so far above the leader's own was not given by this cluster."""
 
 
 class Epochs:
@@ -44,7 +44,7 @@ class Epochs:
         self._led, self._floor, self._told = epoch, 0, False
 
     def follow(self) -> None:
-        """Somebody else leads: it is he whom that host obeys, or his to count on from there."""
+        """Another manager leads: that host obeys it, or it is to count on from there."""
         self._floor = 0
 
     def heard(self) -> int:
@@ -52,7 +52,7 @@ class Epochs:
         return self._highest(min(self._led + EPOCHS_AHEAD_MAX, EPOCH_MAX))
 
     def above(self, *, remembers: bool, empty: bool) -> int:
-        """The highest that may have been given to anybody, as far as this manager knows.
+        """The highest that may have been given to a host, as far as this manager knows.
 
         Args:
             remembers: whether it knows what the cluster's last leader knew.

@@ -170,7 +170,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Somebody new listens to the broadcast."""
+    """A new client listens to the broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Send a frame to whoever asked."""
+    """Send a frame to the client that asked."""
 
     peer: Hashable
     data: bytes
@@ -333,7 +333,7 @@ class Note:
     """The word for programs."""
     text: str
     provoked: bool = False
-    """Whether anybody can bring it about at will, so that there must not be too many lines."""
+    """Whether any client can bring it about at will, so that there must not be too many lines."""
 
 
 Effect = (

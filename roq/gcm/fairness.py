@@ -1,8 +1,8 @@
-"""A line in which there is room for everybody, however many times somebody else stands in it.
+"""A line in which there is room for each party, however many times another one stands in it.
 
-Two rules, and no memory of anybody who does not wait: nobody may hold more places than are left, so
-there is one for whoever comes next; and those who wait are served in turn, one of each, so nobody
-waits for all that somebody else wants.
+Two rules, and no memory of parties that do not wait: none may hold more places than are left, so
+there is one for the next party; and those who wait are served in turn, one of each, so nobody
+waits for all that another party wants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def has_share(held: int, taken: int, most: int) -> bool:
-    """Whether somebody who holds so many of the places that are taken gets one more of them all."""
+    """Whether a party that holds so many of the places that are taken gets one more of them all."""
     return held < most - taken
 
 

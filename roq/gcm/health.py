@@ -109,7 +109,7 @@ def _hosts(queues: Queues, hosts: Hosts) -> Check:
 
 
 def _cordons(hosts: Hosts, draining: Draining) -> Check:
-    """A warning, lest somebody forgets them."""
+    """A warning, lest an operator forgets them."""
     marked = [
         f"{host.name} is {schedule}" + f", but cannot: {why}" * bool(why)
         for host in hosts

@@ -152,7 +152,8 @@ class Hosts:
         now: the time of what is being handled.
         closed: hosts that get nothing any more, because they are being given back.
         marks: what is wanted of hosts, as it stands in the registry.
-        changed: whether anything that others see may have changed; whoever tells them sets it back.
+        changed: whether anything that others see may have changed; the machine that tells them sets
+        it back.
     """
 
     def __init__(self) -> None:
@@ -385,7 +386,7 @@ class Hosts:
                 return "there is no sign of life of its manager, nor of any process on it"
 
     def give_up(self, host: Host) -> None:
-        """This host is gone, as somebody who must know has said; what is on it is lost."""
+        """This host is gone, as its provider or an operator has said; what is on it is lost."""
         host.state, host.since, host.given_up, host.alive = LOST, self.now, True, 0
         self.changed = True
 

@@ -21,7 +21,7 @@ class Listeners:
     """The sockets, by address.
 
     They have a ZeroMQ context, that is an I/O thread, of their own: it waits while it looks a name
-    up, and the addresses are whatever anybody has registered.
+    up, and the addresses are whatever was registered.
     """
 
     def __init__(self) -> None:

@@ -262,7 +262,7 @@ class GcmMachine:
                 return []
             case HostsPresent():
                 self.hosts.present(event.hosts, now)
-                # Whoever is not there any more may be lost: look at once.
+                # A host that is not there any more may be lost: look at once.
                 self._next_look = now if self._next_look is not None else None
                 return []
             case ProviderAnswered():
@@ -367,7 +367,7 @@ class GcmMachine:
         effects = step.effects
         for demand in step.ready:
             if demand.request is None:
-                continue  # whoever has lost something has heard of the new host already
+                continue  # a queue that has lost something has heard of the new host already
             try:
                 effects += self._clients.scale(demand.peer, demand.request, now)
             except RequestError as error:

@@ -30,7 +30,7 @@ from roq.protocol.public_answers import NO, YES, done, failed, from_memory
 from roq.protocol.public_hosts import CordonHost, DrainHost, HostRequest, RemoveHost, UncordonHost
 
 CONFIGURE_SECONDS: Final = 0.5
-"""What a monitor may take to hear of new rules before whoever sets them gets the answer."""
+"""What a monitor may take to hear of new rules before the console gets its answer."""
 
 
 class ManagementPort:

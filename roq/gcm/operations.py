@@ -1,8 +1,8 @@
 """Runs the sagas: one at a time per queue, each step with a deadline, each request with an answer.
 
 Further requests for the same queue wait in a short line. A saga has finitely many steps, and a
-place in the line has a deadline, so everybody is answered within a bound. Whoever asks for much at
-once leaves room for others, and waits longest.
+place in the line has a deadline, so each client is answered within a bound. A party that asks for
+much at once leaves room for others, and waits longest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALLOWANCE_SECONDS: Final = 1.0
 
 
 Refuse: TypeAlias = Callable[[RequestError], bytes]
-"""Makes the frame that tells whoever asked why nothing came of it."""
+"""Makes the frame that tells the client why nothing came of its request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class _Operation:
     """Whether anything of it may have been done: the registry or a host was asked to."""
 
     def refusal(self, error: RequestError) -> bytes:
-        """What whoever asked is told; that the registry is away means that nothing was begun."""
+        """What the client is told; that the registry is away means that nothing was begun."""
         if self.begun and type(error) is RegistryAway:
             error = Interrupted(f"{error}; it was begun: look what is done before repeating it")
         return self.refuse(error)

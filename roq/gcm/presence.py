@@ -1,6 +1,6 @@
 """Which hosts are there: those with a node in the registry that ends with a session.
 
-A node that ends with none, as somebody makes by hand or has when a registry was copied, is no sign
+A node that ends with none, as is made by hand or by copying a registry, is no sign
 of life: it would keep a host from being taken for lost for ever.
 """
 

@@ -131,7 +131,7 @@ class ProviderCalls:
     def _run(self, work: Callable[[], ProviderAnswer], finished: Done) -> None:
         try:
             answer = work()
-        except BaseException as error:  # noqa: BLE001 - a provider is anybody's code
+        except BaseException as error:  # noqa: BLE001 - a provider is a user's code
             answer = _words(error)
             log.info("the provider raised: %s", answer, extra={"event": "provider_raised"})
         self._reactor.call_soon(lambda: finished(answer))
@@ -166,7 +166,7 @@ def _problem_of(host: object) -> str:
     if not isinstance(host, ProvidedHost):
         return type(host).__name__
     try:
-        # Made by somebody else's code, so its fields have any type.
+        # Made by a user's code, so its fields have any type.
         msgspec.convert(msgspec.structs.asdict(host), ProvidedHost)
         check_name(host.name, "host")
         if host.host:
@@ -179,5 +179,5 @@ def _problem_of(host: object) -> str:
 def _words(error: BaseException) -> str:
     try:
         return (str(error) or repr(error))[:ERROR_MAX]
-    except Exception:  # noqa: BLE001 - even its text is somebody else's code
+    except Exception:  # noqa: BLE001 - even its text is a user's code
         return type(error).__name__

@@ -204,7 +204,7 @@ class Provisioning:
             self._demands.append(Demand(queue))
 
     def room_for_next_attempt(self, queue: str, error: NoCapacity) -> NoCapacity:
-        """How to refuse what somebody may ask again: there may be a host for it by then.
+        """How to refuse what a client may ask again: there may be a host for it by then.
 
         Args:
             queue: what a host is made for.

@@ -46,7 +46,7 @@ QUEUES_PER_LOOK: Final = 2_000
 AT_ONCE: Final = 8
 """Queues that are brought in order side by side; those that are held up do not count."""
 HELD_SECONDS: Final = 2.0
-"""What takes longer than this waits for somebody, and leaves its place to the next one."""
+"""What takes longer than this waits for another party, and leaves its place to the next one."""
 RETRY_FIRST_SECONDS: Final = 1.0
 RETRY_MOST_SECONDS: Final = 30.0
 FAILED_SECONDS: Final = 60.0

@@ -17,12 +17,12 @@ class Role:
         me: this manager.
         cluster: identity of the cluster; empty until the registry has told it.
         leads: whether this manager leads.
-        caretaker: it led when its session with the registry ended. Somebody else may lead by now,
+        caretaker: it led when its session with the registry ended. Another one may lead by now,
             so nothing is changed any more; but as nobody can tell, what is known is told.
         leader: who leads; None if nobody does.
         managers: all that stand for election.
         doubtful: it led, and then stood still for long, or has just heard that its session ended,
-            so that somebody else may lead by now: it says nothing until the registry has told, or
+            so that another one may lead by now: it says nothing until the registry has told, or
             has been out of reach for a lease.
         registry_away: the registry is out of reach, or of no use, so nothing can be changed.
         away_since: when it went out of reach.
@@ -54,7 +54,7 @@ class Role:
     def known_leader(self) -> Manager | None:
         """Who leads, if that is known; this manager itself only if it does.
 
-        Whoever is said to lead at one of this manager's own addresses is its dead predecessor.
+        A leader at one of this manager's own addresses is its dead predecessor.
         """
         leader, me = self.leader, self.me
         if leader is None:
@@ -92,7 +92,7 @@ class Role:
 
         Args:
             error: what this manager would answer if it led.
-            follows: whoever asked goes on looking for somebody who leads, however long it takes.
+            follows: the client goes on looking for a manager that leads, however long it takes.
         """
         if not self.caretaker or not isinstance(error, QueueNotFound):
             return error

@@ -1,4 +1,4 @@
-"""What a saga is: a change in several steps, each of which needs something of somebody else.
+"""What a saga is: a change in several steps, each of which needs something of another party.
 
 It is a generator that yields what it needs (`Save` to the registry, `Draw` from its counter,
 `Calls` to host managers, `Admit` to a host on which something is to be started, `Emit` for effects
@@ -70,4 +70,4 @@ Result: TypeAlias = Control | str | int
 """An answer, the reason why there is none, or a number that was drawn."""
 Outcome: TypeAlias = list[Result]
 Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control | None]
-"""Gives the answer to its request; None if somebody else will give it."""
+"""Gives the answer to its request; None if another part gives it."""

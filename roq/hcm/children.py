@@ -50,7 +50,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Somebody who waits for a child to run."""
+    """A manager that waits for a child to run."""
 
     peer: Peer
     request_id: int

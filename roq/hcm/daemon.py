@@ -141,7 +141,7 @@ class HostManager:
 
     @property
     def reactor(self) -> Reactor:
-        """The loop, for signals and whoever else must be heard."""
+        """The loop, for signals and other sources."""
         return self._reactor
 
     @property

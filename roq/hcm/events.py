@@ -253,7 +253,7 @@ class Note:
     Attributes:
         event: what kind of thing it is.
         text: the line.
-        warning: somebody may have to do something.
+        warning: an operator may have to do something.
         repeated: it may come several times a second for long; one line in a few seconds will do.
     """
 

@@ -1,7 +1,7 @@
 """Whether the name of this host is free: two host managers must not share one.
 
 A host manager that was killed leaves its name in the registry until its session ends, and the next
-one need not wait for that. So whoever has the name is asked: one that answers keeps it.
+one need not wait for that. So the manager that has the name is asked: one that answers keeps it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whom to report to: the leading configuration manager, found among the configured ones.
 
 As long as nobody takes the reports, rounds are made: every manager is asked once, and those that
-they name; whoever did not answer a moment ago is left out. Within a round nothing waits but for
+they name; one that did not answer a moment ago is left out. Within a round nothing waits but for
 answers, between two of them is a pause. So a new leader is found within a second, and no manager
 gets more than a few reports a second.
 """
@@ -20,7 +20,7 @@ ANSWER_SECONDS: Final = 0.5
 ROUND_SECONDS: Final = 0.25
 """Between two rounds."""
 SHUNNED_SECONDS: Final = 1.0
-"""Whoever did not answer is not asked for so long, even if others name him."""
+"""A manager that did not answer is not asked for so long, even if others name it."""
 NAMED_MAX: Final = 3
 """Asked in one round beside those that are configured."""
 
@@ -134,7 +134,7 @@ class LeaderLink:
             self.endpoint, self._due = following, now
             return
         self._begin_round()
-        # If all are shunned, whoever is so for the longest time.
+        # If all are shunned, the one that is so for the longest time.
         fallback = min(self._managers, key=lambda each: self._shunned.get(each, now))
         self.endpoint = next(self._candidates(""), fallback)
         self._due = now + ROUND_SECONDS

@@ -264,7 +264,7 @@ class HostMachine:
             raise NoCapacity(f"{child.name} is being started for {WAITERS_MAX} others already")
         child.waiters.append(waiter)
         if child.state is State.FAILED:
-            # Asked for again by somebody who knows better: it gets all its chances again.
+            # Asked for again by a leader that knows better: it gets all its chances again.
             child.history = CrashHistory(self._settings.crashes)
             return self._supervisor.spawn(child, State.RESTARTING, now)
         return []
@@ -431,7 +431,7 @@ class HostMachine:
 
 
 def _refusal(said: LeaderAnswered | LeaderLost) -> str:
-    """Why somebody who leads does not take this host's reports; empty if that is not so."""
+    """Why the leader does not take this host's reports; empty if that is not so."""
     answer = said.answer if isinstance(said, LeaderAnswered) else None
     if isinstance(answer, Failure) and answer.RESULT != NOT_LEADER:
         return answer.COMMENT

@@ -1,4 +1,4 @@
-"""Which ports of this host must not be given out, because somebody may still go there."""
+"""Which ports of this host must not be given out, because old peers may still go there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 QUARANTINE_SECONDS: Final = 600.0
-"""A port is not used again for so long: old peers reconnect to whoever has it."""
+"""A port is not used again for so long: old peers reconnect to the process that has it."""
 QUARANTINE_MAX: Final = 8_192
 """Ports remembered; far more than the ranges hold."""
 
@@ -34,7 +34,7 @@ class PortBook:
             self._left.append((now + QUARANTINE_SECONDS, port))
 
     def rest(self, ports: Iterable[int], now: float) -> None:
-        """These must not be used for a while, whoever had them."""
+        """These must not be used for a while, by any process."""
         self._left.extend((now + QUARANTINE_SECONDS, port) for port in ports)
 
     def avoid(self, now: float) -> list[int]:

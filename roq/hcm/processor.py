@@ -2,7 +2,7 @@
 
     throttled    most periods of its quota end before its processes are done
     late         the manager itself does not get its turns in time, again and again
-    waiting      most of the time somebody on this machine waits for a processor
+    waiting      most of the time a process of this machine waits for a processor
 
 Each of them makes the manager patient: a child that gets no processor looks like one that hangs.
 The first two also mean that the host gets too little of it, which is told if it lasts.
@@ -44,7 +44,7 @@ class Sample:
 
     Attributes:
         late: seconds by which the manager's own turn came too late.
-        waited_us: how long somebody has waited for a processor since the machine runs.
+        waited_us: how long any process has waited for a processor since the machine runs.
         periods: of the quota in which something ran, so far.
         throttled: periods that ended before everything was done.
     """

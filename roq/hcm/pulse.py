@@ -11,7 +11,7 @@ from roq.runtime.reactor import Reactor
 
 PERIOD_SECONDS: Final = 0.5
 OLD_SECONDS: Final = 0.2
-"""Before somebody is judged the last look is to be younger than this."""
+"""Before a child is judged the last look is to be younger than this."""
 
 
 class ProcessorWatch:

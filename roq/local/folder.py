@@ -76,7 +76,7 @@ class Folder:
         return self.path / "log" / f"{name.replace(' ', '-')}.log"
 
     def keep(self) -> None:
-        """Leave everything as it is at the end, for somebody who wants to read the logs."""
+        """Leave everything as it is at the end, for a user who wants to read the logs."""
         self._kept = True
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def sweep(place: Path) -> None:
                 continue
             lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # somebody else's, or gone
+            continue  # another cluster's, or gone
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -130,8 +130,8 @@ class Launcher:
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Stop everything: hosts, then the configuration managers, then ZooKeeper.
 
-        Host managers stop their monitors and exchanges first, and each may say goodbye to whoever
-        is stopped after it.
+        Host managers stop their monitors and exchanges first, and each may say goodbye to those
+        that is stopped after it.
         """
         if self.state in {State.NEW, State.STOPPED}:
             self._reactor.call_soon(on_stopped)
@@ -244,7 +244,7 @@ class Launcher:
         for name, part in self._parts.items():
             kinds[self._planned[name].kind].append(part)
         self._steps = [parts for parts in kinds.values() if parts]
-        # Later, so that whoever caused it (a part's end, a failed start) has finished first.
+        # Later, so that its cause (a part's end, a failed start) has been dealt with first.
         self._reactor.call_soon(self._open_step)
 
     def _ask_the_forsaken(self) -> None:

@@ -4,7 +4,7 @@ A round is due as soon as every exchange has reported since the one before, in t
 last report, or when that takes too long. It looks after exchanges that are being emptied, shows the
 queue to its policy, checks what this decides, and has it done.
 
-A policy may be anybody's. One that raises or decides the impossible is counted and logged, and
+A policy may be a user's. One that raises or decides the impossible is counted and logged, and
 nothing is done in that round. Before the configuration manager has told the rules, and while
 another monitor seems to be the newer one, nothing is decided but what publishers ask for.
 """
@@ -148,7 +148,7 @@ class Elasticity:
         return self.moves.forget(client, "the publisher has left")
 
     def empty(self, peer: Peer, message: Empty, now: float) -> list[Effect]:
-        """Somebody wants an exchange to be emptied; see `Emptying`.
+        """A manager wants an exchange to be emptied; see `Emptying`.
 
         Raises:
             RequestError: it cannot be emptied.
@@ -167,7 +167,7 @@ class Elasticity:
     def policy_trouble(self) -> str:
         """Why the policy that is wanted does not decide, or did not in the last round; or empty."""
         text = self.rules.replaced or self._policy_problem
-        # Partly somebody else's words: of any length, and perhaps not to be encoded.
+        # Partly a policy's own words: of any length, and perhaps not to be encoded.
         return text[:ERROR_MAX].encode(errors="replace").decode()
 
     def lost(self, exchange: Exchange, now: float) -> None:
@@ -250,7 +250,7 @@ class Elasticity:
         try:
             decisions, memory = policy.decide(view, self.rules.memory)
             problem = problem_of(decisions, view) or _problem_of_memory(memory)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy is somebody else's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy is a user's code
             return self._nonsense(f"it raised {_words_of(error)}"[:ERROR_MAX])
         if problem:
             return self._nonsense(problem[:ERROR_MAX])
@@ -419,5 +419,5 @@ def _problem_of_memory(memory: object) -> str:
 def _words_of(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - even its text is somebody else's code
+    except Exception:  # noqa: BLE001 - even its text is a user's code
         return type(error).__name__

@@ -3,9 +3,9 @@
     leaving --nobody there, everything read--> ready --stopped--> gone
        \\--called off, nobody wants it any more--> takes publishers again
 
-Two parties have an exchange emptied: the queue's own policy (scale-in), and whoever asks for it
-with `Empty`. A subscriber that is slow is waited for, because what it has not read would be lost to
-it; if that takes too long, the exchange stays.
+Two parties have an exchange emptied: the queue's own policy (scale-in), and an operator that asks
+for it with `Empty`. A subscriber that is slow is waited for, because what it has not read would be
+lost to it; if that takes too long, the exchange stays.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Leaving:
     Attributes:
         number: of the exchange.
         since: when that began.
-        asked_at: when somebody wanted it for the last time.
+        asked_at: when an operator asked for it for the last time.
         scaling: the queue shrinks by itself.
-        empty_since: nobody has published there since; None if somebody does.
+        empty_since: no publisher has been there since; None if one is.
         ready: it is empty and read.
         stopped_at: it was stopped; None before.
         read_seconds: it may go so long after its last publisher, read or not; 0: it may not.
@@ -111,7 +111,7 @@ class Emptying:
         return leaving
 
     def asked(self, peer: Peer, message: Empty, now: float) -> list[Effect]:
-        """Somebody wants an exchange to be emptied; answered when it is.
+        """A manager wants an exchange to be emptied; answered when it is.
 
         Raises:
             NoCapacity: as `begin`.
@@ -134,7 +134,7 @@ class Emptying:
         return [*waits, *self.look(leaving, now)]
 
     def call_off(self, number: int, reason: str) -> list[Effect]:
-        """This exchange takes publishers again; whoever waits for the contrary is told why."""
+        """This exchange takes publishers again; those that wait for the contrary are told why."""
         leaving = self._leaving.pop(number, None)
         self._exchanges.leaving.discard(number)
         if leaving is None:
@@ -206,7 +206,7 @@ class Emptying:
         why = self.waits_for(leaving)
         empty_since, limit = leaving.empty_since, leaving.read_seconds
         if empty_since is not None and 0 < limit <= now - empty_since:
-            return ""  # whoever has not read it by now is told what is lost
+            return ""  # a subscriber that has not read it by now is told what is lost
         return why
 
     def overdue(self, leaving: Leaving, now: float) -> str:
@@ -243,7 +243,7 @@ class Emptying:
         return effects
 
     def next_deadline(self) -> float | None:
-        """When somebody has waited long enough."""
+        """When a request has waited long enough."""
         deadlines = [each.deadline for leaving in self for each in leaving.waiters]
         return min(deadlines, default=None)
 

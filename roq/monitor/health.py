@@ -25,7 +25,7 @@ def of_monitor(
     behind: Collection[int],
     request_id: int,
 ) -> Health:
-    """The answer of a monitor: ready if it shows exchanges to whoever asks.
+    """The answer of a monitor: ready if it shows exchanges to clients.
 
     Args:
         queue: whose it is.

@@ -38,7 +38,7 @@ class LeaderClient:
 
     Args:
         managers: client addresses of managers, for as long as nobody tells who leads, and when
-            whoever is said to does not answer.
+            the one that is said to does not answer.
     """
 
     def __init__(

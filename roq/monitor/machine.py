@@ -214,7 +214,7 @@ class MonitorMachine:
                 return self._elastic(peer, message, now)
 
     def metrics(self) -> dict[str, float]:
-        """Gauges of this monitor for whoever watches the host."""
+        """Gauges of this monitor for the metrics of its host manager."""
         subscribers = len(self._sessions.subscribers())
         return {
             "exchanges": len(self._exchanges),

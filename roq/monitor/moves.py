@@ -202,7 +202,7 @@ class Moves:
         }
 
     def next_deadline(self) -> float | None:
-        """When somebody is to be told once more."""
+        """When a publisher is to be told once more."""
         return min((each.repeat_at for each in self._under_way.values()), default=None)
 
     def check(self) -> None:

@@ -96,7 +96,7 @@ class Rules:
         return self.in_force.hold if self.known else None
 
     def changed(self, now: float) -> None:
-        """Somebody says that they have changed: ask now."""
+        """The leader says that they have changed: ask now."""
         self._ask_at = now
         self._serial = 0
 

@@ -60,7 +60,7 @@ class Operation:
         number: of the exchange; 0 as long as that is not known.
         host: where it runs.
         serial: of the question that is open; 0 if none is.
-        deadline: when this phase has lasted too long; None if somebody else sees to that.
+        deadline: when this phase has lasted too long; None if the emptying sees to that.
         tries: how often it was asked.
         epoch, end: of the log of an exchange that is to go, once it is empty; -1: not known.
     """
@@ -174,7 +174,7 @@ class Scaling:
         return self._done(operation, now) if operation is not None else []
 
     def removed_by_others(self, number: int, now: float) -> list[Effect]:
-        """Somebody else has taken the removal of this exchange over."""
+        """An operator has taken the removal of this exchange over."""
         operation = self._removal(number)
         return self._done(operation, now) if operation is not None else []
 

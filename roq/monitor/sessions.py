@@ -18,7 +18,7 @@ CLIENT_ID_BYTES_MAX: Final = 64
 LANES_MAX: Final = 64
 """Exchanges that one publisher may publish at."""
 LATENCY_END: Final = 1e9
-"""Milliseconds; whoever tells more has a clock that is wrong, and decides nothing by it."""
+"""Milliseconds; a client that tells more has a wrong clock, and decides nothing by it."""
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
 

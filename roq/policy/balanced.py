@@ -40,7 +40,7 @@ MOVES_MAX: Final = 256
 SETTLE_ROUNDS: Final = 1
 """Rounds after a move in which reports may still be about the time before it."""
 SETTLE_ROUNDS_MAX: Final = 6
-"""So many if somebody is still on his way."""
+"""So many if a publisher is still on its way."""
 REST_SECONDS: Final = 5.0
 COLD: Final = 0.10
 """Below this part of the limit an exchange's load says nothing; it is not rebalanced."""

@@ -41,7 +41,7 @@ class Loads:
         """Number of the exchange → what it will carry."""
         targets = [number for number in self.load if number not in avoid]
         self.targets: tuple[int, ...] = tuple(targets or self.load)
-        """Exchanges that may be sent somebody."""
+        """Exchanges that may be sent a publisher."""
         self._at: dict[int, dict[PublisherId, float]] = {
             each.number: _movable(each) for each in accepting
         }
@@ -101,7 +101,7 @@ class Loads:
         return {each: rate for each, rate in there.items() if each not in self.resting}
 
     def lowest(self, besides: Collection[int]) -> int | None:
-        """The exchange with least load among those that may be sent somebody."""
+        """The exchange with least load among those that may be sent a publisher."""
         usable = [number for number in self.targets if number not in besides]
         return min(usable, key=lambda number: (self.load[number], number), default=None)
 

@@ -1,4 +1,4 @@
-"""RoQ's own policies by name, and what somebody else's must look like."""
+"""RoQ's own policies by name, and what a user's own must look like."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from roq.policy.snapshot import Decision, Memory, QueueView
 
 
 class Static:
-    """Decides nothing. For queues that somebody scales by hand, and to compare others with."""
+    """Decides nothing. For queues that are scaled by hand, and to compare others with."""
 
     def decide(
         self,

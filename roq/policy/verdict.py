@@ -1,6 +1,6 @@
 """Whether decisions make sense for the queue that they were taken for.
 
-Policies may come from anybody, so what they decide is checked before it is done: a publisher that
+Policies may come from users, so what they decide is checked before it is done: a publisher that
 is not there or on its way already, an exchange that takes nobody, a queue that would outgrow its
 rules. One senseless decision spoils its whole round, for the rest may rest upon it.
 """

@@ -193,7 +193,7 @@ def read_payloads(batch: bytes | memoryview, header: Header) -> list[bytes]:
 def unpack_payloads(
     batch: bytes | memoryview, ext_bytes: int, checksum: int, count: int
 ) -> list[bytes]:
-    """As `read_payloads`, for whoever has unpacked `HEADER` and needs no `Header`.
+    """As `read_payloads`, for a caller that has unpacked `HEADER` and needs no `Header`.
 
     Raises:
         RemoteProtocolError: checksum, encoding or count do not fit.

@@ -251,7 +251,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """How far a subscriber has read; and what is there in a part of the log, if it asks.
 
-    Whoever reports is waited for near the end of the ring; who only fetches does not report.
+    A subscriber that reports is waited for near the end of the ring; a mere reader does not report.
     """
 
     id: Offset

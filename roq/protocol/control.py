@@ -304,7 +304,7 @@ class ChildReport(Control, frozen=True, kw_only=True, tag=3110):
 
     child: ChildInfo
     metrics: dict[str, Real] = {}
-    """Counters and gauges of this process for whoever watches the host, by name."""
+    """Counters and gauges of this process for its host manager's metrics, by name."""
 
 
 class ChildAck(Control, frozen=True, kw_only=True, tag=3610):

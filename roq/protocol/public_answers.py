@@ -176,7 +176,7 @@ def failed(error: RequestError) -> RawDocument:
 def failure_of(error: RequestError, request_id: int = 0) -> Failure:
     """The answer that refuses one of RoQ's own requests.
 
-    Whoever does not lead says so in the same way whether he knows who does or not.
+    A manager that does not lead says so in the same way whether it knows the leader or not.
     """
     if isinstance(error, NotLeader):
         return Failure(

@@ -224,7 +224,7 @@ class Engine:
 
 
 def _await_removal(client: docker.DockerClient, container: str) -> None:
-    """Wait for the end of a removal that somebody else has begun."""
+    """Wait for the end of a removal that another manager has begun."""
     try:
         client.containers.get(container).wait(condition="removed")
     except NotFound:

@@ -31,7 +31,7 @@ from roq.runtime.process import detach
 from roq.runtime.toml import Section
 
 LOCK_SECONDS: Final = 10.0
-"""Hosts are made and erased within this; then whoever holds the lock is stuck."""
+"""Hosts are made and erased within this; then the process that holds the lock is stuck."""
 KILL_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.02
 _OWN_VARIABLES: Final = "ROQ_HCM_"
@@ -46,7 +46,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     machine, also after a restart."""
     first_address: str = "127.0.0.2"
     last_address: str = "127.0.0.250"
-    """Hosts get the addresses from the first to the last, unless somebody listens there."""
+    """Hosts get the addresses from the first to the last, unless a process listens there."""
     start_seconds: Seconds = 10.0
     """A host manager that does not listen within this is given up."""
     stop_seconds: Seconds = 10.0
@@ -203,7 +203,7 @@ class LocalProvider:
         """One at a time makes or erases hosts here, also among processes.
 
         Raises:
-            ProviderFailed: somebody else does not finish.
+            ProviderFailed: another process that holds the lock does not finish.
         """
         deadline = time.monotonic() + LOCK_SECONDS
         with (self._folder / "lock").open("ab") as file:
@@ -229,7 +229,7 @@ def _manager(folder: HostFolder, record: HostRecord) -> Identity | None:
     """The host manager of this folder, if it runs."""
     if record.process is not None:
         return record.process if record.process.alive else None
-    # Whoever started it was interrupted before the process could be written down.
+    # The manager that started it was interrupted before the process could be written down.
     found = working_in(folder.path)
     return found[0] if found else None
 

@@ -1,4 +1,4 @@
-"""A process that somebody else may have started: who it is, for sure, and its end.
+"""A process that another one may have started: which one it is, for sure, and its end.
 
 A pid alone is not enough, it is given out again. The pid with the time of its start, and the boot
 that this time is counted from, name one process for ever.

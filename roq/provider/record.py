@@ -35,7 +35,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     process: Identity | None = None
-    """Its host manager; None if whoever made it was interrupted."""
+    """Its host manager; None if the manager that made it was interrupted."""
 
 
 class HostFolder:

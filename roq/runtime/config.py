@@ -44,7 +44,8 @@ OtherSections: TypeAlias = Annotated[
 ]
 """Type of the field that takes the sections which nobody knows yet when the file is read, by name.
 
-Only a file has them, no variable. Whoever knows what they should be reads them with `convert`.
+Only a file has them, no variable. The caller knows what they should be, and reads them with
+`convert`.
 """
 
 

@@ -28,7 +28,7 @@ _NEAR: Final = 8
 
 
 def raise_limit(most: int | None = None) -> int:
-    """Take as many as this process may without asking anybody, at most so many; gives the limit.
+    """Take as many as this process may without more rights, at most so many; gives the limit.
 
     A limit that is higher already stays, and so does one that cannot be changed.
     """

@@ -10,7 +10,7 @@ DRAFT: Final = ".new"
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put `data` in the place of the file; whoever reads it sees the old one or all of the new one.
+    """Put `data` in the place of the file; a reader sees the old one or all of the new one.
 
     Raises:
         OSError: what was there before is still there.

@@ -1,7 +1,7 @@
 """A small HTTP server for machines that ask a daemon how it is: GET, one answer, closed.
 
 It has a thread of its own and touches nothing of the daemon but the function that makes answers.
-Whoever connects is a stranger: requests are short or refused, a connection has seconds and not
+A client is a stranger: requests are short or refused, a connection has seconds and not
 minutes, there are few of them at a time, and few begin in a second. So neither a slow client nor a
 flood costs the daemon more than a small share of its time.
 """

@@ -68,7 +68,7 @@ class ManagedChild:
         self._disowned: float | None = None
 
     def confirmed(self) -> None:
-        """Somebody else wants this child: it is no orphan, though nobody manages it."""
+        """Its monitor or the leader wants this child: it is no orphan without a host manager."""
         self._wanted = self._link.observed()
         self._disowned = None
 
@@ -111,7 +111,7 @@ class ManagedChild:
             self._on_keep(answer)
 
     def look(self, now: float, heard: float, orphan_seconds: float) -> bool:
-        """Whether this child goes on: somebody wants it, or may still say so.
+        """Whether this child goes on: its monitor or the leader wants it, or may still say so.
 
         Args:
             now: observed time.
@@ -197,7 +197,7 @@ class ManagerLink:
         """
         managed = ManagedChild(self, child, on_keep, on_stop, metrics)
         self._children.append(managed)
-        # It asks as soon as it can: whoever has it started waits for its first report.
+        # It asks as soon as it can: the manager that has it started waits for its first report.
         self._reactor.call_soon(lambda: self._ask_first(managed))
         return managed
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def offered(group: str) -> dict[str, list[EntryPoint]]:
     """What the installed packages offer in a group, by name."""
-    # Not before somebody asks: it is large, and most processes never do.
+    # Not before it is needed: it is large, and most processes never need it.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     found: dict[str, list[EntryPoint]] = {}

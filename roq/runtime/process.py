@@ -101,7 +101,7 @@ class Adopted:
         start: when it was started, as `procfs.Sample.start` was then.
 
     Raises:
-        ProcessLookupError: it has ended; who has its pid now is somebody else.
+        ProcessLookupError: it has ended; another process may have its pid now.
         OSError: no descriptor is left.
     """
 

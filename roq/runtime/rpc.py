@@ -1,8 +1,8 @@
 """BSON documents between processes: one document a frame, DEALER or REQ to ROUTER.
 
-The server answers whoever asked, with the empty delimiter if the question had one, and never waits
-for a client. The client gives each request an id and a deadline, so requests overlap and a late
-answer is dropped.
+The server answers the asking peer, with the empty delimiter if the question had one, and never
+waits for a client. The client gives each request an id and a deadline, so requests overlap and a
+late answer is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AGAIN_SECONDS: Final = 1.0
 _NO_SOCKET: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PARTY_BYTES: Final = 16
 """Connections whose routing ids begin with the same bytes are one party's; ids that a server has
-given are shorter, so whoever has said nothing stands for himself."""
+given are shorter, so a peer that has said nothing stands for itself."""
 
 log = logging.getLogger(__name__)
 

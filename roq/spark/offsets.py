@@ -233,7 +233,7 @@ def came_and_went(
 def check_ends(wanted: Mapping[LogKey, int], present: Mapping[LogKey, Span], name: str) -> None:
     """See that no offset lies beyond the end of its log.
 
-    A log only grows, so that is no loss that a query could go on without: whoever has given these
+    A log only grows, so that is no loss that a query could go on without: the user that gave these
     offsets meant another queue, or mistyped them.
 
     Args:

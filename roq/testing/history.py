@@ -369,7 +369,7 @@ class History:
             for sequence in range(begin, until)
             if sequence in missing
         } | self._at_the_end(name, stream, missing)
-        # What came after it shows that it is missing, and that is to be told, whoever has died.
+        # What came after it shows that it is missing, and that is to be told, whatever has died.
         last = max(self._received.get((name, stream), (array("Q"),))[0], default=-1)
         excused = {
             sequence

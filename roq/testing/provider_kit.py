@@ -145,7 +145,7 @@ class ProviderKit:
 
     def test_a_host_keeps_away_from_addresses_that_are_taken(self) -> None:
         if not self.chooses_addresses:
-            pytest.skip("addresses are given by somebody else")
+            pytest.skip("addresses are given by the engine")
         host = self.provider.create(self.request())
         self.provider.remove(host.handle)
         assert self.provider.create(self.request(taken=[host.host])).host != host.host

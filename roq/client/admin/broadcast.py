@@ -177,7 +177,7 @@ class Watch:
         if state == self._last:
             return
         self._last = state
-        with suppress(Empty):  # somebody takes them meanwhile
+        with suppress(Empty):  # the reader takes them meanwhile
             while self._states.qsize() >= STATES_MAX:
                 self._states.get_nowait()
         self._put(state)

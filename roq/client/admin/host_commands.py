@@ -27,8 +27,9 @@ class HostCommands(ABC):
     def drain_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
         """Cordon a host and have everything on it go elsewhere, without losing a message.
 
-        Returns as soon as that is noted; it is done by the cluster, whoever leads it. `hosts()`
-        tells how far it is: `left` names what is still there, `stuck` says why it cannot go.
+        Returns as soon as that is noted; it is done by the cluster, whichever manager leads it.
+        `hosts()` tells how far it is: `left` names what is still there, `stuck` says why it cannot
+        go.
         """
         self._tell(2112, host, timeout)
 

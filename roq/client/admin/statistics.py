@@ -211,7 +211,7 @@ class Statistics:
         self.state, self.reason = StreamState.LIVE, ""
         self._backoff.reset()
         self._look_again_in(SILENCE_SECONDS)
-        with suppress(Empty):  # somebody takes them meanwhile
+        with suppress(Empty):  # the reader takes them meanwhile
             while self._samples.qsize() >= SAMPLES_MAX:
                 self._samples.get_nowait()
                 self.dropped += 1

@@ -42,7 +42,7 @@ class Bell:
             self._future = None
 
     def ring(self) -> None:
-        """Wake whoever waits; from any thread."""
+        """Wake the coroutine that waits; from any thread."""
         future = self._future
         if future is not None:
             with suppress(RuntimeError):  # the loop was closed meanwhile

@@ -202,7 +202,7 @@ class Engine:
     def close(self, timeout: float = 5.0) -> None:
         """Stop the thread and end the context; idempotent, and takes at most `timeout` seconds.
 
-        Whoever opened a socket closes it before; what is left over is closed without linger.
+        The owner of a socket closes it before; what is left over is closed without linger.
         """
         if self._closed:
             return

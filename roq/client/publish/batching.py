@@ -3,8 +3,8 @@
 `publish()` appends to an open batch without holding a lock, so a batch may be closed by another
 thread between two steps of an append. The rule that loses nothing: an append comes first and looks
 at `limit` afterwards; closing sets `limit` to 0 first and copies the items afterwards. So an item
-that is followed by a limit above its position is in the copy; whoever sees another limit takes the
-publisher's lock and asks `keeps`, which knows.
+that is followed by a limit above its position is in the copy; a thread that sees another limit
+takes the publisher's lock and asks `keeps`, which knows.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Packer:
         batch.big_bytes += self._big_bytes(payloads)
         items.extend(payloads)
         if len(items) > batch.most:
-            # Whoever was quicker stands before them or behind them, and stays.
+            # What a quicker thread added stands before them or behind them, and stays.
             while items[start : start + count] != payloads:
                 start += 1
             if start + count > batch.most:

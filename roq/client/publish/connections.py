@@ -1,8 +1,8 @@
 """The connections of one publisher, one for each link that has any.
 
 Everything here is done with the publisher's lock held; what only the I/O thread may do is handed to
-it. A connection that is replaced or given back is not to be touched any more, so whoever goes on
-using one after an event asks `is_current` first.
+it. A connection that is replaced or given back is not to be touched any more, so a caller that goes
+on using one after an event asks `is_current` first.
 """
 
 from __future__ import annotations

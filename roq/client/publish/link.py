@@ -6,7 +6,7 @@
 
 A link has a connection of its own, link numbers that count from 1, and an epoch that it keeps. One
 that is opened for a relocation waits after Ready until the old links have drained. An IDLE link has
-no connection and only collects. Whoever owns the link (`roq.client.publish.machine`) looks at
+no connection and only collects. The owner of the link (`roq.client.publish.machine`) looks at
 `failure` after each call and decides what becomes of it and of what it holds.
 """
 
@@ -397,7 +397,7 @@ class Link:
         if refused.link_number == 0:
             lost = refused.code not in _STAYS_ALIVE
             if self.phase is LinkPhase.OPENING:
-                # Whoever refuses a Hello does not say who it is: a doubt remains.
+                # An exchange that refuses a Hello does not name itself: a doubt remains.
                 lost |= self.window.buffer.doubt
             return self._fail(reason, lost=lost)
         status = SendStatus(outcome=Outcome.FAILED, reason=reason)

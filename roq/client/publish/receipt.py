@@ -45,7 +45,7 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _registering = threading.RLock()
-"""For all receipts: it is held for two statements, and only where anybody wants to be called."""
+"""For all receipts: it is held for two statements, and only where a callback is wanted."""
 
 
 class Waiter(Protocol):

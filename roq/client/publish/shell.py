@@ -190,7 +190,7 @@ class PublisherShell:
             if batches:
                 self._transmit(link.number, batches, now)
         self._unread += 1
-        # To send may swallow the wake-up of whoever watches the descriptor: who does is told now.
+        # To send may swallow the wake-up of the watching thread: it is told now.
         waited = self._waiters.threads
         if self._unread >= READ_EVERY or waited or self._connections.watched or machine.pausing:
             self._unread = 0

@@ -16,7 +16,7 @@ from typing import Final
 from roq.client.subscribe.stream import Source, Stream
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
-"""What may wait for its turn before anybody is left alone."""
+"""What may wait for its turn before exchanges that are ahead are not read."""
 STALL_SECONDS: Final = 0.5
 """Everybody is read again when the stream that holds most has not moved for so long."""
 _LOOK_SECONDS: Final = 0.000_002
@@ -27,7 +27,8 @@ class MergeBackpressure:
     """Decides who is held back, for all streams of one subscriber.
 
     Args:
-        ahead_bytes: what may wait before anybody is left alone; everybody is read again below half
+        ahead_bytes: what may wait before exchanges that are ahead are not read; all are read again
+        below half
             of it. Smaller only in simulations, where less is published.
 
     Attributes:
@@ -68,7 +69,7 @@ class MergeBackpressure:
     def _weigh(
         self, streams: Iterable[Stream], verified: Mapping[Source, float], now: float
     ) -> None:
-        """Whoever has brought more that waits than there is that waits for it, is ahead."""
+        """An exchange is ahead when its waiting bytes exceed the bytes that wait for it."""
         brought = dict.fromkeys(verified, 0)
         awaited = dict.fromkeys(verified, 0)
         most, batches = 0, 0

@@ -1,7 +1,7 @@
 """What a reader has asked an exchange and is waiting for: pure.
 
-Every question has a deadline; one that is not answered in time is given up, and whoever needs the
-answer asks again, with more patience. An exchange serves one fetch per connection.
+Every question has a deadline; one that is not answered in time is given up, and the part that needs
+the answer asks again, with more patience. An exchange serves one fetch per connection.
 """
 
 from __future__ import annotations

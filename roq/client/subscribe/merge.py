@@ -51,7 +51,7 @@ class Merge:
         early: what was there before the start is wanted, too.
 
     Attributes:
-        out: batches in order; whoever drives the merge takes them away.
+        out: batches in order; the subscriber's machine takes them away.
         gaps: what was lost; taken away likewise.
         recalls: what is to be fetched again; taken away likewise.
     """

@@ -71,7 +71,7 @@ class OffsetChain:
     Attributes:
         verified: every batch below this offset was passed on or reported; None before the start is
             known.
-        passed: what is passed on; whoever drives the chain takes it away.
+        passed: what is passed on; the reader takes it away.
         gaps: what was lost; taken away likewise.
         duplicates: batches that came twice (by the fan-out and by a fetch, say).
         held_bytes: bytes that wait for a repair.

@@ -39,7 +39,7 @@ class Positions:
         self.ended = False
         self.behind = False
         self._near = True
-        """Publishers wait for somebody, for all that is known here."""
+        """Publishers wait for a subscriber, for all that is known here."""
         self.name = b""
         self._chain = chain
         self._queue = queue

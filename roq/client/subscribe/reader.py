@@ -81,13 +81,13 @@ class Reader:
 
     Attributes:
         positions: what the exchange is told of the reading.
-        chain: `chain.passed` and `chain.gaps` are emptied by whoever drives the reader.
+        chain: `chain.passed` and `chain.gaps` are emptied by the reader's owner.
         verification: whether everything in the log was passed on.
         live_at: when the fan-out said something last.
         other_version: of the entries that came and could not be read for it; 0: none.
         dirty: something happened in `live` that wants a `Tick`.
         held_back: the fan-out is not read, and the log no further, as others are to catch up first;
-            set by whoever drives the reader, who feeds a `Tick` afterwards.
+            set by the reader's owner, which feeds a `Tick` afterwards.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class Reader:
         assert not self.confirmed or self.chain.verified is not None  # noqa: S101
 
     def _give_up(self, requests: list[Inquiry]) -> None:
-        """These will not be answered: whoever needs them asks again."""
+        """These will not be answered: the parts that need them ask again."""
         for inquiry in requests:
             self.chain.failed(inquiry.wants)
             if inquiry.kind == HEADS:

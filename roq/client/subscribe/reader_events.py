@@ -51,7 +51,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Somebody wants this log verified as of `since` or later."""
+    """The merge wants this log verified as of `since` or later."""
 
     since: float
 

@@ -1,7 +1,7 @@
 """What was read and is not taken yet: batches, reports and the end, in order.
 
-Whoever reads adds with the feed's lock held; the user's thread takes from the left and needs no
-lock for it. It looks at an item before it removes it, so that a signal handler that raises in
+The reading thread adds with the shell's lock held; the user's thread takes from the left and needs
+no lock for it. It looks at an item before it removes it, so that a signal handler that raises in
 between (Ctrl-C) drops nothing.
 """
 

@@ -1,6 +1,6 @@
 """Sockets and timers around a `SubscriberMachine`, for one subscriber.
 
-One lock guards the reception and the sockets of the fan-out. Whoever wants messages reads the
+One lock guards the machine and the sockets of the fan-out. The thread that wants messages reads the
 fan-out itself (`read`, `wait`): a hand-over from thread to thread costs more than the reading.
 The I/O thread does everything else, and reads when the user's thread stays away.
 
@@ -141,7 +141,7 @@ class SubscriberShell:
             return bool(items)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until `read` may have something; whoever calls this calls `read` afterwards."""
+        """Sleep until `read` may have something; the caller calls `read` afterwards."""
         attendance = self._attendance
         try:
             with self._lock:
@@ -163,7 +163,7 @@ class SubscriberShell:
                     self._look_soon()
 
     def emptied(self) -> None:
-        """Whoever does not read by itself has taken everything."""
+        """The user's thread, which does not read by itself, has taken everything."""
         if self._paused:
             self._call_soon(self._resume)
 
@@ -197,7 +197,7 @@ class SubscriberShell:
             self._attendance.ring()
 
     def facts(self, queue: str, session: SessionFacts) -> SubscriberFacts | None:
-        """What the watchdog wants to know; None: somebody holds the lock for too long."""
+        """What the watchdog wants to know; None: another thread holds the lock for too long."""
         return self._guard.within(LOCK_SECONDS, lambda: self._facts(queue, session))
 
     def _facts(self, queue: str, session: SessionFacts) -> SubscriberFacts:
@@ -449,7 +449,7 @@ class SubscriberShell:
         self._receive_queue.stop()
         self._rest()
         if self._paused and not self._receive_queue.items:
-            self._call_soon(self._resume)  # all was taken before anybody could see that it paused
+            self._call_soon(self._resume)  # all was taken before its pause could be seen
 
     def _rest(self) -> None:
         """Stop reading the exchanges that know of this subscriber; others would not wait for it."""

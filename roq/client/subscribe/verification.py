@@ -18,7 +18,7 @@ from roq.timing import END_SILENT_SECONDS
 SILENT_CHECK_SECONDS: Final = 0.5
 """Between two checks while the fan-out is silent: the data connection stands in for it."""
 CHECK_SECONDS: Final = 0.02
-"""Between two checks that somebody waits for."""
+"""Between two checks that the merge waits for."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Verification:
         return self.verified_as_of > float("-inf")
 
     def demand(self, since: float) -> None:
-        """Somebody wants this log verified as of `since` or later."""
+        """The merge wants this log verified as of `since` or later."""
         self._demand = max(self._demand, since)
 
     def question(self, now: float, live_at: float) -> int | None:

@@ -121,7 +121,7 @@ class ExchangeSagas:
             yield from self._start(queue, exchange)
             yield from self._save_created(queue, exchange.number, transaction)
         except OPEN_ERRORS:
-            raise  # whoever leads next completes it
+            raise  # the next leader completes it
         except RequestError as error:
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None

@@ -37,7 +37,7 @@ CALLED_OFF_MAX: Final = 1_000
 
 
 class NotYet(RequestError):
-    """Somebody else has to do something before a queue can leave a host."""
+    """Another party has to do something before a queue can leave a host."""
 
 
 class HostSagas:
@@ -106,7 +106,7 @@ class HostSagas:
 
         Args:
             host: its name.
-            force: somebody knows that it is gone although processes on it seem to live: what
+            force: the operator knows that it is gone although processes on it seem to live: what
                 belongs there is lost, and set up again elsewhere.
 
         Raises:

@@ -100,7 +100,7 @@ class QueueSagas:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
         except OPEN_ERRORS:
-            raise  # whoever leads next completes it
+            raise  # the next leader completes it
         except RequestError as error:
             problem = yield from self._undo_create(queue)
             if problem:
@@ -133,7 +133,7 @@ class QueueSagas:
             yield from self._start(queue)
             yield from steps.save(_now_running(queue))
         except OPEN_ERRORS:
-            raise  # whoever leads next completes it
+            raise  # the next leader completes it
         except RequestError as error:
             problem = yield from self._undo_start(queue)
             raise with_problem(error, problem) from None

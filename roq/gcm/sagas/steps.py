@@ -85,7 +85,7 @@ class Steps:
         return known is None or known.state != "running"
 
     def runs(self, queue: Queue, number: int) -> bool:
-        """Whether this process of a queue runs, as far as anybody has told.
+        """Whether this process of a queue runs, as far as hosts and monitors have told.
 
         Where the manager of its host is gone, its monitor's word counts.
         """
