@@ -11,7 +11,8 @@ than what is left waits below the mark, too. When the slowest reader has read on
 A reader is waited for as long as it reads: once in `hold_seconds` it has to get on by a 64th of the
 ring. One that does not is left *behind*: it holds nobody any more until it has caught up, or has
 read for as long as it has held others up; and before that it is not given as long again. One that
-says nothing for three seconds, or whose fan-out is gone, is not waited for either.
+says nothing for three seconds, or whose fan-out is gone, is not waited for either, and one that
+says that it leaves is forgotten at once.
 """
 
 from __future__ import annotations
@@ -212,6 +213,11 @@ class Holding(Generic[B]):
         elif self._slowest in {peer, None} or place < self._slowest.place:
             self.look()
         return peer.standing is Standing.BEHIND
+
+    def leave(self, reader: bytes) -> None:
+        """A subscriber has said that it reads no more."""
+        if self._readers.pop(reader, None) is not None:
+            self.look()
 
     def presence_ended(self, topic: bytes) -> None:
         """A subscriber has closed its fan-out, or it has died."""

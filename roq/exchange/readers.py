@@ -151,6 +151,9 @@ class Readers(Generic[B]):
     def _position(self, route: bytes, document: bytes) -> list[Effect]:
         request = self._read(document, Position)
         self._check_epoch(request.epoch)
+        if request.leaves:
+            self._holding.leave(request.reader)
+            return []
         behind = self._holding.report(
             request.reader, request.name[:PUBLISHER_ID_BYTES], request.read
         )

@@ -268,6 +268,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Which topics have batches from this offset on,"""
     until: Offset = 0
     """and below this one? 0: it does not ask."""
+    leaves: bool = False
+    """It reads no more, and is not waited for from now on; not answered."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
+GOODBYE_MS: Final = 200
+"""What is said last may take so long."""
 GONE_MS: Final = 5_000
 """A system that does not confirm for so long what was sent to it is cut off; one whose exchange is
 busy, or stopped, does. The exchange's heartbeats say so only if nothing came after the last one.
@@ -188,12 +190,15 @@ class LogConnection:
                 return
 
     def close(self) -> None:
-        """Close the sockets."""
+        """Tell the exchange that nobody reads here any more, and close the sockets."""
         self._look_timer.cancel()
         self._reading = False
         self.watch(wanted=False)
         self._close_live()
-        self._close_data()
+        farewell = self.reader.positions.farewell()
+        if farewell and self._data is not None:
+            sockets.send_to(self._data, farewell)
+        self._close_data(GOODBYE_MS if farewell else 0)
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -376,7 +381,7 @@ class LogConnection:
         with self._lock:
             self._open_data()
 
-    def _close_data(self) -> None:
+    def _close_data(self, linger_ms: int = 0) -> None:
         if self._data_timer is not None:
             self._data_timer.cancel()
         if self._data_line is not None:
@@ -384,7 +389,7 @@ class LogConnection:
         if self._data is not None:
             if self._data_fd >= 0:
                 self._reactor.remove(self._data_fd)
-            self._data.close(0)
+            self._data.close(linger_ms)
         self._data = self._data_line = self._data_timer = None
         self._data_fd = -1
 

@@ -115,6 +115,16 @@ class Positions:
         )  # fmt: skip
         return [POSITION, documents.encode(self._asked)]
 
+    def farewell(self) -> list[bytes]:
+        """The frames that say that it reads no more; none if the exchange does not know it."""
+        if self._told < 0:
+            return []
+        leaves = Position(
+            id=self._number + 1, queue=self._queue, epoch=self._epoch, reader=self._reader,
+            name=self.name, read=self._told, leaves=True,
+        )  # fmt: skip
+        return [POSITION, documents.encode(leaves)]
+
     def answered(self, answer: Reading) -> None:
         """The exchange has taken note, and says what there is."""
         asked = self._asked

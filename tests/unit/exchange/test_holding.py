@@ -44,6 +44,14 @@ class Reader:
         self.exchange.sent = [row for row in self.exchange.sent if row[0] != self.name]
         return documents.decode(document, Reading)
 
+    def leave(self) -> None:
+        request = Position(
+            id=self.number + 1, queue=QUEUE, epoch=EPOCH, reader=self.id, name=self.name,
+            read=self.read, leaves=True,
+        )  # fmt: skip
+        self.exchange.tell(Received(self.name, (POSITION, documents.encode(request))))
+        self.exchange.serve()
+
     def read_all(self) -> Reading:
         return self.report(self.exchange.core.ring.end)
 
@@ -111,6 +119,19 @@ def test_near_the_end_of_the_ring_acks_wait_and_nothing_leaves_that_is_not_read(
     assert 0 < last < taken, "the rest of the ring is for what is under way"
     reader.read_all()
     assert acked(publisher) == taken
+
+
+def test_a_subscriber_that_leaves_is_waited_for_no_longer() -> None:
+    made, publisher, (leaving, staying) = crowd(b"leaving", b"staying")
+    taken = publish(publisher, 500)
+    staying.report(taken)
+    assert acked(publisher) < taken
+    leaving.leave()
+    made.settle()
+    assert acked(publisher) == taken
+    assert [frames for to, frames in made.sent if to == leaving.name] == [], "nobody reads it"
+    leaving.leave()  # it comes twice, or the exchange has never known it
+    made.core.holding.check()
 
 
 def test_what_there_was_no_room_for_is_asked_for_again_and_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 from roq.client.subscribe.offset_chain import OffsetChain
 from roq.client.subscribe.positions import LATE_SECONDS, POSITION_SECONDS, SOON_SECONDS, Positions
 from roq.protocol import documents
-from roq.protocol.channel import Position, Reading
+from roq.protocol.channel import POSITION, Position, Reading
 from roq.protocol.entry import NONE
 from roq.timing import POSITION_ALIVE_SECONDS
 
@@ -83,6 +83,18 @@ def test_the_position_follows_what_is_being_fetched() -> None:
     script.chain.wants(9, script.now)
     script.chain.fetched(b"a", 4, 0, b"batch")
     assert script.positions.read == 5
+
+
+def test_a_reader_that_has_reported_says_when_it_leaves() -> None:
+    script = Script()
+    assert script.positions.farewell() == []
+    script.arrive(b"a", 0)
+    script.report()
+    kind, document = script.positions.farewell()
+    leaves = documents.decode(document, Position)
+    assert (kind, leaves.leaves, leaves.reader) == (POSITION, True, script.positions._reader)
+    script.positions.disconnected()
+    assert script.positions.farewell() == [], "this exchange does not know it any more"
 
 
 def test_heads_come_in_pages() -> None:
