@@ -1,4 +1,4 @@
-"""Makes in a thread what takes its time; a task that is cancelled meanwhile leaves nothing."""
+"""Makes in a thread what takes its time; a cancelled task leaves nothing behind."""
 
 from __future__ import annotations
 

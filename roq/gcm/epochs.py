@@ -1,7 +1,7 @@
 """Above which epoch a manager leads: what it has led under, and what hosts have told of.
 
-What hosts tell is believed within bounds: a host that tells of more than this cluster has given
-makes nobody count on from there, and all of them together cannot use the epochs up.
+What hosts tell is believed within bounds: a host that tells of more than this cluster can have
+given makes nobody count on from there, and all of them together cannot use the epochs up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Epochs:
         return self._highest(min(self._led + EPOCHS_AHEAD_MAX, EPOCH_MAX))
 
     def above(self, *, remembers: bool, empty: bool) -> int:
-        """The highest that may have been given to a host, as far as this manager knows.
+        """The highest that may have been given at all, as far as this manager knows.
 
         Args:
             remembers: whether it knows what the cluster's last leader knew.

@@ -16,7 +16,7 @@ class Epochs:
 
     For a child that was on another host before, the configuration manager draws a base from the
     counter of host epochs. If it is higher than the epoch of the host, everything here counts under
-    it from then on: epochs never fall, for no child.
+    it from then on: epochs never fall, for any child.
     """
 
     def __init__(self) -> None:

@@ -131,7 +131,7 @@ class Launcher:
         """Stop everything: hosts, then the configuration managers, then ZooKeeper.
 
         Host managers stop their monitors and exchanges first, and each may say goodbye to those
-        that is stopped after it.
+        that are stopped after it.
         """
         if self.state in {State.NEW, State.STOPPED}:
             self._reactor.call_soon(on_stopped)

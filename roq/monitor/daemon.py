@@ -50,6 +50,8 @@ from roq.runtime.reactor import Reactor, Timer, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
 
+ANSWERS_MAX: Final = 16_384
+"""That wait for one client: all its publishers and subscribers may have asked at once."""
 SUBSCRIPTIONS_MAX: Final = 10_000
 """Read at a time; subscribers to the statistics come seldom."""
 
@@ -116,6 +118,7 @@ class Monitor:
         self._stopping = False
         self._ended = False
         self._control = sockets.router(context)
+        self._control.setsockopt(zmq.SNDHWM, ANSWERS_MAX)
         self._statistics = sockets.publisher(context)
         try:
             self._bind()

@@ -3,7 +3,7 @@
     leaving --nobody there, everything read--> ready --stopped--> gone
        \\--called off, nobody wants it any more--> takes publishers again
 
-Two parties have an exchange emptied: the queue's own policy (scale-in), and an operator that asks
+Two parties have an exchange emptied: the queue's own policy (scale-in), and a manager that asks
 for it with `Empty`. A subscriber that is slow is waited for, because what it has not read would be
 lost to it; if that takes too long, the exchange stays.
 """
@@ -51,7 +51,7 @@ class Leaving:
     Attributes:
         number: of the exchange.
         since: when that began.
-        asked_at: when an operator asked for it for the last time.
+        asked_at: when it was wanted for the last time.
         scaling: the queue shrinks by itself.
         empty_since: no publisher has been there since; None if one is.
         ready: it is empty and read.

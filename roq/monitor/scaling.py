@@ -174,7 +174,7 @@ class Scaling:
         return self._done(operation, now) if operation is not None else []
 
     def removed_by_others(self, number: int, now: float) -> list[Effect]:
-        """An operator has taken the removal of this exchange over."""
+        """Another part has taken the removal of this exchange over."""
         operation = self._removal(number)
         return self._done(operation, now) if operation is not None else []
 

@@ -57,7 +57,7 @@ class TakeoverWait:
         return f"{text}, not {names}" if names else text
 
     def next_deadline(self) -> float | None:
-        """When it is over at the latest; None before the first exchange or client has spoken."""
+        """When it is over at the latest; None before a leading manager has told of the queue."""
         if self._since == inf:
             return None
         return self._since + (TAKEOVER_MOST_SECONDS if self._wanted else TAKEOVER_SECONDS)

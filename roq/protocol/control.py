@@ -419,7 +419,7 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
 
 
 class Version(Control, frozen=True, kw_only=True, tag=3215):
-    """Pushed to every client each second."""
+    """Pushed to every client each second, once over each connection."""
 
     queue_id: bytes
     epoch: ChildEpoch

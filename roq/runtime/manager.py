@@ -68,7 +68,7 @@ class ManagedChild:
         self._disowned: float | None = None
 
     def confirmed(self) -> None:
-        """Its monitor or the leader wants this child: it is no orphan without a host manager."""
+        """Its monitor or the leader wants this child: it is no orphan, even without a manager."""
         self._wanted = self._link.observed()
         self._disowned = None
 

@@ -33,6 +33,10 @@ from roq.runtime.reactor import Reactor, Timer, drain
 
 PENDING_MAX: Final = 10_000
 """Requests that one client may have under way."""
+WAITING_MAX: Final = 65_536
+"""Messages that may wait in its socket: a socket that is full is taken for one that has ended."""
+READ_MAX: Final = 50
+"""Messages that are read before other sources have their turn."""
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket while no descriptor is left."""
 _NO_SOCKET: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -157,7 +161,8 @@ class RpcClient:
     def _open(self) -> None:
         socket = self._socket = sockets.dealer(self._context)
         try:
-            socket.setsockopt(zmq.SNDHWM, PENDING_MAX)
+            socket.setsockopt(zmq.SNDHWM, WAITING_MAX)
+            socket.setsockopt(zmq.RCVHWM, PENDING_MAX)
             if self._on_lost is not None:
                 self._lifeline = Lifeline(
                     self._reactor, socket, self._on_lost, on_stands=self._stands, rests=True
@@ -249,10 +254,10 @@ class RpcClient:
             self._source = None
         socket.close(linger_ms)
 
-    def read(self) -> None:
-        """Take what has come; before it is decided that nothing has."""
+    def read(self, most: int = READ_MAX) -> None:
+        """Take so many of what has come, at most; before it is decided that nothing has."""
         if self._socket is not None:
-            drain(self._socket, self._received)
+            drain(self._socket, self._received, most)
             self._look()
 
     def _look(self) -> None:
@@ -287,7 +292,7 @@ class RpcClient:
             pending.on_answer(answer)
 
     def _expired(self, number: int, timeout: float) -> None:
-        self.read()  # a loop that is late may find the answer there
+        self.read(PENDING_MAX)  # a loop that is late may find the answer there
         pending = self._pending.pop(number, None)
         if pending is not None:
             pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))

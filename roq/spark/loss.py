@@ -34,7 +34,7 @@ def lose(options: Options, key: LogKey, text: str, *, below: int | None = None) 
     if options.fail_on_data_loss and not _accepts(options, key, below):
         raise DataLoss(
             f"{text}. To go on without them, set option acceptedLoss to "
-            f"'{_accepting(options, key, below)}': it may stay, for it accepts nothing else. "
+            f"'{_accepting(options, key, below)}': it may stay, as it accepts nothing of others. "
             'Option failOnDataLoss "false" accepts whatever is lost'
         )
     log.warning("%s", text, extra={"event": "data_loss"})

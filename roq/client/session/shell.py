@@ -94,6 +94,7 @@ class MonitorSession:
     ) -> None:
         self._engine = engine
         self._queue = queue
+        self._client = client_id
         self._name = name
         self._on_assigned = on_assigned
         self._on_relocate = on_relocate
@@ -224,7 +225,7 @@ class MonitorSession:
         self._drop_monitor()
         address, engine = self._address_of(endpoint), self._engine
         try:
-            self._monitor = engine.monitors.open(address, self._pushed, self._lost)
+            self._monitor = engine.monitors.open(address, self._client, self._pushed, self._lost)
         except zmq.ZMQError as error:
             reason = f"{address}: {descriptors.reason(error)}"
             engine.reactor.call_soon(lambda: self._not_opened(reason))

@@ -28,8 +28,7 @@ class MergeBackpressure:
 
     Args:
         ahead_bytes: what may wait before exchanges that are ahead are not read; all are read again
-        below half
-            of it. Smaller only in simulations, where less is published.
+            below half of it. Smaller only in simulations, where less is published.
 
     Attributes:
         held_back: exchanges whose fan-out is not to be read, and whose log is read no further.

@@ -194,10 +194,10 @@ class LogConnection:
         self._look_timer.cancel()
         self._reading = False
         self.watch(wanted=False)
-        self._close_live()
         farewell = self.reader.positions.farewell()
         if farewell and self._data is not None:
             sockets.send_to(self._data, farewell)
+        self._close_live()
         self._close_data(GOODBYE_MS if farewell else 0)
 
     # --- the fan-out ------------------------------------------------------------------------------
@@ -288,6 +288,7 @@ class LogConnection:
             self._live_trouble = descriptors.reason(error)
             self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
             return
+        self._live_trouble = _not_begun(self._live_trouble)
         # The methods of the base class: the subclass only adds Python to each call.
         self._recv = super(zmq.Socket, live).recv
         self._get = super(zmq.Socket, live).get
@@ -374,6 +375,7 @@ class LogConnection:
             self._data_trouble = descriptors.reason(error)
             self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
             return
+        self._data_trouble = _not_begun(self._data_trouble)
         self._data_fd = cast("int", data.getsockopt(zmq.FD))
         self._reactor.add(self._data_fd, self._data_readable)
 

@@ -50,6 +50,8 @@ class Positions:
         self._asked: Position | None = None
         self._asked_at = float("-inf")
         self._told = -1
+        self._known = False
+        """Whether the exchange has heard of this reader, over whatever connection."""
         self._checked = 0
         """Below this offset everything was received but what is `_missing`."""
         self._missing: dict[bytes, int] = {}
@@ -105,6 +107,7 @@ class Positions:
         self._number += 1
         self._asked_at = now
         self._told = read
+        self._known = True
         self.ended = False
         asks = since < until
         self._asked = Position(
@@ -117,11 +120,11 @@ class Positions:
 
     def farewell(self) -> list[bytes]:
         """The frames that say that it reads no more; none if the exchange does not know it."""
-        if self._told < 0:
+        if not self._known:
             return []
         leaves = Position(
             id=self._number + 1, queue=self._queue, epoch=self._epoch, reader=self._reader,
-            name=self.name, read=self._told, leaves=True,
+            name=self.name, read=max(0, self._told), leaves=True,
         )  # fmt: skip
         return [POSITION, documents.encode(leaves)]
 

@@ -9,7 +9,15 @@ import pytest
 from roq.client.io.monitor_connections import MonitorConnection, MonitorConnections
 from roq.errors import Unavailable
 from roq.protocol import documents
-from roq.protocol.control import Answer, Done, HealthRequest, MonitorRequest, Version
+from roq.protocol.control import (
+    Answer,
+    Control,
+    Done,
+    HealthRequest,
+    MonitorRequest,
+    Relocate,
+    Version,
+)
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer
@@ -44,18 +52,23 @@ class Scene:
         self.asked.append(peer)
         self.server.send(peer, documents.encode(Done(id=request.id)))
 
-    def open(self) -> tuple[Session, MonitorConnection]:
+    def open(self, client: bytes = b"c") -> tuple[Session, MonitorConnection]:
         session = Session()
-        opened = self.connections.open(self.address, session.pushed.append, session.lost.append)
+        opened = self.connections.open(
+            self.address, client, session.pushed.append, session.lost.append
+        )
         return session, opened
 
     def ask(self, session: Session, connection: MonitorConnection) -> None:
         connection.request(HealthRequest(), SECONDS, session.answers.append)
 
-    def push(self) -> None:
+    def push(self, version: int = 1) -> None:
         """To each peer once."""
         for peer in dict.fromkeys(self.asked):
-            self.server.send(peer, documents.encode(Version(queue_id=b"q", epoch=1, version=1)))
+            self.say(peer, Version(queue_id=b"q", epoch=1, version=version))
+
+    def say(self, peer: Peer, message: Control) -> None:
+        self.server.send(peer, documents.encode(message))
 
     def run_until(self, done: Callable[[], bool]) -> None:
         def look() -> None:
@@ -144,10 +157,39 @@ def test_all_sessions_are_told_when_the_connection_ends_and_the_next_one_is_new(
         each.close()
 
 
+def test_what_is_said_once_for_each_session_is_heard_once_by_each(scene: Scene) -> None:
+    (first, one), (second, two) = scene.open(), scene.open()
+    scene.ask(first, one)
+    scene.run_until(lambda: bool(first.answers))
+    scene.push(1)  # a monitor of the release before says it to each session
+    scene.push(1)
+    scene.push(2)
+    scene.run_until(lambda: len(second.pushed) >= 2)
+    assert [each.version for each in first.pushed if isinstance(each, Version)] == [1, 2]
+    assert first.pushed == second.pushed
+    one.close()
+    two.close()
+
+
+def test_a_relocation_reaches_its_publisher_alone(scene: Scene) -> None:
+    (first, one), (second, two) = scene.open(b"1"), scene.open(b"2")
+    scene.ask(first, one)
+    scene.run_until(lambda: bool(first.answers))
+    relocate = Relocate(queue_id=b"q", publisher=b"2", epoch=1, exchanges=[])
+    scene.say(scene.asked[0], relocate)
+    scene.say(scene.asked[0], relocate)  # it is repeated until it is obeyed
+    scene.push()
+    scene.run_until(lambda: bool(first.pushed))
+    assert [type(each) for each in first.pushed] == [Version]
+    assert second.pushed[:2] == [relocate, relocate]
+    one.close()
+    two.close()
+
+
 def test_a_session_that_closes_the_others_at_a_push_is_not_followed_by_theirs(scene: Scene) -> None:
     second, two = scene.open()
     closing = scene.connections.open(
-        scene.address, lambda _message: two.close(), lambda _reason: None
+        scene.address, b"d", lambda _message: two.close(), lambda _reason: None
     )
     third, three = scene.open()
     scene.ask(third, three)
@@ -155,7 +197,7 @@ def test_a_session_that_closes_the_others_at_a_push_is_not_followed_by_theirs(sc
     first = len(second.pushed)
     scene.push()
     scene.run_until(lambda: bool(third.pushed))
-    scene.push()
+    scene.push(2)
     scene.run_until(lambda: len(third.pushed) == 2)
     assert len(second.pushed) == first + 1  # it came before the one that closed it
     closing.close()

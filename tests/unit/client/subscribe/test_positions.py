@@ -94,7 +94,7 @@ def test_a_reader_that_has_reported_says_when_it_leaves() -> None:
     leaves = documents.decode(document, Position)
     assert (kind, leaves.leaves, leaves.reader) == (POSITION, True, script.positions._reader)
     script.positions.disconnected()
-    assert script.positions.farewell() == [], "this exchange does not know it any more"
+    assert script.positions.farewell() != [], "the exchange knows readers, not connections"
 
 
 def test_heads_come_in_pages() -> None:
