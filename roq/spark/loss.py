@@ -1,7 +1,7 @@
 """What a query does about messages that are lost to it: an error, unless the loss is accepted.
 
 A loss that is accepted by the name of its log stays accepted when the query starts again; so the
-option may stay, and still no other loss is passed over.
+option may stay, and still no loss of another log is passed over.
 """
 
 from __future__ import annotations
