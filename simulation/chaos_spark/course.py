@@ -283,7 +283,7 @@ class Course:
         last = self._traffic.kill(log)
         late = frozenset(self._traffic.sent[first:last])
         self.losses.append((Loss(log, offsets, late), read))
-        if not self._until(lambda: str(log) in self._job.accepted_loss, WORK_SECONDS):
+        if not self._until(lambda: f'"{log}"' in self._job.accepted_loss, WORK_SECONDS):
             raise self._stuck(f"no query has told that the log {log} is gone")
         return seconds
 
