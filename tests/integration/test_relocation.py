@@ -16,7 +16,7 @@ from queue_processes import QueueProcesses
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, Limits
 from roq.testing.history import History
 
 pytestmark = pytest.mark.integration
@@ -36,8 +36,9 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[QueueProcesses]:
-    with QueueProcesses(tmp_path, exchanges=3) as queue:
+def queue(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[QueueProcesses]:
+    limits: Limits | None = getattr(request, "param", None)
+    with QueueProcesses(tmp_path, exchanges=3, limits=limits) as queue:
         yield queue
 
 
@@ -157,6 +158,7 @@ def test_stripes_and_moves_in_turn_lose_double_and_reorder_nothing(
     traffic.judge()
 
 
+@pytest.mark.parametrize("queue", [Limits(ring_bytes=256 * 1024 * 1024)], indirect=True)
 def test_a_subscriber_behind_one_stripe_fetches_little_twice_from_the_others(
     engine: Engine, queue: QueueProcesses
 ) -> None:
