@@ -68,6 +68,12 @@ class InvalidRequest(RequestError):
     code = "invalid_request"
 
 
+class OtherVersion(RequestError):
+    """The other side speaks another version of RoQ's wire protocol; the text names both."""
+
+    code = "version"
+
+
 class QueueNotFound(RequestError):
     """No queue of this name exists."""
 
@@ -199,6 +205,7 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
     for error in (
         RequestError,
         InvalidRequest,
+        OtherVersion,
         QueueNotFound,
         QueueExists,
         QueueStopped,

@@ -40,6 +40,8 @@ from roq.protocol.channel import (
     read_number,
 )
 from roq.protocol.entry import read_entry
+from roq.protocol.framing import split_answer
+from roq.protocol.version import FIRST, other_version
 from roq.ranges import in_range
 from roq.runtime import sockets
 
@@ -266,12 +268,15 @@ class LogReader:
         if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
             self._drop_socket()  # an answer that comes late must not be taken for another one
             return None
-        return self._socket.recv_multipart()
+        frame = self._socket.recv()
+        if self._socket.getsockopt(zmq.RCVMORE):
+            raise RemoteProtocolError(other_version(f"exchange {self._where}", FIRST))
+        return split_answer(frame)
 
     def _answer(self, frames: list[bytes], letter: bytes, number: int, kind: type[A]) -> A | None:
         """The answer to our question; None for a late one to an earlier question."""
         if len(frames) != 2:
-            raise RemoteProtocolError(f"{self._where} sent {len(frames)} frames")
+            raise RemoteProtocolError(f"{self._where} sent what no exchange sends")
         if frames[0] == REFUSED:
             self._refused(documents.decode(frames[1], Refused))
             return None
@@ -282,7 +287,7 @@ class LogReader:
 
     def _entry(self, frames: list[bytes], number: int) -> LogBatch | None:
         if len(frames) != 5:
-            raise RemoteProtocolError(f"{self._where} sent an entry of {len(frames)} frames")
+            raise RemoteProtocolError(f"{self._where} sent an entry without a batch")
         entry = read_entry(frames[3])
         if read_number(frames[1]) != number:
             return None

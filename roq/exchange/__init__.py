@@ -3,7 +3,7 @@
     publishers ──[topic][batch]──▶ data (ROUTER) ──▶ ExchangeCore ──▶ Ring
                ◀──── acks ────────                        │
     readers    ──── heads, fetch ─▶ data                  ▼
-               ◀──[topic][entry][batch]──────────── live (XPUB)
+               ◀── topic, entry, batch ──────────── live (XPUB)
 
 * `machine` decides: `ExchangeCore`, fed by the shell, without a clock or a socket of its own.
   `intake` takes batches in, `publishers` says who may send, `links` and `streams` hold what is

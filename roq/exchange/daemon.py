@@ -1,7 +1,7 @@
 """Sockets, clock and loop around the exchange core: reads bursts, sends what the core decides.
 
-Frames are read and written one by one, and a batch of some size is never copied: the frame that
-came in is what goes out and what stays in the log. Nothing here waits for a peer.
+Frames are read one by one, and the frame of a large batch is what stays in the log. What goes out
+is one frame (`roq.protocol.framing`). Nothing here waits for a peer.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
 from roq.protocol.control import ExchangeReport
 from roq.protocol.facts import ChildInfo, ExchangeLoad
+from roq.protocol.framing import join_answer, join_live
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
@@ -100,7 +101,7 @@ class ExchangeServer:
 
     def __init__(self, spec: ExchangeSpec) -> None:
         self._spec = spec
-        self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
+        self.core: ExchangeCore[bytes | memoryview] = ExchangeCore(
             spec.queue_id, spec.number, spec.epoch, spec.limits
         )
         self.reactor = Reactor()
@@ -305,7 +306,7 @@ class ExchangeServer:
         cut in two; what is left of a message with too many frames is read and dropped.
         """
         recv, publish, append = self._recv, self._publish, self.core.append
-        batch: bytes | zmq.Frame
+        batch: bytes | memoryview
         for taken in range(BURST):
             if taken >= expected and taken and not self._events(_EVENTS) & _READABLE:
                 return taken
@@ -321,23 +322,20 @@ class ExchangeServer:
             if topic[:1] == _CONTROL:
                 self._read_control(route, topic)
                 continue
-            batch = recv(_NOBLOCK, False)
-            if batch.get(_MORE):
+            frame = recv(_NOBLOCK, False)
+            if frame.get(_MORE):
                 self._drop_rest()
                 self._handle(Garbled(route))
                 continue
-            size = len(batch)
-            if size < COPY_BELOW_BYTES:
-                batch = batch.bytes
+            size = len(frame)
+            batch = frame.bytes if size < COPY_BELOW_BYTES else frame.buffer
             entry = append(route, topic, batch, size)
             if entry is None:
                 continue
-            publish(topic, _NOBLOCK_MORE)
             if size <= ANNOUNCE_ABOVE_BYTES:
-                publish(entry, _NOBLOCK_MORE)
-                publish(batch, _NOBLOCK)
+                publish(join_live(topic, entry, batch), _NOBLOCK)
             else:
-                publish(announcement(entry), _NOBLOCK)
+                publish(join_live(topic, announcement(entry)), _NOBLOCK)
         return BURST
 
     def _read_control(self, route: bytes, letter: bytes) -> None:
@@ -360,7 +358,7 @@ class ExchangeServer:
             route = link.route
             if route is None:
                 continue
-            outcome = self._send(route, (ACK, NUMBER.pack(link.expected - 1)))
+            outcome = self._send(route, ACK + NUMBER.pack(link.expected - 1))
             if outcome is Outcome.SENT:
                 link.seen = link.acked_at
             elif outcome is Outcome.BLOCKED:
@@ -371,9 +369,7 @@ class ExchangeServer:
         if answers:
             self._perform(answers)
 
-    def _send(
-        self, route: bytes, frames: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
-    ) -> Outcome:
+    def _send(self, route: bytes, frame: bytes) -> Outcome:
         """Send to one peer without waiting; only the first frame can fail."""
         try:
             self._send_data(route, _NOBLOCK_MORE)
@@ -383,11 +379,7 @@ class ExchangeServer:
             if error.errno == zmq.EHOSTUNREACH:
                 return Outcome.GONE
             raise
-        for frame in frames[:-1]:
-            self._send_data(frame, _NOBLOCK_MORE)
-        self._send_data(frames[-1], _NOBLOCK if batch is None else _NOBLOCK_MORE)
-        if batch is not None:
-            self._send_data(batch, _NOBLOCK)
+        self._send_data(frame, _NOBLOCK)
         return Outcome.SENT
 
     # --- live socket ------------------------------------------------------------------------------
@@ -424,12 +416,10 @@ class ExchangeServer:
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Publish(frames):
-                    for frame in frames[:-1]:
-                        self._live.send(frame, _NOBLOCK_MORE)
-                    self._live.send(frames[-1], _NOBLOCK)
-                case Send(route, frames):
-                    if self._send(route, frames) is Outcome.GONE:
+                case Publish(parts):
+                    self._live.send(join_live(*parts), _NOBLOCK)
+                case Send(route, parts):
+                    if self._send(route, join_answer(parts)) is Outcome.GONE:
                         self._handle(Unreachable(route))
 
     def _tick(self) -> None:

@@ -71,14 +71,16 @@ class Send:
     """Send on the data socket without waiting; drop it if the peer does not read."""
 
     route: bytes
-    frames: tuple[bytes, ...]
+    parts: tuple[bytes, ...]
+    """Letter and body, see `roq.protocol.framing`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
     """Send on the live socket."""
 
-    frames: tuple[bytes, ...]
+    parts: tuple[bytes, bytes] | tuple[bytes, bytes, bytes]
+    """Topic and entry, and the batch if there is one."""
 
 
 Effect = Send | Publish

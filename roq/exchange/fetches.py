@@ -33,10 +33,10 @@ RETRY_SECONDS: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[B]):
-    """One message to send to a reader: frames, and the batch if there is one."""
+    """One message to send to a reader: its parts, and the batch if there is one."""
 
     route: bytes
-    frames: tuple[bytes, ...]
+    parts: tuple[bytes, ...]
     batch: B | None
     size: int
     """Bytes of the batch."""

@@ -27,12 +27,12 @@ from roq.protocol.batch import (
     HEADER_BYTES,
     MAGIC,
     SEQUENCE_MAX,
-    VERSION,
     Header,
     Kind,
     read_header,
 )
 from roq.protocol.channel import HELD, RESET, Held, Reset
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import TIME_US_MAX
 from roq.timing import (
     ACK_SILENCE_SECONDS,
@@ -55,7 +55,7 @@ BATCH_SLACK_BYTES: Final = 64 * 1024
 
 # The fields of a batch that the hot path needs; publisher and epoch are compared in one go.
 _HOT: Final = Struct("<6sHI4x24sQQQ")
-_PLAIN: Final = MAGIC + bytes((VERSION, Kind.DATA, 0, 0))
+_PLAIN: Final = MAGIC + bytes((WIRE_VERSION, Kind.DATA, 0, 0))
 _unpack = cast("Callable[[object], tuple[bytes, int, int, bytes, int, int, int]]", _HOT.unpack_from)
 
 assert _HOT.size == HEADER.size  # noqa: S101 - one layout, read in two ways
@@ -297,7 +297,7 @@ class Intake(Generic[B]):
         code = "malformed"
         if size >= HEADER_BYTES:
             prefix, _, _, owner, claimed, _, _ = _unpack(batch)
-            if prefix[:2] == MAGIC and prefix[2] != VERSION:
+            if prefix[:2] == MAGIC and prefix[2] != WIRE_VERSION:
                 code = "version"
             elif link is not None and owner == link.owner and claimed == link.expected:
                 number = claimed

@@ -24,7 +24,6 @@ from roq.protocol import documents
 from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty
 from roq.protocol.channel import (
     ACK,
-    CHANNEL_VERSION,
     CONTROL,
     NUMBER,
     READY,
@@ -34,6 +33,7 @@ from roq.protocol.channel import (
     Ready,
     StreamState,
 )
+from roq.protocol.version import WIRE_VERSION, other_version
 
 B = TypeVar("B")
 
@@ -180,11 +180,9 @@ class Publishers(Generic[B]):
 
     def _read_hello(self, document: bytes) -> Hello:
         raw = documents.decode_raw(document)
-        if raw.get("version") != CHANNEL_VERSION:
+        if raw.get("version") != WIRE_VERSION:
             raise RefusedHello(
-                "version",
-                f"this exchange speaks version {CHANNEL_VERSION}, the publisher "
-                f"{raw.get('version')!r:.40}: use the same release of RoQ on both sides",
+                "version", other_version("the publisher", raw.get("version"), "this exchange")
             )
         hello = documents.convert(raw, Hello)
         if len(hello.publisher) != PUBLISHER_ID_BYTES:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-import zmq
-
 from roq.exchange.events import Effect
 from roq.exchange.machine import ExchangeCore
+from roq.protocol.framing import join_answer
 from roq.runtime.reactor import Reactor, Timer
 
 READERS_SECONDS: Final = 0.001
@@ -31,7 +30,7 @@ class Outcome(Enum):
     GONE = "gone"
 
 
-Send = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
+Send = Callable[[bytes, bytes], Outcome]
 """Sends to one peer without waiting."""
 
 
@@ -49,7 +48,7 @@ class ReaderTurns:
     def __init__(
         self,
         reactor: Reactor,
-        core: ExchangeCore[bytes | zmq.Frame],
+        core: ExchangeCore[bytes | memoryview],
         send: Send,
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],
@@ -122,7 +121,7 @@ class ReaderTurns:
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches
         piece = fetches.next_piece()
-        outcome = self._send(piece.route, piece.frames, piece.batch)
+        outcome = self._send(piece.route, join_answer(piece.parts, piece.batch))
         if outcome is Outcome.SENT:
             fetches.sent(piece)
             self._core.counters.bytes_out += piece.size

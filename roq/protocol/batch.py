@@ -39,10 +39,10 @@ import xxhash
 
 from roq.errors import LocalProtocolError, RemoteProtocolError
 from roq.model import PublisherId
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import UNREADABLE
 
 MAGIC: Final = b"RQ"
-VERSION: Final = 1
 HEADER: Final = Struct("<2sBBBBHII16sQQQQ")
 HEADER_BYTES: Final = HEADER.size
 COUNT_MAX: Final = 1 << 20
@@ -120,8 +120,8 @@ def pack(
         body = extensions + body
     return (
         HEADER.pack(
-            MAGIC, VERSION, 0, 0, 0, len(extensions), len(payloads), _checksum(body) & 0xFFFFFFFF,
-            publisher, epoch, link_number, first_sequence, created_us,
+            MAGIC, WIRE_VERSION, 0, 0, 0, len(extensions), len(payloads),
+            _checksum(body) & 0xFFFFFFFF, publisher, epoch, link_number, first_sequence, created_us,
         )
         + body
     )  # fmt: skip
@@ -141,7 +141,7 @@ def pack_empty(
     if kind is Kind.DATA:
         raise LocalProtocolError("a DATA batch has a body: use pack()")
     return HEADER.pack(
-        MAGIC, VERSION, kind, 0, 0, 0, count, _checksum(b"") & 0xFFFFFFFF,
+        MAGIC, WIRE_VERSION, kind, 0, 0, 0, count, _checksum(b"") & 0xFFFFFFFF,
         publisher, epoch, link_number, first_sequence, created_us,
     )  # fmt: skip
 
@@ -167,8 +167,8 @@ def read_header(batch: bytes | memoryview) -> Header:
     ) = HEADER.unpack_from(batch)  # fmt: skip
     if magic != MAGIC:
         raise RemoteProtocolError(f"no batch: it begins with {magic!r}")
-    if version != VERSION:
-        raise RemoteProtocolError(f"batch format {version}; this side speaks {VERSION}")
+    if version != WIRE_VERSION:
+        raise RemoteProtocolError(f"batch format {version}; this side speaks {WIRE_VERSION}")
     if kind not in KINDS or codec not in CODECS or HEADER_BYTES + ext_bytes > size:
         raise RemoteProtocolError(f"batch with kind {kind}, codec {codec}, extension {ext_bytes}")
     if count > COUNT_MAX or first_sequence + count > SEQUENCE_MAX:

@@ -2,7 +2,8 @@
 
 **data** (ROUTER; publishers and readers connect a DEALER). The first frame of a batch is its topic,
 which is UTF-8; the first frame of anything else is 0xFF and one letter. After it comes one BSON
-document, or the binary body where the table says so.
+document, or the binary body where the table says so. What an exchange sends travels as one frame:
+`roq.protocol.framing`.
 
     publisher → exchange                        exchange → publisher
     [FF H] Hello                                [FF R] Ready        (Hello accepted)
@@ -21,7 +22,7 @@ document, or the binary body where the table says so.
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
 
-**live** (XPUB; readers connect a SUB). Frames `[topic][entry][batch]`; control topics are 0xFF and
+**live** (XPUB; readers connect a SUB). Topic, entry and batch; control topics are 0xFF and
 a letter: `FF E` carries END entries (every half second), and each reader subscribes to `FF S` + 16
 random bytes of its own. Subscriptions made before a connect travel in byte order, so that one
 arrives last; the PRESENCE entry that the exchange publishes on it proves that all filters are in
@@ -36,9 +37,9 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 
-CHANNEL_VERSION: Final = 1
 CONTROL: Final = 0xFF
 
 HELLO: Final = b"\xffH"
@@ -103,7 +104,7 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The first message of each connection of a publisher."""
 
-    version: Whole
+    version: Whole = WIRE_VERSION
     queue: bytes
     """Queue id, 16 bytes: an exchange of another queue refuses."""
     publisher: bytes

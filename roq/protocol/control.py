@@ -32,6 +32,7 @@ import msgspec
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.rules import HoldSeconds
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import (
     Amount,
     ChildEpoch,
@@ -54,6 +55,8 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD"):
 
     id: Whole = 0
     """Repeated in the answer; 0 for pushed messages."""
+    wire: Whole = WIRE_VERSION
+    """Version of the wire protocol that the sender speaks; where it is missing, 1."""
 
 
 class Failure(Control, frozen=True, kw_only=True, tag=3999):

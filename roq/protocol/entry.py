@@ -1,6 +1,6 @@
-"""A log entry: the small frame that an exchange puts before each batch on its way out.
+"""A log entry: what an exchange puts before each batch on its way out.
 
-Readers get `[topic][entry][batch]`. All integers are little-endian.
+Readers get topic, entry and batch (`roq.protocol.framing`). All integers are little-endian.
 
      0      2     3      4            8                          24
      +------+-----+------+------------+--------------------------+
@@ -33,10 +33,10 @@ from struct import Struct
 from typing import Final
 
 from roq.errors import RemoteProtocolError
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import NUMBER_MAX, OFFSET_MAX
 
 MAGIC: Final = b"RX"
-VERSION: Final = 1
 ENTRY: Final = Struct("<2sBBI16sQQQQ")
 ENTRY_BYTES: Final = ENTRY.size
 NONE: Final = (1 << 64) - 1
@@ -78,7 +78,9 @@ def pack_entry(
     kind: int, exchange: int, queue: bytes, epoch: int, offset: int, previous: int, appended_us: int
 ) -> bytes:
     """Build an entry frame."""
-    return ENTRY.pack(MAGIC, VERSION, kind, exchange, queue, epoch, offset, previous, appended_us)
+    return ENTRY.pack(
+        MAGIC, WIRE_VERSION, kind, exchange, queue, epoch, offset, previous, appended_us
+    )
 
 
 def read_entry(frame: bytes) -> Entry:
@@ -90,8 +92,8 @@ def read_entry(frame: bytes) -> Entry:
     if len(frame) != ENTRY_BYTES:
         raise RemoteProtocolError(f"an entry has {ENTRY_BYTES} bytes, this one {len(frame)}")
     magic, version, kind, *fields = ENTRY.unpack(frame)
-    if magic != MAGIC or version != VERSION or kind not in ENTRY_KINDS:
-        raise RemoteProtocolError(f"no entry of format {VERSION}: {frame[:4]!r}")
+    if magic != MAGIC or version != WIRE_VERSION or kind not in ENTRY_KINDS:
+        raise RemoteProtocolError(f"no entry of format {WIRE_VERSION}: {frame[:4]!r}")
     entry = Entry(kind, *fields)
     previous = 0 if entry.previous == NONE and kind in FIRST_KINDS else entry.previous
     if max(entry.offset, previous) > OFFSET_MAX or max(entry.epoch, entry.appended_us) > NUMBER_MAX:

@@ -49,6 +49,7 @@ from roq.protocol.public_hosts import (
     RemoveHost,
     UncordonHost,
 )
+from roq.protocol.request import check_version
 from roq.protocol.rules import (
     NUMBER_MAX,
     PARTS,
@@ -323,6 +324,7 @@ def parse_client(data: bytes) -> LocateQueue | GcmRequest | Bad:
             return Bad(InvalidRequest(INVALID_COMMAND))
         given = document.get("id", 0)
         request_id = given if isinstance(given, int) and 0 < given <= NUMBER_MAX else 0
+        check_version(document)
         request: GcmRequest = _convert(document, kind)
     except RequestError as error:
         return Bad(error, request_id)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from roq.errors import InvalidRequest, RemoteProtocolError
+from roq.errors import InvalidRequest, OtherVersion, RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import FAILED, Failure
+from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 
 T = TypeVar("T")
 
@@ -22,7 +23,10 @@ def read_request(data: bytes, kind: type[T]) -> T | Failure:
     try:
         raw = documents.decode_raw(data)
         request_id = _id_of(raw)
+        check_version(raw)
         return documents.convert(raw, kind)
+    except OtherVersion as error:
+        return Failure(id=request_id, RESULT=FAILED, COMMENT=str(error), CODE=error.code)
     except RemoteProtocolError as error:
         return Failure(
             id=request_id,
@@ -30,6 +34,17 @@ def read_request(data: bytes, kind: type[T]) -> T | Failure:
             COMMENT=f"{error}" if data else "a request is one frame with one BSON document",
             CODE=InvalidRequest.code,
         )
+
+
+def check_version(document: documents.RawDocument) -> None:
+    """Refuse the request of a sender that speaks another version of the wire.
+
+    Raises:
+        OtherVersion: it does.
+    """
+    version = spoken_in(document)
+    if version != WIRE_VERSION:
+        raise OtherVersion(other_version("the sender", version))
 
 
 def _id_of(raw: documents.RawDocument) -> int:

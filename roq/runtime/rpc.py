@@ -20,12 +20,15 @@ import zmq
 from roq.errors import (
     REQUEST_ERRORS,
     NotLeader,
+    OtherVersion,
     RemoteProtocolError,
     RequestError,
     Unavailable,
 )
 from roq.protocol import documents
-from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
+from roq.protocol.control import FAILED, NOT_LEADER, Answer, Control, Failure
+from roq.protocol.documents import RawDocument
+from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import Lifeline
 from roq.runtime.logs import RateLimited
@@ -272,7 +275,11 @@ class RpcClient:
 
     def _received(self, frames: list[bytes]) -> None:
         try:
-            answer: Answer = documents.decode(frames[-1], Answer)  # type: ignore[arg-type]
+            raw = documents.decode_raw(frames[-1])
+            version = spoken_in(raw)
+            if version != WIRE_VERSION:
+                raw = self._foreign(raw, version)
+            answer: Answer = documents.convert(raw, Answer)  # type: ignore[arg-type]
         except RemoteProtocolError as error:
             self._limited.warning(
                 "garbage",
@@ -290,6 +297,13 @@ class RpcClient:
         if pending is not None:
             pending.timer.cancel()
             pending.on_answer(answer)
+
+    def _foreign(self, document: RawDocument, version: object) -> RawDocument:
+        """The refusal that stands for an answer of a server that speaks another version."""
+        text = other_version(self.endpoint, version)
+        self._limited.warning(OtherVersion.code, self._reactor.now(), "%s", text)
+        refusal = Failure(RESULT=FAILED, COMMENT=text, CODE=OtherVersion.code)
+        return {**msgspec.to_builtins(refusal), "id": document.get("id", 0)}
 
     def _expired(self, number: int, timeout: float) -> None:
         self.read(PENDING_MAX)  # a loop that is late may find the answer there

@@ -344,12 +344,12 @@ class LossyLive:
             if self._pub in ready:
                 self._sub.send(self._pub.recv())
             if self._sub in ready:
-                frames = self._sub.recv_multipart()
-                if frames[0][:1] != _CONTROL and self._random.random() < self._drop:
+                frame = self._sub.recv()
+                if frame[:1] != _CONTROL and self._random.random() < self._drop:
                     self.dropped += 1
                 else:
                     self.passed += 1
-                    self._pub.send_multipart(frames)
+                    self._pub.send(frame)
 
 
 class FaultyNetwork:

@@ -267,7 +267,7 @@ class Exchange:
                     continue
                 core.fetches.sent(piece)
                 body = () if piece.batch is None else (piece.batch,)
-                self._send(piece.route, (*piece.frames, *body))
+                self._send(piece.route, (*piece.parts, *body))
         if core.requests or len(core.fetches):
             self._serve_alarm.set(now + SERVE_SECONDS)
 

@@ -12,6 +12,7 @@ from roq.model import PublisherId
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
 from roq.protocol.channel import Bye, FetchRequest, Ready, Reset, StreamState
+from roq.protocol.version import WIRE_VERSION
 
 TOPICS = (b"a", b"b")
 steps = st.lists(
@@ -214,7 +215,8 @@ garbage = st.one_of(
         {"id": st.just(1), "queue": st.just(QUEUE), "epoch": st.just(EPOCH), "wants": values}
     ).map(documents.encode_raw),
     st.fixed_dictionaries(
-        {"version": st.just(1), "queue": st.just(QUEUE), "publisher": st.binary(max_size=17),
+        {"version": st.just(WIRE_VERSION), "queue": st.just(QUEUE),
+         "publisher": st.binary(max_size=17),
          "epoch": values, "attempt": st.integers(-1, 3), "streams": values}
     ).map(documents.encode_raw),
 )  # fmt: skip
@@ -246,7 +248,7 @@ def test_no_garbage_raises_goes_unanswered_or_disturbs_a_good_publisher(
             there.serve()
             while there.core.fetches.runnable(there.now):
                 piece = there.core.fetches.next_piece()
-                there.sent.append((piece.route, piece.frames))
+                there.sent.append((piece.route, piece.parts))
                 there.core.fetches.sent(piece)
         elif kind == "batch":
             assert isinstance(second, bytes)
@@ -289,9 +291,9 @@ def test_a_fetch_brings_exactly_what_was_wanted_and_is_there(
             piece = core.fetches.next_piece()
             core.fetches.sent(piece)
             if piece.batch is None:
-                fetched = documents.decode(piece.frames[1], channel.Fetched)
+                fetched = documents.decode(piece.parts[1], channel.Fetched)
                 continue
-            got.append(channel.NUMBER.unpack_from(piece.frames[3], 32)[0])
+            got.append(channel.NUMBER.unpack_from(piece.parts[3], 32)[0])
         if fetched.done:
             break
         remaining = [(topic, max(first, fetched.reached), until) for topic, first, until in wants]

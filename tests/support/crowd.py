@@ -16,6 +16,7 @@ from roq.protocol import batch, channel, documents
 from roq.protocol.channel import Hello, Ready, StreamState
 from roq.protocol.control import Answer, Assigned, Attach, Located
 from roq.protocol.documents import RawDocument
+from roq.protocol.framing import split_answer
 from roq.runtime import sockets
 
 ASK_SECONDS: Final = 10.0
@@ -185,13 +186,14 @@ class CrowdPublisher(Member):
         self._connections += 1
         self._data = self.crowd.connect(answer.exchange.data, self._from_exchange)
         hello = Hello(
-            version=channel.CHANNEL_VERSION, queue=self._queue.queue_id, publisher=self.id,
+            queue=self._queue.queue_id, publisher=self.id,
             epoch=self._epoch, attempt=self._connections,
             streams=[StreamState(topic=self.topic, first=0, idle_us=0)],
         )  # fmt: skip
         self._data.send_multipart([channel.HELLO, documents.encode(hello)], zmq.NOBLOCK)
 
     def _from_exchange(self, frames: list[bytes]) -> None:
+        frames = split_answer(frames[0])
         letter, body = frames
         self.be_patient()
         if letter == channel.READY:

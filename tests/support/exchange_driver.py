@@ -13,6 +13,7 @@ from roq.protocol import batch, channel, documents
 from roq.protocol.batch import Header, Kind
 from roq.protocol.channel import Hello, Ready, Refused, Reset, StreamState
 from roq.protocol.entry import Entry, read_entry
+from roq.protocol.version import WIRE_VERSION
 
 QUEUE = b"q" * 16
 NUMBER = 1
@@ -117,7 +118,10 @@ class Publisher:
         return f"{self.name}/{self.attempt}".encode()
 
     def hello(
-        self, streams: list[StreamState] | None = None, queue: bytes = QUEUE, version: int = 1
+        self,
+        streams: list[StreamState] | None = None,
+        queue: bytes = QUEUE,
+        version: int = WIRE_VERSION,
     ) -> Ready | Refused:
         """Connect anew and say Hello; the answer."""
         self.exchange.settle()

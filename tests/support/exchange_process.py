@@ -19,6 +19,7 @@ from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.channel import Hello
 from roq.protocol.entry import Entry, EntryKind, read_entry
+from roq.protocol.framing import split_answer, split_live
 from roq.protocol.spec import ExchangeSpec, encode_spec
 from roq.runtime import sockets
 
@@ -135,9 +136,9 @@ class Publisher:
         self.socket = socket
         self.id = PublisherId(name.encode().ljust(16, b"."))
         self.number = 0
-        hello = Hello(version=1, queue=QUEUE, publisher=self.id, epoch=1, attempt=1)
+        hello = Hello(queue=QUEUE, publisher=self.id, epoch=1, attempt=1)
         socket.send_multipart([channel.HELLO, documents.encode(hello)])
-        assert socket.recv_multipart()[0] == channel.READY
+        assert split_answer(socket.recv())[0] == channel.READY
 
     def send(self, payload: bytes, topic: bytes = b"t") -> None:
         self.number += 1
@@ -153,7 +154,7 @@ class Publisher:
             continue
 
     def ack(self) -> int:
-        letter, body = self.socket.recv_multipart()
+        letter, body = split_answer(self.socket.recv())
         assert letter == channel.ACK, letter
         return channel.read_number(body)
 
@@ -171,7 +172,7 @@ class Reader:
         until(lambda: self.message()[0] == presence, "presence")
 
     def message(self) -> Message:
-        return self.live.recv_multipart()
+        return split_live(self.live.recv())
 
     def entry(self) -> tuple[bytes, Entry, bytes]:
         """The next batch or announcement: topic, entry, batch."""
@@ -191,7 +192,7 @@ class Reader:
         self.data.send_multipart([channel.FETCH, documents.encode(request)])
         found: list[bytes] = []
         while True:
-            frames = self.data.recv_multipart()
+            frames = split_answer(self.data.recv())
             if frames[0] == channel.FETCH:
                 return found
             assert frames[0] == channel.FETCHED_ENTRY, frames[0]

@@ -52,6 +52,7 @@ from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
+from roq.protocol.version import WIRE_VERSION  # noqa: E402
 from roq.runtime import config  # noqa: E402
 from roq.spark.offsets import read_offsets  # noqa: E402
 from roq.spark.options import read_options  # noqa: E402
@@ -77,7 +78,8 @@ def _batch(maker: Maker, publisher: bytes | None = None) -> bytes:
     body = pick(BODIES)
     checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
     return HEADER.pack(
-        MAGIC, 1, pick([0, 0, 0, 1, 2, 3, 9]), pick([0, 0, 0, 1]), 0, pick([0, 0, 5, 65_535]),
+        MAGIC, WIRE_VERSION,
+        pick([0, 0, 0, 1, 2, 3, 9]), pick([0, 0, 0, 1]), 0, pick([0, 0, 5, 65_535]),
         pick([0, 1, 1, 1, 2, 500, 1 << 20, (1 << 32) - 1]), checksum,
         publisher or pick([b"e" * 16, b"p" * 16]), pick([1, *U64]), pick([1, 2, 3, *U64]),
         pick(U64), pick(U64),
@@ -87,7 +89,12 @@ def _batch(maker: Maker, publisher: bytes | None = None) -> bytes:
 def fuzz_exchange(maker: Maker) -> None:
     """The channel of an exchange: Hellos, batches, questions of readers."""
     pick = maker.random.choice
-    maker.known = {"queue": [QUEUE], "epoch": [EPOCH, 1, 2], "version": [1]}
+    maker.known = {
+        "queue": [QUEUE],
+        "epoch": [EPOCH, 1, 2],
+        "version": [WIRE_VERSION],
+        "wire": [WIRE_VERSION],
+    }
     there = exchange(
         topics=pick([2, 5, 100]), publishers=pick([1, 3]), ring_bytes=pick([2_000, 1 << 20])
     )

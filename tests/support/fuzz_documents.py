@@ -9,6 +9,8 @@ from functools import cache
 import msgspec
 from msgspec import inspect
 
+from roq.protocol.version import FIELD, WIRE_VERSION
+
 NUMBERS = (
     -(1 << 63), -(1 << 31), -1, 0, 1, 2, 3, 5, 7, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 36,
     1 << 53, 1 << 62, (1 << 63) - 2, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
@@ -108,6 +110,9 @@ class Maker:
             made[kind.tag_field] = kind.tag
         for field in kind.fields:
             name = field.encode_name
+            if name == FIELD and self.chance(KEEP):
+                made[name] = WIRE_VERSION  # or nothing behind the first check is ever reached
+                continue
             if not (field.required or self.chance(0.7)) or not self.chance(KEEP + 0.02):
                 continue
             if name in self.known and self.chance(0.9):

@@ -33,6 +33,7 @@ from roq.protocol.control import (
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.facts import ChildInfo
+from roq.protocol.version import WIRE_VERSION
 
 ME = records.Manager(
     id="me", client="tcp://h:5000", management="tcp://h:5003", broadcast="tcp://h:5005"
@@ -376,7 +377,8 @@ class Script:
 
     def send(self, command: int, *, port: int = 5003, **fields: object) -> int:
         """Send a request; gives the peer, whose answers stand in `answers`."""
-        return self.send_raw(bson.encode({"CMD": command, **fields}), port=port)
+        said = {"wire": WIRE_VERSION} if command >= 3000 else {}
+        return self.send_raw(bson.encode({"CMD": command, **said, **fields}), port=port)
 
     def send_raw(self, data: bytes, *, port: int = 5003, party: str | None = None) -> int:
         peer = next(self.peers)

@@ -15,13 +15,13 @@ import zmq
 
 from roq.client.io.engine import Engine
 from roq.errors import Closed
+from roq.protocol.framing import split_answer
 from roq.runtime import sockets
 from roq.runtime.lifeline import Lifeline
 
 ZERO_COPY_BYTES: Final = 256 * 1024
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
-_RCVMORE: Final = zmq.RCVMORE
 _EVENTS: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
 _POLLOUT: Final = int(zmq.POLLOUT)
@@ -125,11 +125,8 @@ class Connection:
         return bool(events & _POLLIN)
 
     def receive(self) -> list[bytes]:
-        """The next message; only if `pending`."""
-        frames = [self._recv(_NOBLOCK)]
-        while self._get(_RCVMORE):
-            frames.append(self._recv(_NOBLOCK))
-        return frames
+        """The parts of the next message; only if `pending`."""
+        return split_answer(self._recv(_NOBLOCK))
 
     def close(self, linger_ms: int = 0) -> None:
         """Close; I/O thread only."""

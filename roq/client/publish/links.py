@@ -196,7 +196,6 @@ class Links:
             one.window.lower_firsts(firsts)
         self._attempt += 1
         hello = channel.Hello(
-            version=channel.CHANNEL_VERSION,
             queue=self.queue_id,
             publisher=self.publisher,
             epoch=link.window.epoch,

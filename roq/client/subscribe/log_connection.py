@@ -22,7 +22,7 @@ import zmq
 from roq.client.backoff import Backoff, Jitter
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
-from roq.protocol.entry import ENTRY_BYTES, EntryKind
+from roq.protocol.framing import split_answer, split_live
 from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
 from roq.runtime.reactor import Reactor, Timer
@@ -35,14 +35,6 @@ BURST_BYTES: Final = 1024 * 1024
 """What is unpacked at once and handed over at once should still be in the processor's cache."""
 READ_BYTES: Final = 64 * 1024
 """Likewise where nothing is handed over: memory that was just given back is the fastest."""
-_NO_BATCH: Final = frozenset(
-    {
-        int(EntryKind.ANNOUNCE),
-        int(EntryKind.FORGOTTEN_ANNOUNCE),
-        int(EntryKind.END),
-        int(EntryKind.PRESENCE),
-    }
-)
 STEADY_SECONDS: Final = 5.0
 """A connection that has lasted so long has worked."""
 AGAIN_SECONDS: Final = 1.0
@@ -57,7 +49,6 @@ busy, or stopped, does. The exchange's heartbeats say so only if nothing came af
 Left alone, the connection would come back as long after the cut as that has lasted, and what is
 missing cannot be fetched meanwhile."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
-_RCVMORE: Final = zmq.RCVMORE
 _EVENTS_NOW: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
 _POLLOUT: Final = int(zmq.POLLOUT)
@@ -213,7 +204,7 @@ class LogConnection:
         Args:
             bytes_max: after so many bytes the burst is over.
         """
-        live, now = self.reader.live, self._clock()
+        live, recv, now = self.reader.live, self._recv, self._clock()
         taken, size, more = 0, 0, True
         while taken < BURST and size <= bytes_max:
             # To ask whether there is a message is cheaper than to be told that there is none, and
@@ -222,20 +213,15 @@ class LogConnection:
                 more = False
                 break
             try:
-                frames = self._take_message()
+                frame = recv(_NOBLOCK)
             except zmq.Again:
                 more = False
                 break
-            live(frames, now)
+            live(split_live(frame), now)
             taken += 1
-            size += len(frames[-1])
+            size += len(frame)
         self._expected = taken
         return more
-
-    def resynchronize(self) -> None:
-        """Drop the rest of a message whose reading was interrupted."""
-        while self._get(_RCVMORE):
-            self._recv(_NOBLOCK)
 
     def _live_readable(self) -> None:
         with self._lock:
@@ -245,27 +231,6 @@ class LogConnection:
             self._burst()
             if more:
                 self._reactor.call_soon(self._live_readable)
-
-    def _take_message(self) -> list[bytes]:
-        """The frames of the next message of the fan-out.
-
-        Raises:
-            zmq.Again: there is none.
-        """
-        recv = self._recv
-        frames = [recv(_NOBLOCK)]
-        if not self._get(_RCVMORE):
-            return frames
-        entry = recv(_NOBLOCK)
-        frames.append(entry)
-        # An entry says whether a batch follows it, which is cheaper than asking the socket. What
-        # follows a batch in spite of it is read as a message of its own, and is malformed.
-        if len(entry) == ENTRY_BYTES:
-            if entry[3] not in _NO_BATCH:
-                frames.append(recv(_NOBLOCK))
-        elif self._get(_RCVMORE):
-            self.resynchronize()
-        return frames
 
     # --- the connection of the fan-out ------------------------------------------------------------
 
@@ -434,7 +399,7 @@ class LogConnection:
                 return
             for _ in range(BURST):
                 try:
-                    frames = data.recv_multipart(_NOBLOCK)
+                    frames = split_answer(data.recv(_NOBLOCK))
                 except zmq.Again:
                     break
                 if not fetched(frames, now):

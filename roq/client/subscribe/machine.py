@@ -37,7 +37,7 @@ from roq.client.subscribe.reader_events import (
 from roq.client.subscribe.stream import Source
 from roq.machine import Tick
 from roq.model import ExchangeInfo
-from roq.protocol.entry import VERSION
+from roq.protocol.version import other_version
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""
@@ -481,10 +481,7 @@ def _trouble(reader: Reader) -> str:
 
 def _other_format(reader: Reader) -> str:
     """Why an exchange of another version of RoQ cannot be read."""
-    return (
-        f"it sends entries of format {reader.other_version}, and this client reads format "
-        f"{VERSION}: bring both to the same version of RoQ"
-    )
+    return other_version("it", reader.other_version, "this client")
 
 
 def _figures(reader: Reader) -> list[int]:

@@ -23,13 +23,13 @@ from roq.protocol.batch import (
     HEADER,
     HEADER_BYTES,
     MAGIC,
-    VERSION,
     Header,
     Kind,
     read_header,
     read_payloads,
     unpack_payloads,
 )
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import saturated
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -135,7 +135,7 @@ class Merge:
             or kind != _DATA
             or codec
             or magic != MAGIC
-            or version != VERSION
+            or version != WIRE_VERSION
         ):
             self._add_other(source, topic, offset, batch, now)
             return

@@ -49,10 +49,10 @@ from roq.protocol.entry import (
     FIRST_KINDS,
     MAGIC,
     NONE,
-    VERSION,
     EntryKind,
     read_entry,
 )
+from roq.protocol.version import WIRE_VERSION
 from roq.ranges import OFFSET_MAX
 
 PRESENCE_SECONDS: Final = 1.5
@@ -162,7 +162,10 @@ class Reader:
     # --- the fan-out ------------------------------------------------------------------------------
 
     def live(self, frames: list[bytes], now: float) -> None:
-        """Take one message of the fan-out. The hot path: work per batch, none per message."""
+        """Take the parts of one message of the fan-out, see `framing.split_live`.
+
+        The hot path: work per batch, none per message.
+        """
         parts = len(frames)
         if not 2 <= parts <= 3 or len(frames[1]) != ENTRY_BYTES:
             self._unreadable(frames)
@@ -174,7 +177,7 @@ class Reader:
             or epoch != self._epoch
             or number != self._number
             or magic != MAGIC
-            or version != VERSION
+            or version != WIRE_VERSION
             or offset > OFFSET_MAX
         ):
             self._unreadable(frames)
@@ -204,8 +207,8 @@ class Reader:
 
     def _unreadable(self, frames: list[bytes]) -> None:
         """Not an entry of this exchange: of another one, of another format, or of nobody."""
-        entry = frames[1] if 2 <= len(frames) <= 3 else b""
-        if entry[:2] == MAGIC and entry[2:3] not in {b"", bytes((VERSION,))}:
+        entry = frames[len(frames) > 1] if 1 <= len(frames) <= 3 else b""
+        if entry[:2] == MAGIC and entry[2:3] not in {b"", bytes((WIRE_VERSION,))}:
             self.other_version = entry[2]
         if len(entry) == ENTRY_BYTES:
             self.foreign += 1

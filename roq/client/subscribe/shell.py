@@ -323,8 +323,6 @@ class SubscriberShell:
         if out and items and items[-1] is out[-1]:
             self._machine.take()  # it was put, and not yet taken away
         self._machine.recount()
-        for connection in self._connections.values():
-            connection.resynchronize()
         for source in list(self._connections):
             self._burst(source)
 

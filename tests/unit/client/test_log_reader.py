@@ -25,6 +25,7 @@ from roq.protocol.channel import (
     HeadsRequest,
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.protocol.framing import join_answer
 from roq.runtime import sockets
 
 QUEUE = b"q" * 16
@@ -65,11 +66,11 @@ def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list
                     question = documents.decode(document, HeadsRequest)
                     ends = Heads(id=question.id, epoch=EPOCH, end=10, floor=0, heads=[])
                     if there:
-                        socket.send_multipart([route, HEADS, documents.encode(ends)])
+                        socket.send_multipart([route, HEADS + documents.encode(ends)])
                     continue
                 asked.append(documents.decode(document, FetchRequest))
-                for frames in answer(asked[-1]):
-                    socket.send_multipart([route, *frames])
+                for parts in answer(asked[-1]):
+                    socket.send_multipart([route, join_answer(parts[:4], *parts[4:])])
 
     thread = threading.Thread(target=serve)
     thread.start()

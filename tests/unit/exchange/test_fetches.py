@@ -31,9 +31,9 @@ def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
     fetches.sent(piece)
     fetches.check()
     if piece.batch is None:
-        return piece.route, documents.decode(piece.frames[1], Fetched)
-    assert piece.frames[0] == FETCHED_ENTRY
-    return piece.route, read_entry(piece.frames[3]).offset
+        return piece.route, documents.decode(piece.parts[1], Fetched)
+    assert piece.parts[0] == FETCHED_ENTRY
+    return piece.route, read_entry(piece.parts[3]).offset
 
 
 def drain(fetches: Fetches[bytes]) -> tuple[list[int], Fetched]:
@@ -59,7 +59,7 @@ def test_a_piece_carries_request_topic_entry_and_batch() -> None:
     fetches.start(b"r", request((b"a", 0, 1), number=9))
     assert fetches.runnable(0.0)
     piece = fetches.next_piece()
-    letter, number, topic, _ = piece.frames
+    letter, number, topic, _ = piece.parts
     assert (letter, number, topic) == (FETCHED_ENTRY, NUMBER.pack(9), b"a")
     assert (piece.route, piece.batch, piece.size) == (b"r", b"0123456789", 10)
 

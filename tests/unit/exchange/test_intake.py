@@ -190,7 +190,7 @@ def test_markers_and_fences_are_not_taken_from_publishers() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"x", b"RQ\x01", b"x" * HEADER_BYTES, b"RQ\x01\x09" + b"\0" * 60, b"x" * 1000],
+    [b"", b"x", b"RQ\x02", b"x" * HEADER_BYTES, b"RQ\x02\x09" + b"\0" * 60, b"x" * 1000],
     ids=["empty", "one byte", "short", "zeros", "kind", "long"],
 )
 def test_what_is_no_batch_is_answered_and_counted(data: bytes) -> None:

@@ -8,6 +8,7 @@ from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import END_TOPIC, PRESENCE_TOPIC, FetchRequest
 from roq.protocol.entry import EntryKind, read_entry
+from roq.protocol.version import WIRE_VERSION
 from roq.timing import END_SECONDS
 
 NONCE = PRESENCE_TOPIC + b"n" * 16
@@ -22,7 +23,7 @@ def test_the_end_of_the_log_is_published_again_and_again() -> None:
         there.now = there.core.next_deadline()
         (effect,) = there.tell(Tick())
         assert isinstance(effect, Publish)
-        topic, frame = effect.frames
+        topic, frame = effect.parts
         entry = read_entry(frame)
         assert topic == END_TOPIC
         assert (entry.kind, entry.offset, entry.previous) == (EntryKind.END, 1, 0)
@@ -53,8 +54,8 @@ def test_a_presence_subscription_is_answered_on_its_own_topic() -> None:
     there = exchange()
     (effect,) = there.tell(Subscribed(NONCE))
     assert isinstance(effect, Publish)
-    assert effect.frames[0] == NONCE
-    assert read_entry(effect.frames[1]).kind == EntryKind.PRESENCE
+    assert effect.parts[0] == NONCE
+    assert read_entry(effect.parts[1]).kind == EntryKind.PRESENCE
     assert there.tell(Subscribed(b"eu.")) == []
     assert there.core.subscriptions.subscribers == 1
     there.tell(Unsubscribed(NONCE))
@@ -93,7 +94,7 @@ def test_a_connection_that_is_gone_takes_its_link_and_its_fetch_along() -> None:
 def test_stopping_publishes_the_end_at_once() -> None:
     (effect,) = exchange().tell(Stop())
     assert isinstance(effect, Publish)
-    assert effect.frames[0] == END_TOPIC
+    assert effect.parts[0] == END_TOPIC
 
 
 def test_a_publisher_that_left_for_good_still_counts_in_the_totals() -> None:
@@ -114,5 +115,6 @@ def test_the_answer_to_a_refused_hello_says_what_to_do() -> None:
     publisher = Publisher(exchange())
     answer = publisher.hello(version=9)
     assert isinstance(answer, channel.Refused)
-    assert "version 1" in answer.text
+    assert "version 9" in answer.text
+    assert f"version {WIRE_VERSION}" in answer.text
     assert documents.encode(answer)

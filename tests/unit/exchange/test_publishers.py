@@ -8,6 +8,7 @@ from roq.exchange.links import LINK_SECONDS
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
 from roq.protocol.channel import Bye, Ready, Refused, StreamState
+from roq.protocol.version import WIRE_VERSION
 
 
 def bye(publisher: Publisher, epoch: int = 0) -> None:
@@ -58,7 +59,7 @@ def test_an_older_connection_does_not_take_the_link_back() -> None:
 
 def test_another_version_queue_or_epoch_is_refused_with_its_reason() -> None:
     publisher = Publisher(exchange())
-    assert code(publisher.hello(version=2)) == "version"
+    assert code(publisher.hello(version=WIRE_VERSION + 1)) == "version"
     assert code(publisher.hello(queue=b"z" * 16)) == "foreign_queue"
     publisher.epoch = 3
     assert code(publisher.hello()) == "ready"
@@ -213,7 +214,9 @@ def test_one_connection_carries_one_publisher() -> None:
     first = Publisher(exchange(), name="same")
     first.hello()
     second = Publisher(first.exchange, name="same!")
-    hello = channel.Hello(version=1, queue=QUEUE, publisher=second.id, epoch=1, attempt=1)
+    hello = channel.Hello(
+        version=WIRE_VERSION, queue=QUEUE, publisher=second.id, epoch=1, attempt=1
+    )
     first.exchange.tell(Received(first.route, (channel.HELLO, documents.encode(hello))))
     assert [link.publisher for link in first.exchange.core.present()] == [second.id]
 
@@ -296,7 +299,7 @@ def test_a_marker_beyond_the_topic_cap_is_left_out() -> None:
 )
 def test_a_hello_with_wrong_values_is_refused_with_a_sentence(fields: dict[str, object]) -> None:
     document: dict[str, object] = {
-        "version": 1, "queue": QUEUE, "publisher": b"p" * 16, "epoch": 1, "attempt": 1,
+        "version": WIRE_VERSION, "queue": QUEUE, "publisher": b"p" * 16, "epoch": 1, "attempt": 1,
         "streams": [], **fields,
     }  # fmt: skip
     document["streams"] = [

@@ -6,6 +6,7 @@ from roq.exchange.events import Received, Unreachable
 from roq.exchange.requests import PER_ROUTE_MAX, ROUTES_MAX, Request, Requests
 from roq.protocol import channel, documents
 from roq.protocol.channel import BYE, HELLO, SEEK, Bye, Hello, Refused, SeekRequest, StreamState
+from roq.protocol.version import WIRE_VERSION
 
 
 def request(route: bytes, number: int = 0) -> Request:
@@ -58,7 +59,12 @@ def test_requests_of_a_connection_that_is_gone_are_dropped() -> None:
 def hello(name: str, streams: int = 0) -> tuple[bytes, bytes]:
     states = [StreamState(topic=b"t%d" % n, first=10, idle_us=0) for n in range(streams)]
     asked = Hello(
-        version=1, queue=QUEUE, publisher=publisher_id(name), epoch=1, attempt=1, streams=states
+        version=WIRE_VERSION,
+        queue=QUEUE,
+        publisher=publisher_id(name),
+        epoch=1,
+        attempt=1,
+        streams=states,
     )
     return (HELLO, documents.encode(asked))
 

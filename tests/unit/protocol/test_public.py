@@ -15,6 +15,7 @@ from roq.errors import (
 from roq.model import Limits
 from roq.protocol import control, documents, public, public_answers
 from roq.protocol.public import Bad, parse_client, parse_management
+from roq.protocol.version import WIRE_VERSION
 
 FIELDS: dict[str, object] = {
     "QName": "orders",
@@ -215,7 +216,7 @@ def test_locating_without_a_name_is_refused() -> None:
 def test_our_own_requests_are_understood_and_refused_with_their_id() -> None:
     asked = control.LocateRequest(id=9, QName="orders")
     assert parse_client(documents.encode(asked)) == asked
-    bad = parse_client(bson.encode({"CMD": 3001, "id": 9}))
+    bad = parse_client(bson.encode({"CMD": 3001, "id": 9, "wire": WIRE_VERSION}))
     assert isinstance(bad, Bad)
     failure = documents.decode(bad.answer(), control.Failure)
     assert (failure.id, failure.CODE) == (9, "invalid_request")

@@ -25,7 +25,7 @@ from roq.protocol import (
     rules,
     spec,
 )
-from roq.protocol.batch import HEADER, MAGIC, VERSION, read_header, read_payloads
+from roq.protocol.batch import HEADER, MAGIC, WIRE_VERSION, read_header, read_payloads
 from roq.provider import record as hosts
 from roq.ranges import NUMBER_MAX, saturated
 
@@ -102,6 +102,6 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_whatever_a_body_is_there_is_one_error(body: bytes) -> None:
     checksum = xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
-    header = HEADER.pack(MAGIC, VERSION, 0, 0, 0, 0, 1, checksum, b"p" * 16, 1, 1, 0, 1)
+    header = HEADER.pack(MAGIC, WIRE_VERSION, 0, 0, 0, 0, 1, checksum, b"p" * 16, 1, 1, 0, 1)
     with pytest.raises(RemoteProtocolError, match="body of a batch"):
         read_payloads(header + body, read_header(header + body))

@@ -24,7 +24,7 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
-from roq.protocol.entry import NONE, VERSION, EntryKind, pack_entry
+from roq.protocol.entry import NONE, WIRE_VERSION, EntryKind, pack_entry
 from roq.protocol.extensions import pack_floor
 
 QUEUE = b"q" * 16
@@ -128,10 +128,10 @@ def test_an_exchange_of_another_entry_format_is_named_with_both_formats(more: by
     plain = pack_entry(EntryKind.PRESENCE, 1, QUEUE, 1, 7, 0, 0)
     reader.live([reader.presence_topic, plain[:2] + b"\x07" + plain[3:] + more], 0.0)
     assert not script.machine.confirmed
-    assert "sends entries of format 7" in script.machine.trouble()
-    assert f"reads format {VERSION}" in script.machine.trouble()
+    assert "speaks version 7" in script.machine.trouble()
+    assert f"version {WIRE_VERSION}" in script.machine.trouble()
     facts = script.machine.facts("orders", WELL, 5.0)
-    assert "format 7" in facts.exchanges[0].unreadable
+    assert "version 7" in facts.exchanges[0].unreadable
     assert reader.foreign + reader.malformed == 1
 
 

@@ -1,0 +1,85 @@
+"""What an exchange sends is one ZeroMQ frame; here its parts are joined, and taken apart again.
+
+    fan-out       topic, FF, entry [, batch]         topic: UTF-8, so FF ends it; or a control topic
+    to one peer   FF and a letter, then what belongs to it: a document, a number
+                  FF d, u64 id, topic, FF, entry, batch
+
+Two reasons for one frame. A socket of libzmq 4.3.5 that loses its connection between two frames of
+a message aborts the process (`Assertion failed: !_more`). And each frame costs on its way: an
+exchange with one frame instead of three takes a fifth less for small batches, with 1 and with 20
+subscribers, and as much for batches of 50 kB.
+
+What an exchange receives has two frames, topic and batch: it never looks into a batch, and does not
+copy a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from roq.protocol.channel import (
+    CONTROL,
+    END_TOPIC,
+    FETCHED_ENTRY,
+    NONCE_BYTES,
+    NUMBER,
+    PRESENCE_TOPIC,
+)
+from roq.protocol.entry import ENTRY_BYTES
+
+END_OF_TOPIC: Final = bytes((CONTROL,))
+"""Stands in no UTF-8 text, so a prefix that subscribers filter by matches topics alone."""
+_LETTER_BYTES: Final = 2
+_ENTRY_AT: Final = 1 + ENTRY_BYTES
+_ID_END: Final = _LETTER_BYTES + NUMBER.size
+_CONTROL_TOPIC_BYTES: Final = {
+    END_TOPIC: len(END_TOPIC),
+    PRESENCE_TOPIC: len(PRESENCE_TOPIC) + NONCE_BYTES,
+}
+
+
+def join_live(topic: bytes, entry: bytes, batch: bytes | memoryview = b"") -> bytes:
+    """The frame of one entry for the fan-out."""
+    return b"".join((topic, END_OF_TOPIC, entry, batch))
+
+
+def split_live(frame: bytes) -> list[bytes]:
+    """Topic and entry of a frame of the fan-out, and the batch if there is one.
+
+    One that cannot be taken apart is given back whole, as the only part.
+    """
+    at = frame.find(END_OF_TOPIC)
+    if at == 0:
+        at = _CONTROL_TOPIC_BYTES.get(frame[:_LETTER_BYTES], 0)
+        if frame[at : at + 1] != END_OF_TOPIC:
+            at = -1
+    batch_at = at + _ENTRY_AT
+    size = len(frame)
+    if at < 0 or size < batch_at:
+        return [frame]
+    if size == batch_at:
+        return [frame[:at], frame[at + 1 :]]
+    return [frame[:at], frame[at + 1 : batch_at], frame[batch_at:]]
+
+
+def join_answer(parts: Sequence[bytes], batch: bytes | memoryview | None = None) -> bytes:
+    """The frame for one peer; the parts of an entry are `FETCHED_ENTRY`, id, topic, entry."""
+    if batch is None:
+        return b"".join(parts)
+    letter, number, topic, entry = parts
+    return b"".join((letter, number, topic, END_OF_TOPIC, entry, batch))
+
+
+def split_answer(frame: bytes) -> list[bytes]:
+    """The parts of a frame from an exchange: letter and body; five of an entry and its batch.
+
+    One that cannot be taken apart is given back whole, as the only part.
+    """
+    letter = frame[:_LETTER_BYTES]
+    if letter == FETCHED_ENTRY:
+        parts = split_live(frame[_ID_END:])
+        return [letter, frame[_LETTER_BYTES:_ID_END], *parts] if len(parts) > 1 else [frame]
+    if letter[:1] != END_OF_TOPIC:
+        return [frame]
+    return [letter, frame[_LETTER_BYTES:]]

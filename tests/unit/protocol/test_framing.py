@@ -1,0 +1,57 @@
+"""One frame holds the parts of a message, whatever they contain."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roq.protocol.channel import ACK, END_TOPIC, FETCHED_ENTRY, NUMBER, PRESENCE_TOPIC, READY
+from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.framing import join_answer, join_live, split_answer, split_live
+
+TOPICS = st.text(max_size=40).map(str.encode)
+NONCES = st.binary(min_size=16, max_size=16)
+
+
+def entry(kind: EntryKind = EntryKind.ENTRY) -> bytes:
+    return pack_entry(kind, 0xFFFFFFFF, b"\xff" * 16, 255, 0xFFFF, 0xFF, 0xFF00FF)
+
+
+@given(topic=TOPICS, batch=st.binary(min_size=1))
+def test_a_batch_of_the_fan_out_is_found_again(topic: bytes, batch: bytes) -> None:
+    assert split_live(join_live(topic, entry(), batch)) == [topic, entry(), batch]
+    assert split_live(join_live(topic, entry(), memoryview(batch))) == [topic, entry(), batch]
+
+
+@given(nonce=NONCES)
+def test_entries_without_a_batch_are_found_again(nonce: bytes) -> None:
+    for topic in (b"", b"t", END_TOPIC, PRESENCE_TOPIC + nonce):
+        end = entry(EntryKind.END)
+        assert split_live(join_live(topic, end)) == [topic, end]
+
+
+@given(number=st.integers(0, (1 << 64) - 1), topic=TOPICS, batch=st.binary(min_size=1))
+def test_what_a_fetch_brings_is_found_again(number: int, topic: bytes, batch: bytes) -> None:
+    parts = [FETCHED_ENTRY, NUMBER.pack(number), topic, entry()]
+    assert split_answer(join_answer(parts, batch)) == [*parts, batch]
+
+
+@given(body=st.binary())
+def test_a_letter_and_its_body_are_found_again(body: bytes) -> None:
+    for letter in (ACK, READY):
+        assert split_answer(join_answer((letter, body))) == [letter, body]
+
+
+@given(st.binary() | st.binary().map(b"\xff".__add__) | st.binary().map(FETCHED_ENTRY.__add__))
+def test_of_garbage_nothing_is_lost_and_nothing_raises(frame: bytes) -> None:
+    for parts in (split_live(frame), split_answer(frame)):
+        assert sum(map(len, parts)) in {len(frame), len(frame) - 1}
+
+
+@pytest.mark.parametrize("prefix", [b"", b"o", b"orders", b"orders."])
+def test_a_prefix_matches_a_frame_as_it_matches_its_topic(prefix: bytes) -> None:
+    for topic in (b"", b"o", b"order", b"orders", b"orders.eu", b"oR", b"R", b"RX"):
+        frame = join_live(topic, entry(), b"batch")
+        assert frame.startswith(prefix) is topic.startswith(prefix), topic
+    assert not join_live(b"", entry()).startswith((END_TOPIC, PRESENCE_TOPIC))
