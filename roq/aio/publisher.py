@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, cast
@@ -11,10 +11,12 @@ from typing import Any, Self, cast
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
+from roq.client.publish.publisher import with_attributes
 from roq.client.publish.receipt import SendStatus
 from roq.client.publish.stats import PublisherStats
 from roq.client.publish.writer import Payload
 from roq.client.state import ClientState
+from roq.protocol.attributes import attributes_of
 
 
 class Receipt(sync_receipt.Receipt):
@@ -72,8 +74,19 @@ class Publisher:
         """Why nothing flows though it should; empty: all is well. Never waits."""
         return self._sync.trouble
 
-    def publish(self, payload: Payload, topic: str = "") -> Receipt:
+    def publish(
+        self,
+        payload: Payload,
+        topic: str = "",
+        *,
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Receipt:
         """Publish one message; a plain call that never waits.
+
+        Args:
+            payload, topic, key, tags, properties: as in `roq.Publisher.publish`.
 
         Returns:
             The receipt of the batch; it can be awaited.
@@ -82,15 +95,28 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        return cast("Receipt", self._sync.publish(payload, topic))
+        receipt = self._sync.publish(payload, topic, key=key, tags=tags, properties=properties)
+        return cast("Receipt", receipt)
 
-    async def publish_many(self, payloads: Iterable[Payload], topic: str = "") -> list[Receipt]:
+    async def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        topic: str = "",
+        *,
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> list[Receipt]:
         """Publish many messages of one topic, the fastest way; waits for room as often as needed.
+
+        Args:
+            payloads: the messages, in order.
+            topic, key, tags, properties: of all of them, as in `roq.Publisher.publish`.
 
         Raises:
             Unavailable: there was no room for the publisher's `timeout`.
         """
-        every: list[Payload] = payloads if isinstance(payloads, list) else list(payloads)
+        every = with_attributes(payloads, attributes_of(key, tags, properties))
         receipts: list[sync_receipt.Receipt] = []
         position = self._sync.publish_from(every, 0, topic, receipts)
         while position < len(every):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO, Final
 
 import click
@@ -45,9 +46,28 @@ class _Published:
 @click.argument("queue", shell_complete=completion.queues)
 @click.argument("file", type=_FILE, default="-")
 @click.option("--topic", default="", help="Topic of every message.")
+@click.option("--key", help="Key of every message.")
+@click.option("--tag", "tags", multiple=True, help="A tag of every message; may be repeated.")
+@click.option(
+    "--property",
+    "properties",
+    metavar="NAME=TEXT",
+    multiple=True,
+    callback=lambda _context, _option, given: _properties(given),
+    help="A property of every message; may be repeated.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
 @cluster_command
-def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> None:
+def pub(
+    target: Target,
+    queue: str,
+    file: BinaryIO,
+    topic: str,
+    key: str | None,
+    tags: tuple[str, ...],
+    properties: dict[str, str],
+    quiet: bool,
+) -> None:
     """Publish each line of FILE (standard input by default) as one message to QUEUE.
 
     Ends when all lines are acknowledged by an exchange; exits with 1 if some could not be
@@ -56,7 +76,7 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
     \b
     Example:
       echo hello | roq pub orders --topic eu.be
-      roq pub orders --topic eu.nl orders.jsonl
+      roq pub orders --topic eu.nl --key 4711 --tag paid orders.jsonl
     """
     published = _Published()
     with target.connect() as cluster, cluster.publisher(queue) as publisher:
@@ -64,7 +84,7 @@ def pub(target: Target, queue: str, file: BinaryIO, topic: str, quiet: bool) -> 
         try:
             with _progress(file, shown=not quiet) as advance:
                 for lines, size in read_lines(file):
-                    publisher.publish_many(lines, topic=topic)
+                    publisher.publish_many(lines, topic, key=key, tags=tags, properties=properties)
                     published.messages += len(lines)
                     published.bytes += sum(map(len, lines))
                     advance(size)
@@ -95,7 +115,7 @@ def sub(target: Target, queue: str, topic: str, count: int | None, start: str, q
     """Print the payload of each message of QUEUE, one a line, until Ctrl-C.
 
     With --json one object a line: topic, payload (text, or `payload_base64` if it is no text),
-    publisher, sequence, timestamp.
+    publisher, sequence, timestamp, and key, tags, properties if there are any.
 
     \b
     Example:
@@ -117,6 +137,21 @@ def sub(target: Target, queue: str, topic: str, count: int | None, start: str, q
                 return
             write(batch, len(batch))
             left = None if left is None else left - len(batch)
+
+
+def _properties(given: tuple[str, ...]) -> dict[str, str]:
+    """Out of `NAME=TEXT`.
+
+    Raises:
+        click.BadParameter: no equals sign, or no name.
+    """
+    properties = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{each!r} is not of the form NAME=TEXT")
+        properties[name] = text
+    return properties
 
 
 def read_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
@@ -146,15 +181,23 @@ def _write_lines(batch: roq.Batch, count: int) -> None:
 
 def _write_json(batch: roq.Batch, count: int) -> None:
     lines = []
-    for index, payload in enumerate(batch.payloads[:count]):
+    for message in islice(batch.messages(), count):
+        payload = message.payload
         document: dict[str, object] = {"topic": batch.topic}
         try:
             document["payload"] = payload.decode()
         except UnicodeDecodeError:
             document["payload_base64"] = base64.b64encode(payload).decode()
         document["publisher"] = batch.publisher.hex()
-        document["sequence"] = batch.sequence + index
+        document["sequence"] = message.sequence
         document["timestamp"] = batch.timestamp
+        if batch.attributes is not None:
+            given = {
+                "key": message.key,
+                "tags": list(message.tags),
+                "properties": dict(message.properties),
+            }
+            document |= {name: value for name, value in given.items() if value}
         lines.append(json.dumps(document, ensure_ascii=False))
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -23,7 +23,8 @@ import zmq
 
 from roq.errors import Closed, RemoteProtocolError, StaleEpoch, Unavailable
 from roq.protocol import documents
-from roq.protocol.batch import Header, Kind, read_header, read_payloads
+from roq.protocol.attributes import BatchAttributes
+from roq.protocol.batch import Header, Kind, read_body, read_header
 from roq.protocol.channel import (
     FETCH,
     FETCHED_ENTRY,
@@ -90,7 +91,19 @@ class LogBatch:
         Raises:
             RemoteProtocolError: it was damaged.
         """
-        return read_payloads(self.data, self.header) if self.header.kind == Kind.DATA else []
+        return self.body()[0]
+
+    def body(self) -> tuple[list[bytes], BatchAttributes | None]:
+        """As `payloads`, and the attributes of its messages if there are any.
+
+        Raises:
+            RemoteProtocolError: it was damaged.
+        """
+        if self.header.kind != Kind.DATA:
+            return [], None
+        payloads, packed = read_body(self.data, self.header)
+        first = self.header.first_sequence
+        return payloads, None if packed is None else BatchAttributes(packed, first)
 
 
 class LogReader:

@@ -17,7 +17,8 @@ exchange never looks into the body. All integers are little-endian.
       +-------------------------------------------------------------+
 
 `checksum` is the low half of XXH3-64 over extension area and body; readers check it. The body of a
-DATA batch is msgpack of `[payloads, attributes or nil]`; the other kinds have an empty body:
+DATA batch is msgpack of `[payloads, attributes or nil]`, the attributes one byte string
+(`roq.protocol.attributes`); the other kinds have an empty body:
 
 * DATA: `count` messages with the sequences first, first + 1, ….
 * VOID: stands in for `count` messages that were given up; nobody is to wait for them.
@@ -75,7 +76,7 @@ CODECS: Final = frozenset({int(Codec.NONE)})
 """The codecs that this version can read."""
 
 _encode_body = msgspec.msgpack.Encoder().encode
-_decode_body = msgspec.msgpack.Decoder(tuple[list[bytes], list[object] | None]).decode
+_decode_body = msgspec.msgpack.Decoder(tuple[list[bytes], bytes | None]).decode
 _checksum = xxhash.xxh3_64_intdigest
 
 
@@ -109,13 +110,15 @@ def pack(
     first_sequence: int,
     created_us: int,
     extensions: bytes = b"",
+    attributes: bytes | None = None,
 ) -> bytes:
     """Build a DATA batch out of the payloads of consecutive messages.
 
     Args:
         extensions: the extension area, see `roq.protocol.extensions`.
+        attributes: of its messages, see `roq.protocol.attributes`; None: none has any.
     """
-    body = _encode_body((payloads, None))
+    body = _encode_body((payloads, attributes))
     if extensions:
         body = extensions + body
     return (
@@ -187,13 +190,22 @@ def read_payloads(batch: bytes | memoryview, header: Header) -> list[bytes]:
     Raises:
         RemoteProtocolError: checksum, encoding or count do not fit.
     """
-    return unpack_payloads(batch, header.ext_bytes, header.checksum, header.count)
+    return read_body(batch, header)[0]
 
 
-def unpack_payloads(
+def read_body(batch: bytes | memoryview, header: Header) -> tuple[list[bytes], bytes | None]:
+    """As `read_payloads`, and the attributes of the messages as they travelled.
+
+    Raises:
+        RemoteProtocolError: checksum, encoding or count do not fit.
+    """
+    return unpack_body(batch, header.ext_bytes, header.checksum, header.count)
+
+
+def unpack_body(
     batch: bytes | memoryview, ext_bytes: int, checksum: int, count: int
-) -> list[bytes]:
-    """As `read_payloads`, for a caller that has unpacked `HEADER` and needs no `Header`.
+) -> tuple[list[bytes], bytes | None]:
+    """As `read_body`, for a caller that has unpacked `HEADER` and needs no `Header`.
 
     Raises:
         RemoteProtocolError: checksum, encoding or count do not fit.
@@ -202,11 +214,11 @@ def unpack_payloads(
     if _checksum(body) & 0xFFFFFFFF != checksum:
         raise RemoteProtocolError("checksum of a batch does not match its body")
     try:
-        payloads, _ = _decode_body(body[ext_bytes:])
+        payloads, attributes = _decode_body(body[ext_bytes:])
     except UNREADABLE as error:
         raise RemoteProtocolError(
             f"body of a batch: {str(error) or type(error).__name__}"
         ) from None
     if len(payloads) != count:
         raise RemoteProtocolError(f"batch of {count} messages holds {len(payloads)}")
-    return payloads
+    return payloads, attributes

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from roq.client.log_reader import LogBatch
 from roq.errors import RemoteProtocolError
+from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
 from roq.protocol.batch import Kind
 from roq.ranges import TIME_US_MAX, in_range
 
@@ -18,6 +19,8 @@ BYTES_MAX: Final = 16 * 1024 * 1024
 """A record batch holds at most so many rows, and payload bytes (or one batch of the log)."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+_TAGS: Final = pa.list_(pa.string())
+_PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 SCHEMA: Final = pa.schema(
     [
         pa.field("payload", pa.binary()),
@@ -30,12 +33,15 @@ SCHEMA: Final = pa.schema(
         pa.field("exchange", pa.int32()),
         pa.field("epoch", pa.int64()),
         pa.field("offset", pa.int64()),
+        pa.field("tags", _TAGS),
+        pa.field("properties", _PROPERTIES),
     ]
 )
 """See docs/spark.md for what each column means."""
 SPARK_SCHEMA: Final = (
     "payload BINARY, topic STRING, key STRING, publisher BINARY, sequence BIGINT, "
-    "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, epoch BIGINT, offset BIGINT"
+    "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, epoch BIGINT, offset BIGINT, "
+    "tags ARRAY<STRING>, properties MAP<STRING,STRING>"
 )
 
 
@@ -50,6 +56,8 @@ class _Rows:
     def _clear(self) -> None:
         self.bytes = 0
         self._payloads: list[bytes] = []
+        self._attributes: dict[int, Attributes] = {}
+        """By row; rows without any are not in it."""
         self._counts: list[int] = []
         self._batches: list[LogBatch] = []
 
@@ -63,10 +71,25 @@ class _Rows:
 
     def add(self, batch: LogBatch) -> None:
         """One batch more."""
-        self._payloads += batch.payloads()
+        payloads, attributes = batch.body()
+        if attributes is not None:
+            first, row = batch.header.first_sequence, len(self._payloads)
+            for index in range(len(payloads)):
+                if (given := attributes.of(first + index)) != NO_ATTRIBUTES:
+                    self._attributes[row + index] = given
+        self._payloads += payloads
         self._counts.append(batch.header.count)
         self._batches.append(batch)
         self.bytes += len(batch.data)
+
+    def _column(
+        self, rows: int, kind: pa.DataType, value: Callable[[Attributes], object]
+    ) -> pa.Array:
+        """One attribute of all rows; null where a message has none."""
+        if not self._attributes:
+            return pa.nulls(rows, kind)
+        given = map(self._attributes.get, range(rows))
+        return pa.array([None if each is None else value(each) for each in given], kind)
 
     def take(self) -> pa.RecordBatch:
         """What was collected; it is empty again."""
@@ -88,7 +111,7 @@ class _Rows:
         columns = [
             pa.array(self._payloads, pa.binary()),
             words([batch.topic for batch in self._batches], pa.binary()).cast(pa.string()),
-            pa.nulls(rows, pa.string()),
+            self._column(rows, pa.string(), lambda given: given.key),
             words([bytes(header.publisher) for header in headers], pa.binary()),
             pa.array(each([header.first_sequence for header in headers]) + within),
             times([header.created_us for header in headers]),
@@ -96,6 +119,8 @@ class _Rows:
             pa.array(np.full(rows, self._number, dtype=np.int32)),
             pa.array(np.full(rows, self._epoch, dtype=np.int64)),
             pa.array(each([batch.offset for batch in self._batches])),
+            self._column(rows, _TAGS, lambda given: given.tags or None),
+            self._column(rows, _PROPERTIES, lambda given: list(given.properties.items()) or None),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -23,6 +23,7 @@ from roq.errors import (
     HostNotFound,
     InvalidName,
     InvalidRequest,
+    MessageTooLarge,
     QueueExists,
     QueueNotFound,
     QueueStopped,
@@ -50,6 +51,57 @@ def drain(receive: Callable[[float], object]) -> None:
 
     with pytest.raises(Closed):
         receive_all()
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+def test_each_message_keeps_its_attributes_in_a_batch_with_others(cluster: roq.Cluster) -> None:
+    cluster.create_queue("attributes", host="127.0.0.2", limits={"message_bytes": 1_000_000})
+    with cluster.subscriber("attributes") as sub, cluster.publisher("attributes") as pub:
+        for number in range(2_000):
+            if number % 3 == 0:
+                pub.publish(b"%d" % number, key=f"k{number}", tags=["third"])
+            elif number % 3 == 1:
+                pub.publish(b"%d" % number, properties={"n": str(number)})
+            else:
+                pub.publish(b"%d" % number)
+        pub.publish_many([b"2000", b"2001"], key="many")
+        for number in range(2_000):
+            message = sub.receive(10)
+            assert message is not None
+            assert message.payload == b"%d" % number
+            assert type(message.payload) is bytes
+            expected = [
+                (f"k{number}", ("third",), {}),
+                (None, (), {"n": str(number)}),
+                (None, (), {}),
+            ]
+            assert (message.key, message.tags, message.properties) == expected[number % 3]
+        last = [sub.receive(10), sub.receive(10)]
+        assert [each and each.key for each in last] == ["many", "many"]
+        with pytest.raises(MessageTooLarge):
+            pub.publish(b"x", properties={str(n): "x" * 32_768 for n in range(128)})
+        with pytest.raises(InvalidName, match=r"roq\."):
+            pub.publish(b"x", properties={"roq.due": "1"})
+    assert pub.stats().messages == 2_002
+
+
+def test_asyncio_publishes_attributes(roq_cluster: RunningCluster) -> None:
+    async def play() -> list[tuple[str | None, tuple[str, ...]]]:
+        async with (
+            roq.aio.connect(roq_cluster.address) as cluster,
+            await cluster.subscriber("attributes") as sub,
+            await cluster.publisher("attributes") as pub,
+        ):
+            pub.publish(b"1", key="one")
+            await pub.publish_many([b"2"], tags=["two"])
+            got = [await sub.receive(10) for _ in range(2)]
+        return [(each.key, each.tags) for each in got if each is not None]
+
+    with roq_cluster.connect() as cluster:
+        cluster.create_queue("attributes", exists_ok=True)
+    assert asyncio.run(play()) == [("one", ()), (None, ("two",))]
 
 
 # --- managing -------------------------------------------------------------------------------------

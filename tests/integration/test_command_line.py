@@ -125,6 +125,21 @@ def test_what_is_still_there_can_be_read_as_json(roq_cluster: RunningCluster, qu
     assert second["publisher"] == first["publisher"]
 
 
+def test_attributes_go_in_and_come_out(roq_cluster: RunningCluster, queue: str) -> None:
+    address = roq_cluster.address
+    given = ("--key", "4711", "--tag", "paid", "--tag", "eu", "--property", "till=7=8")
+    assert roq("pub", queue, *given, cluster=address, stdin=b"one\ntwo\n").returncode == 0
+    assert roq("pub", queue, cluster=address, stdin=b"plain\n").returncode == 0
+    read = roq("sub", queue, "--from", "earliest", "--count", "3", "--json", "-q", cluster=address)
+    rows = {row["payload"]: row for row in map(json.loads, read.stdout.splitlines())}
+    for payload in ("one", "two"):
+        told = [rows[payload][name] for name in ("key", "tags", "properties")]
+        assert told == ["4711", ["paid", "eu"], {"till": "7=8"}]
+    assert not rows["plain"].keys() & {"key", "tags", "properties"}
+    wrong = roq("pub", queue, "--property", "till", cluster=address, stdin=b"one\n")
+    assert (wrong.returncode, b"'till' is not of the form NAME=TEXT" in wrong.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_sub_ends_quietly_at_a_signal(
     roq_cluster: RunningCluster, queue: str, number: signal.Signals

@@ -63,6 +63,9 @@ TOPICS = (b"t", b"a", b"", b"\xff", b"\xfe", b"x" * 255, b"x" * 256, "é".encode
 BODIES = (
     b"\x92\x91\xc4\x01x\xc0", b"\x92\x90\xc0", b"", b"\x92\x91\xc4\x01x" + b"\x91" * 5_000,
     b"\x92\xdd\xff\xff\xff\xff", b"\x92\x91\xc4\x01x\x91\xa2\xff\xff", b"\x01\x08short",
+    b"\x92\x91\xc4\x01x\xc4\x08\x81\x00\x93\xa1k\x91\xa1t\x80",
+    b"\x92\x91\xc4\x01x\xc4\x05\x81\x00\x93\xa1k",
+    b"\x92\x91\xc4\x01x\xc4\xff" + b"\x91" * 255,
 )  # fmt: skip
 U64 = (0, 1, 2, 3, 5, 1 << 40, 1 << 53, (1 << 62), (1 << 63) - 2, (1 << 63) - 1, (1 << 64) - 1)
 
@@ -191,6 +194,10 @@ def fuzz_subscriber(maker: Maker) -> None:
         for effect in reader.handle(Tick(), now):
             if isinstance(effect, Ask):
                 documents.decode_raw(effect.frames[1])
+        for delivered in merge.out:
+            with suppress(RemoteProtocolError):
+                _ = [(each.key, each.tags, each.properties) for each in delivered.messages()]
+        merge.out.clear()
         reader.check()
         merge.check()
     documents.encode(
@@ -415,7 +422,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
         "protocol/documents",
     ), "publisher": ("client/publish/link", "protocol/channel"), "subscriber":
-    ("client/subscribe/merge", "client/subscribe/reader", "client/log_reader", "protocol/entry"),
+    ("client/subscribe/merge", "client/subscribe/reader", "client/log_reader", "protocol/entry",
+     "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"), "registry": ("gcm/records",),
     "rules": ("gcm/rules", "cli/rules"), "spark": (), "files": (

@@ -10,19 +10,56 @@ takes the publisher's lock and asks `keeps`, which knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Self
 
 from roq.client.publish.receipt import Receipt
 from roq.model import Limits
+from roq.protocol.attributes import Attributes, pack_attributes, packed_size
 
 PROBE_MESSAGES: Final = 16
 """After so many messages a batch looks at the clock and estimates when its linger ends."""
+
+
+class Attributed(bytes):
+    """A payload with attributes, on its way into a batch.
+
+    Attributes:
+        attributes: key, tags and properties.
+        size: bytes of payload and attributes.
+    """
+
+    attributes: Attributes
+    size: int
+
+    @classmethod
+    def of(cls, payload: bytes, attributes: Attributes) -> Self:
+        """This payload, with these."""
+        made = cls(payload)
+        made.attributes = attributes
+        made.size = len(payload) + packed_size(attributes)
+        return made
+
+
+def size_of(payload: bytes) -> int:
+    """Bytes that a payload takes in a batch, its attributes included."""
+    return payload.size if isinstance(payload, Attributed) else len(payload)
+
+
+def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes]:
+    """The plain payloads, and the attributes of all of them packed."""
+    given = {
+        index: payload.attributes
+        for index, payload in enumerate(payloads)
+        if isinstance(payload, Attributed)
+    }
+    return [bytes(payload) for payload in payloads], pack_attributes(given)
 
 
 class OpenBatch:
     """A batch that still takes messages.
 
     Attributes:
+        attributed: whether some of its messages have attributes.
         items: the payloads; may hold more than `taken` of them for a moment.
         most: messages that it may hold.
         small: payloads up to this size may be appended without adding sizes up.
@@ -31,6 +68,7 @@ class OpenBatch:
     """
 
     __slots__ = (
+        "attributed",
         "big_bytes",
         "items",
         "limit",
@@ -61,6 +99,7 @@ class OpenBatch:
         self.limit = 0
         self.big_bytes = 0
         self.taken = 0
+        self.attributed = False
 
 
 class Packer:
@@ -103,7 +142,10 @@ class Packer:
         return self._opened.get(topic)
 
     def open(self, topic: str, items: list[bytes], now: float) -> OpenBatch:
-        """Begin a batch with these items, which nobody else may hold."""
+        """Begin a batch with these items, which nobody else may hold.
+
+        With attributes there is one.
+        """
         batch = OpenBatch(
             topic,
             items,
@@ -114,6 +156,7 @@ class Packer:
         )
         batch.limit = self.most if len(items) >= PROBE_MESSAGES else min(PROBE_MESSAGES, self.most)
         batch.big_bytes = self._big_bytes(items)
+        batch.attributed = isinstance(next(iter(items), None), Attributed)
         self._opened[topic] = batch
         if len(items) < self.most:
             self.fast[topic] = batch
@@ -144,8 +187,11 @@ class Packer:
 
     def add(self, batch: OpenBatch, payload: bytes) -> bool:
         """Append a payload that fits; False if another thread was quicker and it did not."""
-        if len(payload) > self.small_bytes:
-            batch.big_bytes += len(payload)
+        size = size_of(payload)
+        if size > self.small_bytes:
+            batch.big_bytes += size
+        if size > len(payload):
+            batch.attributed = True
         batch.items.append(payload)
         return self.keeps(batch, payload)
 
@@ -214,6 +260,7 @@ class Packer:
     def _big_bytes(self, payloads: list[bytes]) -> int:
         """The size of those that are counted one by one."""
         small = self.small_bytes
-        if max(map(len, payloads), default=0) <= small:
+        sizes = size_of if isinstance(next(iter(payloads), None), Attributed) else len
+        if max(map(sizes, payloads), default=0) <= small:
             return 0
-        return sum(size for size in map(len, payloads) if size > small)
+        return sum(size for size in map(sizes, payloads) if size > small)

@@ -43,11 +43,17 @@ class LinkChooser:
         return sole.owed_batches < sole.window_batches and sole.owed_bytes < sole.window_bytes
 
     def seal(
-        self, stream: Stream, payloads: list[bytes], receipt: Receipt, now: float, created_us: int
+        self,
+        stream: Stream,
+        payloads: list[bytes],
+        receipt: Receipt,
+        now: float,
+        created_us: int,
+        attributes: bytes | None = None,
     ) -> PendingBatch:
         """Pack the next messages of a stream for the link whose turn it is."""
         if self._sole is not None:
-            return self._sole.seal(stream, payloads, receipt, now, created_us)
+            return self._sole.seal(stream, payloads, receipt, now, created_us, attributes)
         link = self._next() or self.links[0]
         self._turn = self.links.index(link) + 1
         unacked = stream.unacked
@@ -55,7 +61,7 @@ class LinkChooser:
             unacked = stream.unacked = {}
         unacked[stream.next_sequence] = None
         floor = pack_floor(next(iter(unacked)))
-        return link.window.seal(stream, payloads, receipt, now, created_us, floor)
+        return link.window.seal(stream, payloads, receipt, now, created_us, attributes, floor)
 
     def deal_to(self, links: Sequence[Link], others: Iterable[Link] = ()) -> None:
         """From now on new batches go to these links.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -14,6 +14,7 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
+from roq.client.publish.batching import Attributed
 from roq.client.publish.machine import PublisherMachine
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.stats import PublisherStats
@@ -32,6 +33,7 @@ from roq.errors import (
     WouldBlock,
 )
 from roq.model import Limits, PublisherId, check_name
+from roq.protocol.attributes import Attributes, attributes_of
 
 DELIVERY_SECONDS_MAX: Final = 600.0
 """Below the time after which an exchange forgets a link, so nothing is doubled by a late replay."""
@@ -148,7 +150,15 @@ class Publisher:
 
     # --- publishing -------------------------------------------------------------------------------
 
-    def publish(self, payload: Payload, topic: str = "") -> Receipt:
+    def publish(
+        self,
+        payload: Payload,
+        topic: str = "",
+        *,
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Receipt:
         """Publish one message.
 
         On an idle link it leaves at once; under load it waits for the batch to fill, or `linger`.
@@ -156,14 +166,18 @@ class Publisher:
         Args:
             payload: any bytes, also none.
             topic: for routing; subscribers filter by its beginning. At most 255 bytes of UTF-8.
+            key: what the message is about, such as an order number; at most 1,024 bytes of UTF-8.
+            tags: at most 32, of at most 255 bytes.
+            properties: at most 128, names of at most 255 bytes that do not begin with `roq.`, and
+                texts of at most 32 KiB.
 
         Returns:
             The receipt, shared by all messages of the batch.
 
         Raises:
-            TypeError: the payload is not bytes.
-            MessageTooLarge: above the queue's limit.
-            InvalidName: no valid topic.
+            TypeError: the payload is not bytes; key, a tag or a property is not text.
+            MessageTooLarge: above the queue's limit, with key, tags and properties.
+            InvalidName: no valid topic, key, tag or property.
             WouldBlock: the window is full and `block` is False.
             Unavailable: the window stayed full for `timeout` seconds; the text says why.
             QueueNotFound: the queue was removed.
@@ -171,7 +185,14 @@ class Publisher:
             Reentered: called from a signal handler in the middle of another call.
         """
         batch = self._fast.get(topic)
-        if batch is not None and type(payload) is bytes and len(payload) <= batch.small:
+        if (
+            batch is not None
+            and type(payload) is bytes
+            and len(payload) <= batch.small
+            and key is None
+            and tags is None
+            and properties is None
+        ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
             items.append(payload)
@@ -186,10 +207,13 @@ class Publisher:
                     if batch.limit:
                         self._writer.look_at(batch, monotonic())
                     return batch.receipt
-        return self._publish_slowly(payload, topic)
-
-    def _publish_slowly(self, payload: Payload, topic: str) -> Receipt:
         data = as_bytes(payload)
+        attributes = attributes_of(key, tags, properties)
+        return self._publish_slowly(
+            data if attributes is None else Attributed.of(data, attributes), topic
+        )
+
+    def _publish_slowly(self, data: bytes, topic: str) -> Receipt:
         shell = self._shell
         shell.guard.check()
         deadline: float | None = None
@@ -200,8 +224,20 @@ class Publisher:
                 return receipt
             deadline = self._wait_for_room(deadline)
 
-    def publish_many(self, payloads: Iterable[Payload], topic: str = "") -> list[Receipt]:
+    def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        topic: str = "",
+        *,
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> list[Receipt]:
         """Publish many messages of one topic; the fastest way.
+
+        Args:
+            payloads: the messages, in order.
+            topic, key, tags, properties: of all of them, as in `publish`.
 
         Returns:
             The receipts of the batches that they went into, in order.
@@ -209,7 +245,7 @@ class Publisher:
         Raises:
             RoQError: as `publish`; the messages before the one that failed are published.
         """
-        every: list[Payload] = payloads if isinstance(payloads, list) else list(payloads)
+        every = with_attributes(payloads, attributes_of(key, tags, properties))
         receipts: list[Receipt] = []
         position = self.publish_from(every, 0, topic, receipts)
         while position < len(every):
@@ -489,3 +525,10 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def with_attributes(payloads: Iterable[Payload], attributes: Attributes | None) -> list[Payload]:
+    """The payloads as a list, each with these attributes if there are any."""
+    if attributes is not None:
+        return [Attributed.of(as_bytes(payload), attributes) for payload in payloads]
+    return payloads if isinstance(payloads, list) else list(payloads)

@@ -163,6 +163,7 @@ class SendWindow:
         receipt: Receipt,
         now: float,
         created_us: int,
+        attributes: bytes | None = None,
         extensions: bytes = b"",
     ) -> PendingBatch:
         """Pack the next messages of a stream; they have their sequences from here on."""
@@ -174,6 +175,7 @@ class SendWindow:
             first_sequence=stream.next_sequence,
             created_us=created_us,
             extensions=extensions,
+            attributes=attributes,
         )
         count = len(payloads)
         sealed = PendingBatch(

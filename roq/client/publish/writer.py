@@ -12,7 +12,7 @@ from time import monotonic, time_ns
 from typing import cast
 
 from roq.client.io.engine import Engine
-from roq.client.publish.batching import OpenBatch, Packer
+from roq.client.publish.batching import Attributed, OpenBatch, Packer, part_attributes, size_of
 from roq.client.publish.machine import PublisherMachine
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.shell import PublisherShell
@@ -104,19 +104,20 @@ class Writer:
         self.shell.check()
         if self._unsettled or self._sealing is not None:
             self._recover()
-        if len(data) > packer.message_bytes:
+        size = size_of(data)
+        if size > packer.message_bytes:
             raise MessageTooLarge(
-                f"a message of {len(data)} bytes is above the limit of queue {self._queue} "
+                f"a message of {size} bytes is above the limit of queue {self._queue} "
                 f"({packer.message_bytes} bytes): split it, or set message_bytes when creating "
                 "the queue"
             )
         batch = packer.get(topic)
         if batch is None:
             machine = self.machine
-            if machine.idle and machine.chooser.has_room and len(data) < packer.batch_bytes:
+            if machine.idle and machine.chooser.has_room and size < packer.batch_bytes:
                 # No batch needs to be opened: there is nothing to wait for.
                 return self._send(topic, [data], now)
-        elif packer.fits(batch, len(data)) and packer.add(batch, data):
+        elif packer.fits(batch, size) and packer.add(batch, data):
             if packer.is_full(batch) or len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return batch.receipt
@@ -173,22 +174,27 @@ class Writer:
     def _send(self, topic: str, payloads: list[bytes], now: float) -> Receipt:
         """Seal and send payloads that were never in an open batch; there must be room."""
         receipt = self._new_receipt()
-        self._seal_payloads(topic, payloads, receipt, now)
+        attributed = isinstance(payloads[0], Attributed)
+        self._seal_payloads(topic, payloads, receipt, now, attributed=attributed)
         self.shell.push(now)
         return receipt
 
     def _seal(self, batch: OpenBatch, now: float) -> None:
         self._sealing = batch
-        self._seal_payloads(batch.topic, self.packer.close(batch), batch.receipt, now)
+        payloads = self.packer.close(batch)
+        self._seal_payloads(batch.topic, payloads, batch.receipt, now, attributed=batch.attributed)
         self._sealing = None
 
     def _seal_payloads(
-        self, topic: str, payloads: list[bytes], receipt: Receipt, now: float
+        self, topic: str, payloads: list[bytes], receipt: Receipt, now: float, *, attributed: bool
     ) -> None:
         machine = self.machine
+        attributes: bytes | None = None
+        if attributed:
+            payloads, attributes = part_attributes(payloads)
         stream = machine.topics.stream(topic)
         self._unsettled = True
-        machine.chooser.seal(stream, payloads, receipt, now, time_ns() // 1000)
+        machine.chooser.seal(stream, payloads, receipt, now, time_ns() // 1000, attributes)
         self.messages += len(payloads)
         self.batches += 1
         self._unsettled = False
@@ -220,9 +226,12 @@ class Writer:
         self.shell.check()
         if self._unsettled or self._sealing is not None:
             self._recover()
+        first = payloads[position]
+        if isinstance(first, Attributed):
+            return 1, self.publish(first, topic)
         chunk, size = self._chunk(payloads, position)
         if not chunk:
-            return 1, self.publish(as_bytes(payloads[position]), topic)
+            return 1, self.publish(as_bytes(first), topic)
         packer, now = self.packer, monotonic()
         batch = packer.get(topic)
         if batch is None and len(chunk) >= packer.most and self.machine.chooser.has_room:

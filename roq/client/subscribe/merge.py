@@ -19,15 +19,16 @@ from roq.client.subscribe.streams import STREAMS_MAX, Streams
 from roq.client.subscribe.wishes import Recall, Wishes
 from roq.errors import RemoteProtocolError
 from roq.model import PublisherId
+from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import (
     HEADER,
     HEADER_BYTES,
     MAGIC,
     Header,
     Kind,
+    read_body,
     read_header,
-    read_payloads,
-    unpack_payloads,
+    unpack_body,
 )
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import saturated
@@ -140,12 +141,15 @@ class Merge:
             self._add_other(source, topic, offset, batch, now)
             return
         try:
-            payloads = unpack_payloads(batch, ext_bytes, checksum, count)
+            payloads, packed = unpack_body(batch, ext_bytes, checksum, count)
         except RemoteProtocolError:
             self._add_other(source, topic, offset, batch, now)
             return
+        attributes = None if packed is None else BatchAttributes(packed, first)
         self.out.append(  # first: `recount` mends the rest if this is interrupted
-            Batch(payloads, stream.topic, stream.publisher, first, created_us, len(batch))
+            Batch(
+                payloads, stream.topic, stream.publisher, first, created_us, len(batch), attributes
+            )
         )
         stream.begun = True
         stream.expected = first + count
@@ -408,15 +412,18 @@ class Merge:
             self.counts.void += header.count - skip
         else:
             try:
-                payloads = read_payloads(batch, header)
+                payloads, packed = read_body(batch, header)
             except RemoteProtocolError as error:
                 self.counts.corrupt += 1
                 self._lose(stream, first, header.count - skip, str(error))
             else:
+                attributes = None
+                if packed is not None:
+                    attributes = BatchAttributes(packed, header.first_sequence)
                 self.out.append(  # first: `recount` mends the rest if this is interrupted
                     Batch(
                         payloads[skip:], stream.topic, stream.publisher, first, header.created_us,
-                        len(batch),
+                        len(batch), attributes,
                     )
                 )  # fmt: skip
                 self.counts.delivered += header.count - skip

@@ -6,12 +6,14 @@ asked for, so a message that is only looked at for its payload costs next to not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import repeat
+from types import MappingProxyType
 
 import msgspec
 
 from roq.model import PublisherId
+from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, BatchAttributes
 
 MICROSECONDS = 1_000_000
 
@@ -27,6 +29,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False, eq=False):
             follow without a gap.
         created_us: when the publisher made the batch, microseconds since 1970 (UTC).
         size: bytes that the batch had on the wire.
+        attributes: keys, tags and properties of its messages; None: none has any.
     """
 
     payloads: list[bytes]
@@ -35,6 +38,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False, eq=False):
     sequence: int
     created_us: int
     size: int
+    attributes: BatchAttributes | None = None
 
     @property
     def timestamp(self) -> float:
@@ -74,9 +78,28 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.batch.topic
 
     @property
-    def key(self) -> bytes | None:
-        """The key that the publisher gave; None if there was none."""
-        return None
+    def key(self) -> str | None:
+        """The key that the publisher gave; None if there was none.
+
+        Raises:
+            RemoteProtocolError: what the publisher has sent as attributes cannot be read.
+        """
+        return self._attributes.key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that the publisher gave; raises as `key`."""
+        return self._attributes.tags
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties that the publisher gave; raises as `key`."""
+        return MappingProxyType(self._attributes.properties)
+
+    @property
+    def _attributes(self) -> Attributes:
+        packed = self.batch.attributes
+        return NO_ATTRIBUTES if packed is None else packed.of(self.sequence)
 
     @property
     def publisher(self) -> PublisherId:

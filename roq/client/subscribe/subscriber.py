@@ -383,6 +383,7 @@ def remaining(rest: Iterator[Message]) -> Batch | None:
         messages[0].sequence,
         batch.created_us,
         batch.size,
+        batch.attributes,
     )
 
 

@@ -11,6 +11,7 @@ from roq.client.log_reader import LogBatch  # noqa: E402 - after the check that 
 from roq.errors import RemoteProtocolError  # noqa: E402
 from roq.model import PublisherId  # noqa: E402
 from roq.protocol import batch as wire  # noqa: E402
+from roq.protocol.attributes import Attributes, pack_attributes  # noqa: E402
 from roq.spark import rows  # noqa: E402
 
 PUBLISHER = PublisherId(b"p" * 16)
@@ -43,6 +44,23 @@ def test_each_message_is_a_row_with_its_place() -> None:
     assert (columns["exchange"], columns["epoch"]) == ([3] * 3, [65537] * 3)
     assert [moment.microsecond for moment in columns["timestamp"]] == [5] * 3
     assert [moment.microsecond for moment in columns["appended"]] == [7] * 3
+
+
+def test_attributes_stand_in_the_row_of_their_message() -> None:
+    packed = pack_attributes(
+        {1: Attributes("4711", ("paid", "eu"), {"a": "b"}), 2: Attributes("x")}
+    )
+    data = wire.pack(
+        [b"a", b"b", b"c"], publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=7,
+        created_us=5, attributes=packed,
+    )  # fmt: skip
+    given = LogBatch(4, 7, b"t", wire.read_header(data), data)
+    (table,) = rows.record_batches([log_batch(3, [b"z"]), given], 3, 65537)
+    assert table.schema == rows.SCHEMA
+    columns = table.to_pydict()
+    assert columns["key"] == [None, None, "4711", "x"]
+    assert columns["tags"] == [None, None, ["paid", "eu"], None]
+    assert columns["properties"] == [None, None, [("a", "b")], None]
 
 
 def test_what_was_given_up_is_no_row() -> None:

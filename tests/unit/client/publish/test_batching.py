@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from roq.client.publish.batching import PROBE_MESSAGES, OpenBatch, Packer
+from roq.client.publish.batching import (
+    PROBE_MESSAGES,
+    Attributed,
+    OpenBatch,
+    Packer,
+    part_attributes,
+    size_of,
+)
 from roq.client.publish.receipt import Receipt
 from roq.model import Limits
+from roq.protocol.attributes import Attributes, BatchAttributes
 
 LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
 
@@ -242,3 +250,24 @@ def test_appends_without_a_lock_lose_nothing_while_another_thread_closes() -> No
         prefix = b"%d " % name
         own = [int(item.split()[1]) for item in race.sealed if item.startswith(prefix)]
         assert own == list(range(4_000)), "each thread's messages in its own order"
+
+
+def test_attributes_count_for_the_size_of_a_batch() -> None:
+    pack = packer()
+    heavy = Attributed.of(b"x", Attributes("k" * 400))
+    assert 401 <= size_of(heavy) < 450
+    batch = pack.open("t", [b"x"], 0.0)
+    assert pack.fits(batch, size_of(heavy))
+    assert pack.add(batch, heavy)
+    assert pack.add(batch, b"plain")
+    assert not pack.fits(batch, 600)
+    assert batch.attributed
+
+
+def test_payloads_are_parted_from_their_attributes() -> None:
+    payloads = [b"a", Attributed.of(b"b", Attributes("k")), b"c"]
+    plain, packed = part_attributes(payloads)
+    assert plain == [b"a", b"b", b"c"]
+    assert {type(each) for each in plain} == {bytes}
+    given = BatchAttributes(packed, 10)
+    assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]

@@ -1,0 +1,127 @@
+"""What messages carry beside their payload: a key, tags, properties.
+
+They travel in the body of a batch as one byte string beside the payloads, msgpack of
+`{index: [key, tags, properties]}` with the messages that have any. An exchange never looks into it,
+and a subscriber only when the program asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from roq.errors import InvalidName, RemoteProtocolError
+from roq.ranges import UNREADABLE
+
+KEY_BYTES_MAX: Final = 1_024
+TAGS_MAX: Final = 32
+TAG_BYTES_MAX: Final = 255
+PROPERTIES_MAX: Final = 128
+NAME_BYTES_MAX: Final = 255
+VALUE_BYTES_MAX: Final = 32 * 1_024
+RESERVED: Final = "roq."
+"""Names of properties that begin so belong to RoQ."""
+
+_Tags = Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS_MAX)]
+_Properties = Annotated[dict[str, str], msgspec.Meta(max_length=PROPERTIES_MAX)]
+
+
+class Attributes(msgspec.Struct, frozen=True, array_like=True):
+    """Of one message."""
+
+    key: str | None = None
+    tags: _Tags = ()
+    properties: _Properties = {}
+
+
+NO_ATTRIBUTES: Final = Attributes()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[int, Attributes]).decode
+
+
+def attributes_of(
+    key: str | None, tags: Sequence[str] | None, properties: Mapping[str, str] | None
+) -> Attributes | None:
+    """What a publisher gives with a message, checked; None if that is nothing.
+
+    Raises:
+        TypeError: something is no text.
+        InvalidName: too long, too many, no valid text, or a reserved name.
+    """
+    if isinstance(tags, str):
+        raise TypeError(f"tags are a list of texts: [{tags!r}], not {tags!r}")
+    made = Attributes(key, tuple(tags or ()), dict(properties or {}))
+    if made == NO_ATTRIBUTES:
+        return None
+    if made.key is not None:
+        _check("a key", made.key, KEY_BYTES_MAX)
+    if len(made.tags) > TAGS_MAX:
+        raise InvalidName(f"a message has at most {TAGS_MAX} tags, not {len(made.tags)}")
+    for tag in made.tags:
+        _check("a tag", tag, TAG_BYTES_MAX)
+    if len(made.properties) > PROPERTIES_MAX:
+        raise InvalidName(
+            f"a message has at most {PROPERTIES_MAX} properties, not {len(made.properties)}"
+        )
+    for name, value in made.properties.items():
+        _check("the name of a property", name, NAME_BYTES_MAX)
+        if name.startswith(RESERVED):
+            raise InvalidName(f"property {name!r}: names that begin with {RESERVED!r} are RoQ's")
+        _check(f"property {name!r}", value, VALUE_BYTES_MAX)
+    return made
+
+
+def packed_size(attributes: Attributes) -> int:
+    """Bytes that these take in a batch, or a few more."""
+    return len(_encode(attributes)) + 8
+
+
+def pack_attributes(given: Mapping[int, Attributes]) -> bytes:
+    """The byte string of a batch, out of the index of each message that has attributes."""
+    return _encode(given)
+
+
+class BatchAttributes:
+    """The attributes of the messages of one batch, unpacked when they are asked for.
+
+    Args:
+        packed: as in the body of the batch.
+        first: sequence of the first message of the batch.
+    """
+
+    __slots__ = ("_first", "_packed", "_unpacked")
+
+    def __init__(self, packed: bytes, first: int) -> None:
+        self._packed = packed
+        self._first = first
+        self._unpacked: dict[int, Attributes] | None = None
+
+    def of(self, sequence: int) -> Attributes:
+        """Those of the message with this sequence.
+
+        Raises:
+            RemoteProtocolError: what the publisher has sent are no attributes.
+        """
+        unpacked = self._unpacked
+        if unpacked is None:
+            try:
+                unpacked = self._unpacked = _decode(self._packed)
+            except UNREADABLE as error:
+                reason = str(error) or type(error).__name__
+                raise RemoteProtocolError(
+                    f"the attributes of a batch cannot be read: {reason}"
+                ) from None
+        return unpacked.get(sequence - self._first, NO_ATTRIBUTES)
+
+
+def _check(what: str, text: str, most: int) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is text, not {type(text).__name__}")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidName(f"{what} is no valid text: {text!r:.80}") from None
+    if size > most:
+        raise InvalidName(f"{what} has at most {most} bytes, not {size}")
