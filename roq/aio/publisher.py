@@ -78,7 +78,6 @@ class Publisher:
         self,
         payload: Payload,
         topic: str = "",
-        *,
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
@@ -95,14 +94,13 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        receipt = self._sync.publish(payload, topic, key=key, tags=tags, properties=properties)
+        receipt = self._sync.publish(payload, topic, key, tags, properties)
         return cast("Receipt", receipt)
 
     async def publish_many(
         self,
         payloads: Iterable[Payload],
         topic: str = "",
-        *,
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
