@@ -63,10 +63,6 @@ STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
 LINGER_MS: Final = 200
 
-EXIT_STOPPED: Final = 0
-EXIT_UNAVAILABLE: Final = 69
-EXIT_CONFIG: Final = 78
-
 _MORE: Final = int(zmq.MORE)
 _CONTROL: Final = bytes((CONTROL,))
 _EVENTS: Final = int(zmq.EVENTS)

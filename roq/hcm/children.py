@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from roq.errors import InvalidRequest
-from roq.hcm.backoff import CrashHistory
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.ports import port_of
 from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name

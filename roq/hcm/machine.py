@@ -19,7 +19,6 @@ from roq.errors import (
     StaleEpoch,
 )  # fmt: skip
 from roq.hcm.answers import failure, keep
-from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     ENDED,
     EVERYTHING,
@@ -31,6 +30,7 @@ from roq.hcm.children import (
     child_name,
     number_of,
 )  # fmt: skip
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
     Announce,

@@ -10,7 +10,6 @@ from typing import Final
 
 from roq.errors import NoCapacity, RegistryAway, RequestError
 from roq.hcm.answers import ending, failure, failures, keep
-from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
@@ -22,6 +21,7 @@ from roq.hcm.children import (
     check_start,
     number_of,
 )
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.epochs import Epochs
 from roq.hcm.events import (
     Adopted,

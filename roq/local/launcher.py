@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from roq.errors import RoQError
-from roq.hcm.backoff import CrashHistory, CrashLimits
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.local.folder import Folder
 from roq.local.part import Part
 from roq.local.plan import GCM, HOST, ZOOKEEPER, Addresses, Plan, Planned, host_folder

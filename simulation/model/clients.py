@@ -42,6 +42,7 @@ class _Engine:
         self.monitors = MonitorConnections(process, self.context)
         self.jitter = process.world.random.random
         self.inside = True
+        self.translate = str
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run it in a turn of its own."""

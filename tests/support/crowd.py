@@ -10,13 +10,14 @@ from typing import Final
 import bson
 import zmq
 
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
+from roq.client.admin.managers import MANAGERS_MOST_SECONDS
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.channel import Hello, Ready, StreamState
 from roq.protocol.control import Answer, Assigned, Attach, Located
 from roq.protocol.documents import RawDocument
 from roq.runtime import sockets
+from roq.runtime.backoff import Backoff
 
 ASK_SECONDS: Final = 10.0
 """Nothing was heard for so long: it is asked again, and patience grows as that of real clients."""

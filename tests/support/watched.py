@@ -25,9 +25,12 @@ class Scene:
         self.serve(1)
         self.engine = Engine()
         self.engine.start()
+        self.detours: dict[str, str] = {}
+        """Of subscribers."""
+        self._detoured = Engine(translate=lambda address: self.detours.get(address, address))
+        self._detoured.start()
         self.told = Standings()
         self.managers = [self.control.address]
-        self.detours: dict[str, str] = {}
         self._closers: list[Callable[[], None]] = []
 
     def add(self, number: int) -> None:
@@ -67,8 +70,7 @@ class Scene:
 
     def subscriber(self, **options: object) -> Subscriber:
         subscriber = Subscriber(
-            self.engine, self.managers, "orders", on_state=self.told,
-            translate=lambda address: self.detours.get(address, address),
+            self._detoured, self.managers, "orders", on_state=self.told,
             **options,  # type: ignore[arg-type]
         )  # fmt: skip
         self._closers.insert(0, subscriber.close)
@@ -78,6 +80,7 @@ class Scene:
         for close in self._closers:
             close()
         self.engine.close()
+        self._detoured.close()
         for exchange in self.exchanges:
             exchange.kill()
         self.control.close()

@@ -138,7 +138,7 @@ class Watch:
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
-        address = self._management.connect_to(endpoint)
+        address = self._engine.translate(endpoint)
         try:
             socket = sockets.listener(self._engine.context, address, b"")
         except zmq.ZMQError:

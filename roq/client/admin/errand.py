@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from roq.client.backoff import Backoff
 from roq.errors import NotLeader, RegistryAway, RequestError, RoQError
 from roq.protocol.control import ClusterInfo
+from roq.runtime.backoff import Backoff
 
 HOPS_MAX: Final = 5
 """Followers may point at each other for a moment between two leaders."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import zmq
 
 from roq.client.admin.errand import Errand, GiveUp, Search, Send, Step, Visit
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
+from roq.client.admin.managers import MANAGERS_MOST_SECONDS
 from roq.client.io.engine import Engine
 from roq.errors import RegistryAway, RemoteProtocolError, Unavailable
 from roq.protocol import documents
@@ -18,6 +18,7 @@ from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failur
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
 from roq.runtime import descriptors, sockets
+from roq.runtime.backoff import Backoff
 from roq.runtime.lifeline import Lifeline, never_connected
 from roq.runtime.reactor import Timer
 from roq.runtime.rpc import Party
@@ -27,7 +28,6 @@ LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
 GRACE_SECONDS: Final = 0.5
 
-Translate = Callable[[str], str]
 T = TypeVar("T")
 
 
@@ -37,15 +37,11 @@ class Management:
     Args:
         engine: the client's I/O thread.
         addresses: client endpoints of configuration managers; more are learnt from their answers.
-        translate: applied to each address before it is connected to.
     """
 
-    def __init__(
-        self, engine: Engine, addresses: Sequence[str], translate: Translate | None
-    ) -> None:
+    def __init__(self, engine: Engine, addresses: Sequence[str]) -> None:
         self.addresses = list(addresses)
         self._engine = engine
-        self._translate = translate
         self._party = Party()
 
     def info(self, timeout: float) -> Future[ClusterInfo]:
@@ -75,10 +71,6 @@ class Management:
 
         self._engine.call_soon(begin)
         return future
-
-    def connect_to(self, endpoint: str) -> str:
-        """The address to really connect to."""
-        return self._translate(endpoint) if self._translate is not None else endpoint
 
     # --- I/O thread -------------------------------------------------------------------------------
 
@@ -133,7 +125,7 @@ class _Search:
 
         left = self._deadline - self._engine.reactor.now()
         self._engine.directory.ask(
-            self._owner.connect_to(address),
+            self._engine.translate(address),
             ClusterInfoRequest(),
             max(LAST_SECONDS, min(INFO_SECONDS, left)),
             answered,
@@ -216,7 +208,7 @@ class _Command:
                 self._go(self._errand.silent(Unavailable(f"{address} does not answer")))
 
         self._engine.directory.ask(
-            self._owner.connect_to(address),
+            self._engine.translate(address),
             ClusterInfoRequest(),
             max(LAST_SECONDS, min(INFO_SECONDS, self._left())),
             answered,
@@ -238,7 +230,7 @@ class _Command:
         socket = self._socket = self._owner.socket()
         self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
         reactor.add(socket, self._readable)
-        self._lifeline.connect(self._owner.connect_to(endpoint))
+        self._lifeline.connect(self._engine.translate(endpoint))
         return socket
 
     def _readable(self) -> None:

@@ -7,6 +7,8 @@ from typing import Final
 
 HOPS_MAX: Final = 3
 """Followers may point at each other for a moment between two leaders."""
+MANAGERS_MOST_SECONDS: Final = 5.0
+"""The longest wait between two searches."""
 REMOVED_SECONDS: Final = 3.0
 """A queue that was there counts as removed when managers have not known it for so long: a registry
 that was lost may be restored."""

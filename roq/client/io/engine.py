@@ -38,12 +38,18 @@ LOG_SECONDS: Final = 30.0
 """The same trouble is logged once in so long."""
 
 T = TypeVar("T")
+Translate = Callable[[str], str]
+"""Gives the address to connect to instead of another one."""
 
 
 class Engine:
     """Owns the reactor, its thread and the ZeroMQ context of one client.
 
+    Args:
+        translate: applied to each address before it is connected to.
+
     Attributes:
+        translate: the same; addresses stay as they are if there was none.
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
         directory: asks configuration managers.
@@ -58,8 +64,9 @@ class Engine:
         Unavailable: too few descriptors are left.
     """
 
-    def __init__(self, name: str = "roq-client") -> None:
+    def __init__(self, name: str = "roq-client", translate: Translate | None = None) -> None:
         descriptors.need(DESCRIPTORS, "a client")
+        self.translate = translate or str
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.directory = Directory(self.reactor, self.context)

@@ -3,7 +3,7 @@
     LOCATING --Located--> JOINING --answer--> ACTIVE --lost, silence, refusal--> LOCATING
         \\--refusal, no answer--> WAITING --back-off over--> LOCATING
 
-It never gives up, and waits longer and longer, but never long (`roq.client.backoff`). A publisher
+It never gives up, and waits longer and longer, but never long (`roq.runtime.backoff`). A publisher
 asks to be attached to an exchange once; when the monitor changes while the publisher's link works,
 it only tells the new monitor that it is alive: data does not depend on monitors. A subscriber joins
 every monitor anew, because it needs the topology.
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from roq.client.admin.managers import REMOVED_SECONDS, Managers
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff, Jitter
+from roq.client.admin.managers import MANAGERS_MOST_SECONDS, REMOVED_SECONDS, Managers
 from roq.client.session.events import (
     LOCATE_SECONDS,
     AliveWanted,
@@ -61,6 +60,7 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.runtime.backoff import Backoff, Jitter
 from roq.timing import CLIENT_ALIVE_SECONDS, CLIENT_ASKS_SECONDS, MONITOR_SILENT_SECONDS
 
 SILENCE_SPREAD: Final = 0.2

@@ -52,8 +52,6 @@ from roq.protocol.control import (
 from roq.runtime import descriptors
 from roq.runtime.reactor import Timer
 
-Translate = Callable[[str], str]
-
 
 class MonitorSession:
     """Finds the monitor of a queue, stays in touch with it, and finds it again, for ever.
@@ -73,7 +71,6 @@ class MonitorSession:
         on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
         alive: further fields of `Alive` (where a publisher publishes, what a subscriber has
             received, read and lost), asked for each one.
-        translate: applied to each address before it is connected to.
     """
 
     def __init__(
@@ -90,7 +87,6 @@ class MonitorSession:
         on_topology: Callable[[Topology], None] | None = None,
         on_state: Callable[[str, str], None] | None = None,
         alive: Callable[[], Mapping[str, object]] | None = None,
-        translate: Translate | None = None,
     ) -> None:
         self._engine = engine
         self._queue = queue
@@ -101,7 +97,6 @@ class MonitorSession:
         self._on_topology = on_topology
         self._on_state = on_state
         self._alive = alive
-        self._translate = translate
         self._machine = SessionMachine(
             queue=queue,
             client=client_id,
@@ -223,7 +218,8 @@ class MonitorSession:
 
     def _open_monitor(self, endpoint: str) -> None:
         self._drop_monitor()
-        address, engine = self._address_of(endpoint), self._engine
+        engine = self._engine
+        address = engine.translate(endpoint)
         try:
             self._monitor = engine.monitors.open(address, self._client, self._pushed, self._lost)
         except zmq.ZMQError as error:
@@ -240,15 +236,12 @@ class MonitorSession:
         if self._monitor is None:
             self._lost(reason)
 
-    def _address_of(self, endpoint: str) -> str:
-        return self._translate(endpoint) if self._translate is not None else endpoint
-
     def _ask_manager(self, address: str, timeout: float) -> None:
         def answered(answer: Answer | Unavailable, late: bool) -> None:
             self._handle(ManagerAnswered(answer, late))
 
         request = LocateRequest(QName=self._queue)
-        self._engine.directory.ask(self._address_of(address), request, timeout, answered)
+        self._engine.directory.ask(self._engine.translate(address), request, timeout, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor

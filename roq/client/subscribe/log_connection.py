@@ -19,11 +19,11 @@ from typing import Final, NoReturn, cast
 
 import zmq
 
-from roq.client.backoff import Backoff, Jitter
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import descriptors, sockets
+from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
 from roq.runtime.reactor import Reactor, Timer
 from roq.timing import LIVE_SILENT_SECONDS

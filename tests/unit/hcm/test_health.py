@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roq.hcm.backoff import CrashHistory, CrashLimits
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.hcm.figures import METRICS, figures, known, of_machine
 from roq.hcm.health import SHOWN_MAX, of_host
 from roq.hcm.leader import LeaderLink

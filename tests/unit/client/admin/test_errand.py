@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.client.admin.errand import HOPS_MAX, Errand, GiveUp, Search, Send, Step, Visit
-from roq.client.backoff import Backoff
 from roq.errors import (
     Interrupted,
     NotLeader,
@@ -17,6 +16,7 @@ from roq.errors import (
     Unavailable,
 )
 from roq.protocol.control import ClusterInfo
+from roq.runtime.backoff import Backoff
 
 AWAY = RegistryAway("registry away")
 SILENCE = Unavailable("no answer")
