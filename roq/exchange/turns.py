@@ -15,7 +15,8 @@ import zmq
 
 from roq.exchange.events import Effect
 from roq.exchange.machine import ExchangeCore
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 
 READERS_SECONDS: Final = 0.001
 """What readers may take of one turn."""

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-import zmq
 
 from roq.clock import ObservedClock
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, ChildAck, ChildReport
 from roq.protocol.facts import ChildInfo
 from roq.runtime.backoff import longest_wait
-from roq.runtime.reactor import Reactor
+from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
 from roq.timing import CHILD_REPORT_SECONDS
 
@@ -160,8 +159,8 @@ class ManagerLink:
 
     def __init__(
         self,
-        reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Loop,
+        context: Dialer[Socket],
         endpoint: str,
         *,
         orphan_seconds: float,

@@ -18,7 +18,8 @@ from roq.errors import Closed, RemoteProtocolError
 from roq.protocol import broadcast
 from roq.protocol.control import ClusterInfo
 from roq.runtime import sockets
-from roq.runtime.reactor import Timer, drain
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 12.0
 """After so long without a broadcast another configuration manager is looked for."""

@@ -20,13 +20,13 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from roq.client.io.callbacks import Callbacks
-from roq.client.io.directory import Directory
 from roq.client.io.lock import ClientLock
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
 from roq.runtime.logs import RateLimited
+from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.reactor import Reactor
 from roq.runtime.sockets import new_context
 
@@ -52,7 +52,7 @@ class Engine:
         translate: the same; addresses stay as they are if there was none.
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
-        directory: asks configuration managers.
+        managers: connections to configuration managers, shared by all who ask one.
         monitors: connections to monitors, shared by sessions.
         ticker: beats for everybody who looks after something.
         callbacks: calls users back, in a thread of its own.
@@ -69,7 +69,7 @@ class Engine:
         self.translate = translate or str
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
-        self.directory = Directory(self.reactor, self.context)
+        self.managers = ManagerConnections(self.reactor, self.context)
         self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
         self.callbacks = Callbacks()

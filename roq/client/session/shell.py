@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import zmq
 
-from roq.client.io.engine import Engine
-from roq.client.io.monitor_connections import MonitorConnection
+from roq.client.io.monitor_connections import MonitorConnection, MonitorConnections
 from roq.client.session.events import (
     AliveWanted,
     AskManager,
@@ -50,7 +50,51 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.runtime import descriptors
-from roq.runtime.reactor import Timer
+from roq.runtime.backoff import Jitter
+from roq.runtime.manager_connections import ManagerConnections, NotReached
+from roq.runtime.ports import Loop, Timer
+
+
+class SessionEngine(Protocol):
+    """What a session needs of its client's I/O thread."""
+
+    @property
+    def reactor(self) -> Loop:
+        """The loop of that thread."""
+        ...
+
+    @property
+    def managers(self) -> ManagerConnections:
+        """Connections to configuration managers."""
+        ...
+
+    @property
+    def monitors(self) -> MonitorConnections:
+        """Connections to monitors."""
+        ...
+
+    @property
+    def jitter(self) -> Jitter:
+        """Spreads what many do again at the same time."""
+        ...
+
+    @property
+    def translate(self) -> Callable[[str], str]:
+        """Applied to each address before it is connected to."""
+        ...
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is that thread."""
+        ...
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread; does not wait for it."""
+        ...
+
+    def run_sync(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread, and wait for it."""
+        ...
 
 
 class MonitorSession:
@@ -75,7 +119,7 @@ class MonitorSession:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SessionEngine,
         cluster_addresses: Sequence[str],
         queue: str,
         *,
@@ -237,11 +281,12 @@ class MonitorSession:
             self._lost(reason)
 
     def _ask_manager(self, address: str, timeout: float) -> None:
-        def answered(answer: Answer | Unavailable, late: bool) -> None:
+        def answered(answer: Answer | Unavailable) -> None:
+            late = isinstance(answer, Unavailable) and not isinstance(answer, NotReached)
             self._handle(ManagerAnswered(answer, late))
 
         request = LocateRequest(QName=self._queue)
-        self._engine.directory.ask(self._engine.translate(address), request, timeout, answered)
+        self._engine.managers.ask(self._engine.translate(address), request, timeout, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor

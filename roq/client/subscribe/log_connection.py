@@ -25,7 +25,8 @@ from roq.protocol.entry import ENTRY_BYTES, EntryKind
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 from roq.timing import LIVE_SILENT_SECONDS
 
 LIVE_MESSAGES_MAX: Final = 1_000

@@ -36,7 +36,7 @@ from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
 from roq.runtime.logs import RateLimited
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
