@@ -43,84 +43,52 @@ class ManagerConnections:
         self._loop = loop
         self._dialer = dialer
         self._on_lost = on_lost
-        self._connections: dict[str, _Connection] = {}
+        self._clients: dict[str, RpcClient] = {}
+        self._idle: dict[str, Timer] = {}
+        """Until those over which nothing is asked are given back."""
 
     def ask(self, address: str, message: Control, timeout: float, on_answer: OnAnswer) -> None:
         """Ask this manager; `on_answer` is called once, later, unless this is closed before."""
-        connection = self._connections.get(address)
-        if connection is None:
-            try:
-                connection = _Connection(
-                    self._loop, self._dialer, address, self._ended, self._on_lost
+        try:
+            client = self._clients.get(address) or self._connect(address)
+        except zmq.ZMQError as error:
+            failure = NotReached(f"{address[:300]}: {descriptors.reason(error)}")
+            self._loop.call_soon(lambda: on_answer(failure))
+            return
+        self._busy(address)
+
+        def answered(answer: Answer | Unavailable) -> None:
+            if not client.waiting and self._clients.get(address) is client:
+                self._busy(address)
+                self._idle[address] = self._loop.call_later(
+                    IDLE_SECONDS, lambda: self._give_back(address)
                 )
-            except zmq.ZMQError as error:
-                failure = NotReached(f"{address[:300]}: {descriptors.reason(error)}")
-                self._loop.call_soon(lambda: on_answer(failure))
-                return
-            self._connections[address] = connection
-        connection.ask(message, timeout, on_answer)
+            on_answer(answer)
+
+        client.request(message, timeout, answered)
 
     def close(self) -> None:
         """Give all back; nobody is called any more."""
-        connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            connection.close()
+        for address in list(self._clients):
+            self._give_back(address)
 
-    def _ended(self, connection: _Connection) -> None:
-        if self._connections.get(connection.address) is connection:
-            del self._connections[connection.address]
+    def _connect(self, address: str) -> RpcClient:
+        def lost(reason: str) -> None:
+            waiting = client.waiting
+            self._give_back(address)
+            for answered in waiting:
+                answered(NotReached(f"{address}: {reason}"))
+            self._on_lost(address, reason)
 
+        client = RpcClient(self._loop, self._dialer, address, on_lost=lost)
+        self._clients[address] = client
+        return client
 
-class _Connection:
-    """To one manager."""
+    def _busy(self, address: str) -> None:
+        timer = self._idle.pop(address, None)
+        if timer is not None:
+            timer.cancel()
 
-    def __init__(
-        self,
-        loop: Loop,
-        dialer: Dialer[Socket],
-        address: str,
-        on_ended: Callable[[_Connection], None],
-        on_lost: Callable[[str, str], None],
-    ) -> None:
-        self.address = address
-        self._loop = loop
-        self._on_ended = on_ended
-        self._on_lost = on_lost
-        self._open: dict[int, OnAnswer] = {}
-        self._asked = 0
-        self._idle: Timer | None = None
-        self._client = RpcClient(loop, dialer, address, on_lost=self._lost)
-
-    def ask(self, message: Control, timeout: float, on_answer: OnAnswer) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        self._asked += 1
-        number = self._asked
-        self._open[number] = on_answer
-
-        def answered(answer: Answer | Unavailable) -> None:
-            if self._open.pop(number, None) is None:
-                return
-            if not self._open:
-                self._idle = self._loop.call_later(IDLE_SECONDS, self._end)
-            on_answer(answer)
-
-        self._client.request(message, timeout, answered)
-
-    def close(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._open.clear()
-        self._client.close()
-
-    def _end(self) -> None:
-        self.close()
-        self._on_ended(self)
-
-    def _lost(self, reason: str) -> None:
-        waiting = list(self._open.values())
-        self._end()
-        for on_answer in waiting:
-            on_answer(NotReached(f"{self.address}: {reason}"))
-        self._on_lost(self.address, reason)
+    def _give_back(self, address: str) -> None:
+        self._busy(address)
+        self._clients.pop(address).close()

@@ -223,6 +223,11 @@ class RpcClient:
         timer = self._reactor.call_later(timeout, lambda: self._expired(number, timeout))
         self._pending[number] = _Pending(on_answer, timer)
 
+    @property
+    def waiting(self) -> list[Callable[[Answer | Unavailable], None]]:
+        """Those that have not got their answers; `close` forgets them."""
+        return [each.on_answer for each in self._pending.values()]
+
     def send(self, message: Control) -> bool:
         """Send without expecting an answer; False if the way is blocked."""
         if self._socket is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
@@ -18,6 +19,7 @@ from roq.client.status.status import (
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
+from roq.runtime.backoff import Jitter
 from roq.runtime.manager_connections import ManagerConnections
 from roq.simulation.actors.publisher import Publisher
 from roq.simulation.actors.subscriber import Subscriber
@@ -36,8 +38,8 @@ class _Engine:
         self.reactor = process
         self.managers = ManagerConnections(process, dialer)
         self.monitors = MonitorConnections(process, dialer)
-        self.jitter = process.world.random.random
-        self.translate = str
+        self.jitter: Jitter = process.world.random.random
+        self.translate: Translate = str
         self.inside = True
 
     def call_soon(self, function: Callable[[], None]) -> None:

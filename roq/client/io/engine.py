@@ -25,6 +25,7 @@ from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
+from roq.runtime.backoff import Jitter
 from roq.runtime.logs import RateLimited
 from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.reactor import Reactor
@@ -66,7 +67,7 @@ class Engine:
 
     def __init__(self, name: str = "roq-client", translate: Translate | None = None) -> None:
         descriptors.need(DESCRIPTORS, "a client")
-        self.translate = translate or str
+        self.translate: Translate = translate or str
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
         self.managers = ManagerConnections(self.reactor, self.context)
@@ -75,7 +76,7 @@ class Engine:
         self.callbacks = Callbacks()
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
-        self.jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+        self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 import zmq
 
+from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnection, MonitorConnections
 from roq.client.session.events import (
     AliveWanted,
@@ -58,29 +59,14 @@ from roq.runtime.ports import Loop, Timer
 class SessionEngine(Protocol):
     """What a session needs of its client's I/O thread."""
 
+    managers: ManagerConnections
+    monitors: MonitorConnections
+    jitter: Jitter
+    translate: Translate
+
     @property
     def reactor(self) -> Loop:
         """The loop of that thread."""
-        ...
-
-    @property
-    def managers(self) -> ManagerConnections:
-        """Connections to configuration managers."""
-        ...
-
-    @property
-    def monitors(self) -> MonitorConnections:
-        """Connections to monitors."""
-        ...
-
-    @property
-    def jitter(self) -> Jitter:
-        """Spreads what many do again at the same time."""
-        ...
-
-    @property
-    def translate(self) -> Callable[[str], str]:
-        """Applied to each address before it is connected to."""
         ...
 
     @property
