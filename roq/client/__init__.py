@@ -18,7 +18,7 @@ other, both have a session, and everything runs in `io`.
 
 What is lost is looked for again at once, then after waits that are drawn anew each time
 (`roq.runtime.backoff`). All parts of a client ask configuration managers over one connection to
-each (`roq.runtime.manager_connections`), and share one to each monitor (`io.monitor_connections`).
+each (`roq.runtime.rpc_connections`), and share one to each monitor (`io.monitor_connections`).
 
 `roq.aio` offers the same objects to asyncio; only the waiting differs (`io.bell`).
 """

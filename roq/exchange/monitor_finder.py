@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from roq.errors import QueueNotFound, Unavailable
+from roq.model import is_address
 from roq.protocol.control import NOT_LEADER, Answer, Failure, Located, LocateRequest
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.leader_client import LeaderClient
-from roq.runtime.leader_finder import SEARCH_MOST_SECONDS, usable
+from roq.runtime.leader_finder import SEARCH_MOST_SECONDS
 from roq.runtime.ports import Dialer, Loop, Socket
 
 ANSWER_SECONDS: Final = 1.0
@@ -77,7 +78,7 @@ class MonitorFinder:
         self._rests_until = self._loop.now() + self._backoff.wait()
         match answer:
             case Located(queue_id=queue_id, monitor=monitor) if queue_id == self._queue_id:
-                if usable(monitor):
+                if is_address(monitor):
                     self._found(monitor)
             case Located() | Failure(CODE=QueueNotFound.code):
                 self._gone()

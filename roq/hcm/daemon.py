@@ -58,12 +58,12 @@ from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
-from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.metrics import Telemetry
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
 from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
+from roq.runtime.rpc_connections import RpcConnections
 
 RETRY_SECONDS: Final = 0.5
 SAID_MAX: Final = 4_000
@@ -126,13 +126,13 @@ class HostManager:
         self._machine = HostMachine(self._settings)
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
-        self._name_lock = HostNameLock(
-            self._reactor, self._context, self._registry, self._host, self._settings.control
-        )
-        self._managers = ManagerConnections(
+        self._managers = RpcConnections(
             self._reactor, self._context,
             on_lost=lambda endpoint, reason: self._handle(LeaderLost(endpoint, reason)),
         )  # fmt: skip
+        self._name_lock = HostNameLock(
+            self._managers, self._registry, self._host, self._settings.control
+        )
         self._processor = ProcessorWatch(
             self._reactor, lambda sample: self._handle(Pressed(sample))
         )
@@ -185,7 +185,6 @@ class HostManager:
         self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
-        self._name_lock.close()
         self._managers.close()
         self._server.close()
         self._context.term()

@@ -9,8 +9,8 @@ from typing import Final
 from roq.errors import Unavailable
 from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
 from roq.runtime.leader_finder import LeaderFinder
-from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.ports import Dialer, Loop, Socket
+from roq.runtime.rpc_connections import RpcConnections
 
 PENDING_MAX: Final = 4_096
 AGAIN_SECONDS: Final = 0.25
@@ -49,7 +49,7 @@ class LeaderClient:
     ) -> None:
         self._loop = loop
         self._finder = LeaderFinder(managers)
-        self._connections = ManagerConnections(loop, dialer)
+        self._connections = RpcConnections(loop, dialer)
         self._open: list[_Question] = []
 
     def move(self, endpoint: str) -> None:

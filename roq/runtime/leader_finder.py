@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from roq.model import is_address
+
 HOPS_MAX: Final = 3
 """So many are asked in one round because others name them."""
 LEARNT_MAX: Final = 16
@@ -21,16 +23,6 @@ SHUNNED_SECONDS: Final = 1.0
 """A manager that did not answer is left out for so long, from when it was asked."""
 SEARCH_MOST_SECONDS: Final = 5.0
 """The longest wait between two rounds, for those that are many."""
-ADDRESS_CHARACTERS_MAX: Final = 300
-
-
-def usable(address: str) -> bool:
-    """Whether what somebody has named may be connected to."""
-    return (
-        address.startswith("tcp://")
-        and len(address) <= ADDRESS_CHARACTERS_MAX
-        and address.isprintable()
-    )
 
 
 class LeaderFinder:
@@ -85,7 +77,7 @@ class LeaderFinder:
     def learn(self, managers: Iterable[str]) -> None:
         """There are these, too."""
         for each in managers:
-            if len(self._known) < self._most and usable(each) and each not in self._known:
+            if len(self._known) < self._most and is_address(each) and each not in self._known:
                 self._known.append(each)
 
     def exclude(self, address: str) -> None:
@@ -95,7 +87,7 @@ class LeaderFinder:
 
     def told(self, leader: str) -> bool:
         """Another party says which one leads: it is asked next. False if that is nothing new."""
-        if leader == self._told or not usable(leader):
+        if leader == self._told or not is_address(leader):
             return False
         self._told = self.address = leader
         self.begin()
@@ -135,7 +127,7 @@ class LeaderFinder:
     def _may_follow(self, named: str) -> bool:
         return (
             self._hops < HOPS_MAX
-            and usable(named)
+            and is_address(named)
             and named not in self._refused
             and named not in self._shunned
         )

@@ -20,7 +20,7 @@ from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.runtime.backoff import Jitter
-from roq.runtime.manager_connections import ManagerConnections
+from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.actors.publisher import Publisher
 from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.load import Profile, User
@@ -36,7 +36,7 @@ class _Engine:
     def __init__(self, process: Process) -> None:
         dialer = Sockets(process)
         self.reactor = process
-        self.managers = ManagerConnections(process, dialer)
+        self.managers = RpcConnections(process, dialer)
         self.monitors = MonitorConnections(process, dialer)
         self.jitter: Jitter = process.world.random.random
         self.translate: Translate = str

@@ -29,8 +29,8 @@ from roq.protocol.control import (
 )
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
-from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.rpc import Peer
+from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.ensemble import Ensemble
 from roq.simulation.model.process import Clocks, Process
@@ -211,7 +211,7 @@ class ManagerOfHost:
         self.process = process
         self.machine = HostMachine(host.settings)
         self._host = host
-        self._managers = ManagerConnections(
+        self._managers = RpcConnections(
             process, Sockets(process),
             on_lost=lambda endpoint, why: self._driver.feed(events.LeaderLost(endpoint, why)),
         )  # fmt: skip

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from roq.errors import NotLeader, RegistryAway, RequestError, RoQError
+from roq.model import is_address
 from roq.protocol.control import ClusterInfo
 from roq.runtime.backoff import Backoff
-from roq.runtime.leader_finder import HOPS_MAX, LeaderFinder, usable
+from roq.runtime.leader_finder import HOPS_MAX, LeaderFinder
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class CommandRoute:
 
     def _may_follow(self, endpoint: str) -> bool:
         again = self._refusal is not None and endpoint in self._sent
-        return usable(endpoint) and not again and self._hops < HOPS_MAX
+        return is_address(endpoint) and not again and self._hops < HOPS_MAX
 
     def _send(self, endpoint: str) -> Send:
         self._sent.add(endpoint)

@@ -27,8 +27,8 @@ from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
 from roq.runtime.backoff import Jitter
 from roq.runtime.logs import RateLimited
-from roq.runtime.manager_connections import ManagerConnections
 from roq.runtime.reactor import Reactor
+from roq.runtime.rpc_connections import RpcConnections
 from roq.runtime.sockets import new_context
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Engine:
         self.translate: Translate = translate or str
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
-        self.managers = ManagerConnections(self.reactor, self.context)
+        self.managers = RpcConnections(self.reactor, self.context)
         self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
         self.callbacks = Callbacks()

@@ -52,14 +52,14 @@ from roq.protocol.control import (
 )
 from roq.runtime import descriptors
 from roq.runtime.backoff import Jitter
-from roq.runtime.manager_connections import ManagerConnections, NotReached
 from roq.runtime.ports import Loop, Timer
+from roq.runtime.rpc_connections import NotReached, RpcConnections
 
 
 class SessionEngine(Protocol):
     """What a session needs of its client's I/O thread."""
 
-    managers: ManagerConnections
+    managers: RpcConnections
     monitors: MonitorConnections
     jitter: Jitter
     translate: Translate

@@ -15,7 +15,6 @@ from roq.runtime.leader_finder import (
     LEARNT_MAX,
     SHUNNED_SECONDS,
     LeaderFinder,
-    usable,
 )
 
 
@@ -95,7 +94,6 @@ def test_a_name_that_cannot_be_an_address_is_not_followed(address: str) -> None:
     assert not made.told(address)
     made.learn([address])
     assert address not in made.known
-    assert not usable(address)
 
 
 def test_another_party_tells_who_leads_and_what_it_repeats_is_nothing_new() -> None:

@@ -12,7 +12,7 @@ from fake_control import FakeControl
 from roq.client.io.engine import Engine
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Located, LocateRequest
-from roq.runtime.manager_connections import NotReached
+from roq.runtime.rpc_connections import NotReached
 
 pytestmark = pytest.mark.integration
 

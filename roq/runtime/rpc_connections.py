@@ -1,4 +1,4 @@
-"""One connection to each configuration manager, for all in this process that ask one.
+"""One connection to each server, for all in this process that ask one.
 
 A thousand publishers that look for their monitor at the same instant are one client to a manager.
 """
@@ -26,8 +26,8 @@ class NotReached(Unavailable):
     """There is no connection, or no more: nobody is late."""
 
 
-class ManagerConnections:
-    """All connections to managers; loop thread only.
+class RpcConnections:
+    """All connections of one kind; loop thread only.
 
     Args:
         on_lost: called with the address and the reason when a connection has ended, after those
@@ -45,10 +45,10 @@ class ManagerConnections:
         self._on_lost = on_lost
         self._clients: dict[str, RpcClient] = {}
         self._idle: dict[str, Timer] = {}
-        """Until those over which nothing is asked are given back."""
+        """Until those over which nothing is asked any more are given back."""
 
     def ask(self, address: str, message: Control, timeout: float, on_answer: OnAnswer) -> None:
-        """Ask this manager; `on_answer` is called once, later, unless this is closed before."""
+        """Ask this server; `on_answer` is called once, later, unless this is closed before."""
         try:
             client = self._clients.get(address) or self._connect(address)
         except zmq.ZMQError as error:
