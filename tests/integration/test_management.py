@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 import roq
-from roq.client.admin.management import Management, wait_result
+from roq.client.admin.management import ADDRESSES_MAX, Management, wait_result
 from roq.client.io.engine import Engine
 from roq.errors import (
     ExchangeNotFound,
@@ -249,6 +249,15 @@ def test_other_managers_are_learnt_and_dead_ones_passed_over(engine: Engine) -> 
     assert info.management == manager.management
     assert management.addresses == [manager.client, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
     assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["RESULT"] == 0
+
+
+def test_what_is_no_address_or_too_much_is_not_learnt(engine: Engine) -> None:
+    manager = Manager(engine)
+    manager.others = ["", "nonsense", "tcp://\n", *(f"tcp://10.0.0.1:{n}" for n in range(1, 2_000))]
+    management = Management(engine, [manager.client])
+    wait_result(management.info(30.0), 30.0)
+    assert management.addresses[:2] == [manager.client, "tcp://10.0.0.1:1"]
+    assert len(management.addresses) == ADDRESSES_MAX
 
 
 def test_that_nobody_answers_is_said_once(engine: Engine) -> None:

@@ -23,12 +23,10 @@ class Scene:
         self.control = FakeControl()
         self.exchanges = [ThreadExchange(self.control, number, number) for number in (1, 2)]
         self.serve(1)
-        self.engine = Engine()
-        self.engine.start()
         self.detours: dict[str, str] = {}
-        """Of subscribers."""
-        self._detoured = Engine(translate=lambda address: self.detours.get(address, address))
-        self._detoured.start()
+        """What connects from now on goes this way."""
+        self.engine = Engine(translate=lambda address: self.detours.get(address, address))
+        self.engine.start()
         self.told = Standings()
         self.managers = [self.control.address]
         self._closers: list[Callable[[], None]] = []
@@ -70,7 +68,7 @@ class Scene:
 
     def subscriber(self, **options: object) -> Subscriber:
         subscriber = Subscriber(
-            self._detoured, self.managers, "orders", on_state=self.told,
+            self.engine, self.managers, "orders", on_state=self.told,
             **options,  # type: ignore[arg-type]
         )  # fmt: skip
         self._closers.insert(0, subscriber.close)
@@ -80,7 +78,6 @@ class Scene:
         for close in self._closers:
             close()
         self.engine.close()
-        self._detoured.close()
         for exchange in self.exchanges:
             exchange.kill()
         self.control.close()

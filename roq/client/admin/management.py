@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from itertools import islice
 from typing import Final, TypeVar
 
 import zmq
@@ -12,6 +13,7 @@ import zmq
 from roq.client.admin.command_route import CommandRoute, GiveUp, Send, Step, Visit
 from roq.client.io.engine import Engine
 from roq.errors import RegistryAway, RemoteProtocolError, Unavailable
+from roq.model import is_address
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
@@ -27,6 +29,8 @@ INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
 GRACE_SECONDS: Final = 0.5
+ADDRESSES_MAX: Final = 256
+"""Managers that are learnt from others, with those that were given."""
 
 T = TypeVar("T")
 
@@ -106,12 +110,13 @@ class Management:
 
     def prefer(self, good: str) -> None:
         """A manager has answered: it is asked first the next time, before those that are dead."""
-        self._learn([good])
-        self.addresses.remove(good)
+        if good in self.addresses:
+            self.addresses.remove(good)
         self.addresses.insert(0, good)
 
     def _learn(self, managers: Iterable[str]) -> None:
-        self.addresses += [each for each in managers if each not in self.addresses]
+        new = (each for each in managers if is_address(each) and each not in self.addresses)
+        self.addresses += islice(new, max(0, ADDRESSES_MAX - len(self.addresses)))
 
     def _no_help(self, answer: Answer | Unavailable) -> str:
         shown = ", ".join(self.addresses)
