@@ -19,6 +19,7 @@ PublisherId = NewType("PublisherId", bytes)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 CLIENT_NAME_MAX = 64
+ADDRESS_CHARACTERS_MAX = 300
 TOPIC_BYTES_MAX = 255
 PUBLISHER_ID_BYTES = 16
 QUEUE_ID_BYTES = 16
@@ -178,6 +179,11 @@ class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
 def exchange_name(number: int) -> str:
     """The name of exchange `number` as people see it."""
     return f"x{number}"
+
+
+def is_address(text: str) -> bool:
+    """Whether what another process has named may be connected to."""
+    return text.startswith("tcp://") and len(text) <= ADDRESS_CHARACTERS_MAX and text.isprintable()
 
 
 def endpoint_of(host: str, port: int) -> str:

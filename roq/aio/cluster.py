@@ -23,7 +23,8 @@ from roq.client.admin.views import (
     QueueSummary,
     ScalingRules,
 )
-from roq.client.cluster import REMOVAL_SECONDS, Translate
+from roq.client.cluster import REMOVAL_SECONDS
+from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.status.reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber

@@ -17,8 +17,8 @@ The folders build on each other in one direction: a publisher and a subscriber k
 other, both have a session, and everything runs in `io`.
 
 What is lost is looked for again at once, then after waits that are drawn anew each time
-(`backoff`); all parts of a client ask configuration managers over one connection to each
-(`io.directory`), and share one to each monitor (`io.monitor_connections`).
+(`roq.runtime.backoff`). All parts of a client ask configuration managers over one connection to
+each (`roq.runtime.rpc_connections`), and share one to each monitor (`io.monitor_connections`).
 
 `roq.aio` offers the same objects to asyncio; only the waiting differs (`io.bell`).
 """

@@ -31,7 +31,7 @@ from roq.client.admin.views import (
     rules_of,
 )
 from roq.client.io import at_exit as farewell
-from roq.client.io.engine import Engine
+from roq.client.io.engine import Engine, Translate
 from roq.client.port import what_is_at
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
@@ -59,7 +59,6 @@ REMOVAL_SECONDS: Final = 60.0
 AGAIN_SECONDS: Final = 1.0
 """Between two requests to go on with it."""
 
-Translate = Callable[[str], str]
 T = TypeVar("T")
 
 
@@ -109,9 +108,8 @@ class Cluster(HostCommands):
         self._parted = False
         descriptors.raise_limit(DESCRIPTORS_MOST)
         self._timeout = timeout
-        self._translate = translate
-        self._engine = Engine()
-        self._management = Management(self._engine, endpoints, translate)
+        self._engine = Engine(translate=translate)
+        self._management = Management(self._engine, endpoints)
         self._children: set[Closable] = set()
         self._lock = threading.RLock()
         self._engine.start()
@@ -325,7 +323,6 @@ class Cluster(HostCommands):
             block=block,
             receipt=receipt,
             on_state=on_state,
-            translate=self._translate,
         )
         return self._adopt(publisher)
 
@@ -353,7 +350,6 @@ class Cluster(HostCommands):
             timeout=self._timeout if timeout is None else timeout,
             on_gap=on_gap,
             on_state=on_state,
-            translate=self._translate,
         )
         return self._adopt(subscriber)
 

@@ -10,17 +10,13 @@ import gc
 import logging
 import sys
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from roq.errors import ConfigError, Unavailable
 from roq.exchange.config import load_spec
-from roq.exchange.daemon import EXIT_CONFIG, EXIT_STOPPED, EXIT_UNAVAILABLE, ExchangeServer
-from roq.runtime import descriptors, logs
-from roq.runtime.exits import logged
-
-EXIT_USAGE: Final = 2
+from roq.exchange.daemon import ExchangeServer
+from roq.runtime import descriptors, exits, logs
 
 log = logging.getLogger("roq.exchange")
 
@@ -30,7 +26,7 @@ def main(arguments: list[str]) -> int:
     logs.configure("info", "text", process="exchange")
     if len(arguments) != 1:
         log.error("usage: python -m roq.exchange FILE")
-        return EXIT_USAGE
+        return exits.USAGE
     descriptors.raise_limit()
     try:
         spec = load_spec(Path(arguments[0]))
@@ -38,10 +34,10 @@ def main(arguments: list[str]) -> int:
         server = ExchangeServer(spec)
     except ConfigError as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return EXIT_CONFIG
+        return exits.CONFIG
     except Unavailable as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
-        return EXIT_UNAVAILABLE
+        return exits.UNAVAILABLE
     try:
         server.watch_signals()
         if not spec.manager:
@@ -53,8 +49,8 @@ def main(arguments: list[str]) -> int:
         server.run()
     finally:
         server.close()
-    return EXIT_STOPPED
+    return exits.STOPPED
 
 
 if __name__ == "__main__":
-    raise SystemExit(logged(lambda: main(sys.argv[1:])))
+    raise SystemExit(exits.logged(lambda: main(sys.argv[1:])))

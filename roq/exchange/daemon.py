@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Final, cast
@@ -32,8 +33,8 @@ from roq.exchange.events import (
 )
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.load import CpuMeter, busiest_publishers, load_of, metrics_of
-from roq.exchange.locator import Locator
 from roq.exchange.machine import ExchangeCore
+from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
 from roq.exchange.troubles import Troubles
 from roq.exchange.turns import Outcome, ReaderTurns
@@ -63,10 +64,6 @@ FRAMES_MAX: Final = 3
 STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
 LINGER_MS: Final = 200
-
-EXIT_STOPPED: Final = 0
-EXIT_UNAVAILABLE: Final = 69
-EXIT_CONFIG: Final = 78
 
 _MORE: Final = int(zmq.MORE)
 _CONTROL: Final = bytes((CONTROL,))
@@ -138,9 +135,9 @@ class ExchangeServer:
             self.reactor, self._context, spec.monitor,
             queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
         )  # fmt: skip
-        self._locator = Locator(
-            self.reactor, self._context, spec.managers,
-            spec.queue, spec.queue_id, found=self._monitor.move, gone=self._disowned,
+        self._finder = MonitorFinder(
+            self.reactor, self._context, spec.managers, spec.queue, spec.queue_id,
+            found=self._monitor.move, gone=self._disowned, jitter=random.Random().random,  # noqa: S311 - spreads retries
         )  # fmt: skip
         self._link: ManagerLink | None = None
         self._manager: ManagedChild | None = None
@@ -192,13 +189,13 @@ class ExchangeServer:
         """The monitor counts on this exchange."""
         if hold_seconds is not None:
             self.core.holding.rule(hold_seconds)
-        self._locator.reset()
+        self._finder.reset()
         if self._manager is not None:
             self._manager.confirmed()
 
     def unheard(self) -> None:
         """The monitor says nothing: perhaps it is elsewhere by now."""
-        self._locator.look()
+        self._finder.look()
 
     def superseded(self) -> None:
         """A newer process has this number: whatever comes now belongs there. End at once."""
@@ -252,7 +249,7 @@ class ExchangeServer:
         if self._link is not None:
             self._link.close()
         self._monitor.close()
-        self._locator.close()
+        self._finder.close()
         self.reactor.remove(self._data)
         self.reactor.remove(self._live)
         self._data.setsockopt(zmq.LINGER, LINGER_MS)

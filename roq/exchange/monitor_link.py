@@ -13,7 +13,6 @@ import logging
 from typing import Final, Protocol
 
 import msgspec
-import zmq
 
 from roq.errors import Unavailable
 from roq.exchange import events
@@ -26,7 +25,7 @@ from roq.protocol.control import (
     Passed,
 )
 from roq.runtime.logs import RateLimited
-from roq.runtime.reactor import Reactor
+from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
 from roq.timing import MONITOR_UNHEARD_SECONDS
 
@@ -81,8 +80,8 @@ class MonitorLink:
 
     def __init__(
         self,
-        reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Loop,
+        context: Dialer[Socket],
         endpoint: str,
         *,
         queue: bytes,

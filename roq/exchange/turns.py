@@ -14,7 +14,8 @@ from typing import Final
 from roq.exchange.events import Effect
 from roq.exchange.machine import ExchangeCore
 from roq.protocol.framing import join_answer
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 
 READERS_SECONDS: Final = 0.001
 """What readers may take of one turn."""

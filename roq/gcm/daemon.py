@@ -36,7 +36,8 @@ from roq.provider.port import HostRequest
 from roq.runtime import exits, plugins, resources, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
-from roq.runtime.reactor import Reactor, Timer, drain
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
 
 log = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from roq.gcm.epochs import Epochs
 from roq.gcm.events import Commit, DrawEpoch, Drop
 from roq.gcm.presence import Presence
 from roq.gcm.restoration import Restoration, deleted
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 
 log = logging.getLogger(__name__)
 

@@ -40,6 +40,7 @@ from roq.protocol.control import ScaleOut
 from roq.protocol.public_answers import refusal
 from roq.provider.port import HostState as ProviderState
 from roq.provider.port import ProvidedHost
+from roq.runtime.backoff import longest_wait
 from roq.timing import PROVISION_ANSWER_SECONDS
 
 DEMANDS_MAX: Final = 1_000
@@ -401,15 +402,15 @@ class Provisioning:
             self._forget(each)
             return
         each.failures += 1
-        delay = min(RETRY_MOST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(each.failures, 10))
+        delay = longest_wait(each.failures, RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS)
         each.retry_at = now + delay
         text = f"host {each.name} could not be removed, next attempt in {delay:g} s: "
         self._told.append(Note("host_not_removed", text + _text(answer)))
 
     def _learn(self, answer: ProviderAnswer, asked: float, now: float) -> None:
         if not isinstance(answer, tuple):
-            delay = min(LIST_SECONDS, RETRY_FIRST_SECONDS * 2 ** min(self._list_failures, 10))
             self._list_failures += 1
+            delay = longest_wait(self._list_failures, RETRY_FIRST_SECONDS, LIST_SECONDS)
             self._list_at = min(self._list_at, now + delay)
             text = f"the provider does not tell which hosts there are: {_text(answer)}"
             self._told.append(Note("hosts_not_listed", text))

@@ -39,6 +39,7 @@ from roq.gcm.saga import Emit, Saga
 from roq.gcm.sagas import Sagas
 from roq.gcm.sagas.steps import NoRoom
 from roq.protocol.public_answers import done
+from roq.runtime.backoff import longest_wait
 from roq.timing import REPAIR_CONFIRM_SECONDS
 
 LOOK_SECONDS: Final = 0.5
@@ -238,8 +239,8 @@ class RepairSchedule:
         trouble.since = {each.number: trouble.since.get(each.number, now) for each in lost}
         trouble.tried &= trouble.since.keys()
         if trouble.due is None:
-            delay = RETRY_FIRST_SECONDS * 2 ** min(trouble.failures - 1, 10)
-            trouble.due = now + min(RETRY_MOST_SECONDS, delay)
+            delay = longest_wait(trouble.failures, RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS)
+            trouble.due = now + delay
         fresh = any(
             each.number not in trouble.tried and self._is_ripe(queue, each, now) for each in lost
         )

@@ -6,11 +6,11 @@
     ZooKeeper    <-- an ephemeral node, one epoch per life ---   the registry
 
     machine.py       what is wanted, by whom, and who is told
-    lives.py         how a child starts, crashes, hangs, is given up, and ends
-    hangs.py         who has hung: by silence, and by what the system says of the process
-    backoff.py       when it is started again, and when not any more
+    supervisor.py    how a child starts, crashes, hangs, is given up, and ends
+    liveness.py      which child hangs: by silence, and by what the system says of the process
+    crash_history.py when it is started again, and when not any more
     epochs.py        of two processes of one child the later has the higher epoch
-    leader.py        finds the configuration manager that leads
+    leader.py        the configuration manager that leads, and when it gets a report
     records.py       which process a child is, on disk, for the next life of this process
     processes.py     started, adopted, looked at, ended
 

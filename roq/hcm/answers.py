@@ -7,13 +7,13 @@ from typing import Final
 
 from roq.hcm.children import Child, Waiter
 from roq.hcm.events import Effect, Reply
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.protocol.control import FAILED, ChildAck, Failure
 
 LAST_LINE_MAX: Final = 300
 
 
-def keep(child: Child, leader: LeaderLink, request_id: int = 0) -> ChildAck:
+def keep(child: Child, leader: Leader, request_id: int = 0) -> ChildAck:
     """Go on. An exchange hears where its monitor is, a monitor where the leading manager is."""
     if child.role == "monitor":
         return ChildAck(id=request_id, leader=leader.leading, child=child.name)

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 from roq.errors import InvalidRequest
-from roq.hcm.backoff import CrashHistory
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.ports import port_of
-from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name
+from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name, is_address
 from roq.protocol.control import (
     StartExchange,
     StartMonitor,
@@ -240,7 +240,7 @@ def check_report(info: ChildInfo) -> tuple[int, ...]:
     ports = []
     for address in told:
         port = port_of(address)
-        if not address.startswith("tcp://") or len(address) > 300 or port is None:
+        if not is_address(address) or port is None:
             raise InvalidRequest(f"{info.child[:150]!r} tells an address that cannot be one")
         ports.append(port)
     return tuple(ports)

@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from roq.errors import ConfigError
-from roq.hcm.backoff import CrashLimits
+from roq.hcm.crash_history import CrashLimits
 from roq.hcm.settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
 import psutil
 import zmq
 
@@ -27,6 +28,8 @@ from roq.hcm.events import (
     Finished,
     Forget,
     Kill,
+    LeaderAnswered,
+    LeaderLost,
     Measured,
     Note,
     Pressed,
@@ -42,11 +45,11 @@ from roq.hcm.events import (
     Terminate,
 )
 from roq.hcm.host_name_lock import HostNameLock
+from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
 from roq.hcm.ports import port_of
 from roq.hcm.processes import Processes
 from roq.hcm.pulse import ProcessorWatch
-from roq.hcm.reporter import Reporter, with_load
 from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
@@ -56,9 +59,11 @@ from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
+from roq.runtime.rpc_connections import RpcConnections
 
 RETRY_SECONDS: Final = 0.5
 SAID_MAX: Final = 4_000
@@ -121,10 +126,13 @@ class HostManager:
         self._machine = HostMachine(self._settings)
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
+        self._managers = RpcConnections(
+            self._reactor, self._context,
+            on_lost=lambda endpoint, reason: self._handle(LeaderLost(endpoint, reason)),
+        )  # fmt: skip
         self._name_lock = HostNameLock(
-            self._reactor, self._context, self._registry, self._host, self._settings.control
+            self._managers, self._registry, self._host, self._settings.control
         )
-        self._reporter = Reporter(self._reactor, self._context, self._handle)
         self._processor = ProcessorWatch(
             self._reactor, lambda sample: self._handle(Pressed(sample))
         )
@@ -177,8 +185,7 @@ class HostManager:
         self._telemetry.close()
         self._registry.close()
         self._processes.close(kill=self._machine.stopping)
-        self._name_lock.close()
-        self._reporter.close()
+        self._managers.close()
         self._server.close()
         self._context.term()
         self._reactor.close()
@@ -340,7 +347,7 @@ class HostManager:
         match effect:
             case Reply(peer, message):
                 if isinstance(message, HostReport):
-                    message = with_load(message)
+                    message = _with_load(message)
                 self._server.send(Peer(*peer), documents.encode(message))
             case Probe():
                 self._events.extend(map(Pressed, self._processor.sample_if_old()))
@@ -348,7 +355,10 @@ class HostManager:
             case Spawn() | Release() | Remember() | Terminate() | Kill() | Discard() | Forget():
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
-                self._reporter.report(endpoint, report)
+                self._managers.ask(
+                    endpoint, _with_load(report), ANSWER_SECONDS,
+                    lambda answer: self._handle(LeaderAnswered(answer)),
+                )  # fmt: skip
             case Announce(cluster):
                 self._announce(cluster)
             case Note(name, text, repeated=True):
@@ -366,6 +376,21 @@ class HostManager:
                 {"host": self._host, "control": self.control, "cluster": cluster,
                  "pid": os.getpid()}
             )  # fmt: skip
+
+
+def _with_load(report: HostReport) -> HostReport:
+    """The report with how busy this machine is, as far as the system tells."""
+    try:
+        memory = psutil.virtual_memory()
+        cpu_percent = psutil.cpu_percent()
+    except OSError:
+        return report  # no descriptor is left to read it with; the children count more
+    return msgspec.structs.replace(
+        report,
+        cpu_percent=cpu_percent,
+        memory_bytes=memory.total - memory.available,
+        memory_free_bytes=memory.available,
+    )
 
 
 def _take_folder(folder: Path) -> IO[bytes]:

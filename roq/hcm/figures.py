@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.model import exchange_name
 from roq.protocol.figures import Metric, Sample, counter, gauge
 
@@ -122,7 +122,7 @@ def known(role: str, told: Mapping[str, float]) -> dict[str, float]:
     return {name: told[name] for name in _TOLD[role] if name in told}
 
 
-def figures(children: Children, leader: LeaderLink, exchange_max: int) -> Iterator[Sample]:
+def figures(children: Children, leader: Leader, exchange_max: int) -> Iterator[Sample]:
     """How `METRICS` stand, but for what the shell measures."""
     yield Sample(LEADER, bool(leader.leading))
     yield Sample(SLOTS, exchange_max)

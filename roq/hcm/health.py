@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from roq.hcm.children import Children, State
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.hcm.processor import Processor
 from roq.protocol.control import Health
 from roq.protocol.facts import Check
@@ -18,7 +18,7 @@ _TROUBLED: Final = {State.RESTARTING, State.FAILED}
 def of_host(
     host: str,
     children: Children,
-    leader: LeaderLink,
+    leader: Leader,
     measured: tuple[Check, ...] = (),
     *,
     stopping: bool = False,
@@ -60,7 +60,7 @@ def processor_check(processor: Processor, short: bool) -> Check:
     return Check(name="processor", ok=not short, detail=detail, essential=False)
 
 
-def _leader(leader: LeaderLink) -> Check:
+def _leader(leader: Leader) -> Check:
     if leader.leading:
         return Check(name="leader", ok=True, detail=leader.leading)
     detail = "no configuration manager has answered yet"

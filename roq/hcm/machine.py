@@ -19,7 +19,6 @@ from roq.errors import (
     StaleEpoch,
 )  # fmt: skip
 from roq.hcm.answers import failure, keep
-from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     ENDED,
     EVERYTHING,
@@ -31,6 +30,7 @@ from roq.hcm.children import (
     child_name,
     number_of,
 )  # fmt: skip
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
     Announce,
@@ -57,7 +57,7 @@ from roq.hcm.events import (
 )  # fmt: skip
 from roq.hcm.figures import figures, known
 from roq.hcm.health import of_host, processor_check, shortage
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.hcm.processor import Sample
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
@@ -96,7 +96,7 @@ class HostMachine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._leader = LeaderLink(settings.managers)
+        self._leader = Leader(settings.managers)
         self._supervisor = Supervisor(settings, self._leader)
         self._leader_epoch = 0
         self._trouble = ""

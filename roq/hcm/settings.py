@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from roq.hcm.backoff import CrashLimits
+from roq.hcm.crash_history import CrashLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

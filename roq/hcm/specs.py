@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import EXCHANGE, MONITOR, Child, State
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.settings import Settings
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from roq.errors import NoCapacity, RegistryAway, RequestError
 from roq.hcm.answers import ending, failure, failures, keep
-from roq.hcm.backoff import CrashHistory
 from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
@@ -22,6 +21,7 @@ from roq.hcm.children import (
     check_start,
     number_of,
 )
+from roq.hcm.crash_history import CrashHistory
 from roq.hcm.epochs import Epochs
 from roq.hcm.events import (
     Adopted,
@@ -40,7 +40,7 @@ from roq.hcm.events import (
     SpawnFailed,
     Terminate,
 )
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
 from roq.hcm.ports import PortBook
 from roq.hcm.processor import Processor
@@ -68,7 +68,7 @@ class Supervisor:
         processor: whether this host gets enough of it.
     """
 
-    def __init__(self, settings: Settings, leader: LeaderLink) -> None:
+    def __init__(self, settings: Settings, leader: Leader) -> None:
         self.children = Children()
         self._ports = PortBook()
         self.stops = Stops()

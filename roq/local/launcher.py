@@ -19,13 +19,14 @@ from functools import partial
 from typing import Final
 
 from roq.errors import RoQError
-from roq.hcm.backoff import CrashHistory, CrashLimits
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.local.folder import Folder
 from roq.local.part import Part
 from roq.local.plan import GCM, HOST, ZOOKEEPER, Addresses, Plan, Planned, host_folder
 from roq.local.settings import Settings
 from roq.runtime import exits
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 
 STOP_SECONDS: Final = 10.0
 """Grace for each step of a stop; then the step's processes are killed."""

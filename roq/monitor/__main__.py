@@ -9,7 +9,6 @@ from pathlib import Path
 
 from roq.monitor.process import MonitorProcess
 from roq.runtime import descriptors, exits, logs
-from roq.runtime.exits import logged
 
 
 def main(arguments: list[str]) -> int:
@@ -36,4 +35,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(logged(lambda: main(sys.argv[1:])))
+    raise SystemExit(exits.logged(lambda: main(sys.argv[1:])))

@@ -30,7 +30,6 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
@@ -44,9 +43,11 @@ from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import sockets
+from roq.runtime.leader_client import LeaderClient
 from roq.runtime.logs import RateLimited
 from roq.runtime.manager import ManagerLink
-from roq.runtime.reactor import Reactor, Timer, drain
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
 

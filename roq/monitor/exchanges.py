@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Final
 
 from roq.errors import InvalidRequest, NoCapacity
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, is_address
 from roq.monitor.events import Peer
 from roq.monitor.window import LoadWindow
 from roq.policy.assignment import Candidate
@@ -247,9 +247,8 @@ class Exchanges:
 def _validate(info: ExchangeInfo) -> None:
     if not (0 < info.number < 1 << 31 and 0 < info.epoch < 1 << 62):
         raise InvalidRequest(f"no exchange has number {info.number} and epoch {info.epoch}")
-    for address in (info.data, info.live):
-        if not address.startswith("tcp://") or len(address) > 300 or not address.isprintable():
-            raise InvalidRequest("an exchange's addresses have the form tcp://host:port")
+    if not (is_address(info.data) and is_address(info.live)):
+        raise InvalidRequest("an exchange's addresses have the form tcp://host:port")
 
 
 def _validate_load(message: ExchangeReport) -> None:

@@ -24,6 +24,7 @@ from roq.monitor.sessions import Session, Sessions
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.window import WINDOW_SECONDS
 from roq.protocol.control import Passed, Relocate, Relocated
+from roq.runtime.backoff import longest_wait
 
 RELOCATE_TRIES: Final = 5
 """Periods in which a publisher is told before it is given up."""
@@ -266,7 +267,7 @@ class Moves:
             if exchange is not None:
                 exchange.doubted = True
         failures = self._failures(relocation.publisher) + 1
-        rest = min(FAILED_REST_SECONDS * 2 ** min(failures - 1, 10), REST_MAX_SECONDS)
+        rest = longest_wait(failures, FAILED_REST_SECONDS, REST_MAX_SECONDS)
         self._rest(relocation, now + rest, failures)
         reason = message.reason[:REASON_MAX] or "the publisher could not go there"
         effects = self._news.move(relocation, "failed", reason)

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from roq.errors import ConfigError, InvalidName, InvalidRequest, Unavailable
 from roq.model import check_name
 from roq.monitor.daemon import Monitor, child_info
-from roq.monitor.leader import LeaderClient
 from roq.monitor.policy_timeout import PolicyTimeout
 from roq.protocol.control import ChildReport
 from roq.protocol.facts import ChildInfo
 from roq.protocol.spec import COMMAND_BYTES_MAX, End, MonitorSpec, Serve, decode_command
 from roq.ranges import UNREADABLE
 from roq.runtime import logs, sockets
+from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop

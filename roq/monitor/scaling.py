@@ -20,6 +20,7 @@ from roq.model import exchange_name
 from roq.monitor.events import Ask, Effect
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.protocol.control import Answer, Done, Failure, GcmRequest, ScaledOut, ScaleIn, ScaleOut
+from roq.runtime.backoff import longest_wait
 from roq.timing import SCALE_ASKS_SECONDS
 
 ARRIVAL_SECONDS: Final = 10.0
@@ -280,7 +281,7 @@ class Scaling:
         if _is_final(answer) or operation.tries >= STOP_TRIES:
             return self._failed(operation, _text(answer), now)
         operation.phase = Phase.PAUSING
-        operation.deadline = now + _pause(operation.tries)
+        operation.deadline = now + longest_wait(operation.tries, PAUSE_SECONDS, PAUSE_MAX_SECONDS)
         return []
 
     # --- the end ----------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ class Scaling:
         self._operations.remove(operation)
         if not self.rests(now):  # what fails together has failed once
             self._failures += 1
-            self._rests_until = now + _pause(self._failures)
+            self._rests_until = now + longest_wait(self._failures, PAUSE_SECONDS, PAUSE_MAX_SECONDS)
         return self._tell(operation, "failed", reason, now)
 
     def _tell(self, operation: Operation, state: str, reason: str, now: float) -> list[Effect]:
@@ -302,10 +303,6 @@ class Scaling:
             "out" if operation.out else "in", state, reason,
             number=operation.number, host=operation.host, seconds=now - operation.since,
         )  # fmt: skip
-
-
-def _pause(failures: int) -> float:
-    return min(PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), PAUSE_MAX_SECONDS)
 
 
 def _is_final(answer: Answer | Unavailable) -> bool:

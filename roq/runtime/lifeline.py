@@ -23,7 +23,7 @@ from typing import Final
 import zmq
 
 from roq.runtime import descriptors
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Loop, Socket, Timer
 
 BEGIN_SECONDS: Final = 3.0
 """A connection is begun within this, if ever; that it takes longer to succeed is another matter."""
@@ -67,8 +67,8 @@ class Lifeline:
 
     def __init__(
         self,
-        reactor: Reactor,
-        socket: zmq.Socket[bytes],
+        reactor: Loop,
+        socket: Socket,
         on_ended: Callable[[str], None],
         *,
         on_stands: Callable[[], None] | None = None,
@@ -86,7 +86,7 @@ class Lifeline:
         self._begun = False
         self._timer: Timer | None = None
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self._events: zmq.Socket[bytes] = socket.get_monitor_socket(_BEGINNINGS | _ENDINGS)
+        self._events = socket.get_monitor_socket(_BEGINNINGS | _ENDINGS)
         self._events.setsockopt(zmq.LINGER, 0)
         reactor.add(self._events, self._readable)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-import zmq
 
 from roq.clock import ObservedClock
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, ChildAck, ChildReport
 from roq.protocol.facts import ChildInfo
-from roq.runtime.reactor import Reactor
+from roq.runtime.backoff import longest_wait
+from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
 from roq.timing import CHILD_REPORT_SECONDS
 
@@ -159,8 +159,8 @@ class ManagerLink:
 
     def __init__(
         self,
-        reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Loop,
+        context: Dialer[Socket],
         endpoint: str,
         *,
         orphan_seconds: float,
@@ -171,7 +171,8 @@ class ManagerLink:
         self._orphan_seconds = orphan_seconds
         self._clock = ObservedClock(reactor.now())
         self._heard = self._called = self.observed()
-        self._pause = RECONNECT_SECONDS
+        self._calls = 1
+        """Since it has said something, with the first one."""
         self._turn = 0
         self._children: list[ManagedChild] = []
         self._last_words: list[_LastWord] = []
@@ -251,9 +252,10 @@ class ManagerLink:
     def _report(self) -> None:
         now = self.observed()
         self._timer = self._reactor.call_about(CHILD_REPORT_SECONDS, self._report)
-        if now - max(self._heard, self._called) > self._pause:
+        pause = longest_wait(self._calls, RECONNECT_SECONDS, RECONNECT_MOST_SECONDS)
+        if now - max(self._heard, self._called) > pause:
             self._called = now
-            self._pause = min(2 * self._pause, RECONNECT_MOST_SECONDS)
+            self._calls += 1
             self._call_anew()
         children = list(self._children)
         wanted = [each for each in children if each.look(now, self._heard, self._orphan_seconds)]
@@ -304,4 +306,4 @@ class ManagerLink:
     def _take(self, answer: Answer | Unavailable) -> None:
         if isinstance(answer, ChildAck):
             self._heard = self.observed()
-            self._pause = RECONNECT_SECONDS
+            self._calls = 1

@@ -26,7 +26,8 @@ from roq.protocol.control import Health
 from roq.protocol.facts import Check
 from roq.protocol.figures import Kind, Metric, Sample, gauge
 from roq.runtime.http import HttpServer, Response
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 
 LOOK_SECONDS: Final = 1.0
 ALIVE_SECONDS: Final = 10.0

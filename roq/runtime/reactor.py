@@ -16,58 +16,27 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from math import ceil
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import zmq
 from zmq import zmq_poll
 
 from roq.errors import LocalProtocolError
+from roq.runtime.ports import BEAT_SECONDS, Call, Loop, Socket, Source, Timer
 
-
-class HasFileno(Protocol):
-    """Anything with a descriptor that can be polled."""
-
-    def fileno(self) -> int:
-        """The descriptor."""
-        ...
-
-
-BEAT_SECONDS: Final = 0.125
-"""Between two times at which timers ring that may do so together."""
-
-Source = zmq.Socket[bytes] | int | HasFileno
 _Key = zmq.Socket[bytes] | int
 _POLLIN: Final = int(zmq.POLLIN)
-Call = Callable[[], None]
 
 
-class Timer:
-    """A call that will be made once; `cancel()` takes it back."""
-
-    __slots__ = ("call", "when")
-
-    def __init__(self, when: float, call: Call) -> None:
-        self.when = when
-        self.call: Call | None = call
-
-    def cancel(self) -> None:
-        """Do not call any more; harmless when it has been called already."""
-        self.call = None
-
-
-class Reactor:
+class Reactor(Loop):
     """The loop. One thread runs it; `call_soon` and `stop` may come from any thread."""
-
-    _phase = 0.0
-    """When beats are; processes of one machine take turns."""
 
     def __init__(self) -> None:
         self._polled: list[tuple[_Key, int]] | None = None
         """What is polled; None: it has changed, and is made anew once before the next poll."""
         self._handlers: dict[_Key, Call] = {}
         self._timers: list[tuple[float, int, Timer]] = []
-        self._phase = random.random() * BEAT_SECONDS  # noqa: S311 - no secret
+        self.phase = random.random() * BEAT_SECONDS  # noqa: S311 - no secret
         self._order = count()
         self._calls: deque[Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -109,23 +78,6 @@ class Reactor:
         timer = Timer(when, function)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
-
-    def call_later(self, seconds: float, function: Call) -> Timer:
-        """Call `function` in so many seconds. Loop thread only."""
-        return self.call_at(self.now() + seconds, function)
-
-    def call_about(self, seconds: float, function: Call) -> Timer:
-        """Call `function` in about so many seconds, at the beat that is nearest; for what is done
-        again and again. A loop that has little to do wakes seldom, as its timers ring together.
-        """
-        beats = round((self.now() + seconds - self._phase) / BEAT_SECONDS)
-        return self.call_at(self._phase + beats * BEAT_SECONDS, function)
-
-    def beat_after(self, when: float) -> float:
-        """The first beat at or after `when`, if that is far enough away for it not to matter."""
-        if when - self.now() < 4 * BEAT_SECONDS:
-            return when
-        return self._phase + ceil((when - self._phase) / BEAT_SECONDS) * BEAT_SECONDS
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""
@@ -221,7 +173,7 @@ def _key(source: Source) -> _Key:
     return source.fileno()
 
 
-def drain(socket: zmq.Socket[bytes], handle: Callable[[list[bytes]], None], most: int = 50) -> None:
+def drain(socket: Socket, handle: Callable[[list[bytes]], None], most: int = 50) -> None:
     """Read what is there, at most `most` messages, so that other sources get their turn."""
     for _ in range(most):
         try:

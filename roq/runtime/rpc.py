@@ -32,7 +32,8 @@ from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 from roq.runtime import descriptors, sockets
 from roq.runtime.lifeline import Lifeline
 from roq.runtime.logs import RateLimited
-from roq.runtime.reactor import Reactor, Timer, drain
+from roq.runtime.ports import Dialer, Loop, Socket, Source, Timer
+from roq.runtime.reactor import drain
 
 PENDING_MAX: Final = 10_000
 """Requests that one client may have under way."""
@@ -83,8 +84,8 @@ class RpcServer:
 
     def __init__(
         self,
-        reactor: Reactor,
-        socket: zmq.Socket[bytes],
+        reactor: Loop,
+        socket: Socket,
         handle: Callable[[Peer, bytes], None],
     ) -> None:
         self._reactor = reactor
@@ -133,8 +134,8 @@ class RpcClient:
 
     def __init__(
         self,
-        reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Loop,
+        context: Dialer[Socket],
         endpoint: str,
         on_push: Callable[[Answer], None] | None = None,
         on_lost: Callable[[str], None] | None = None,
@@ -147,8 +148,8 @@ class RpcClient:
         self._limited = RateLimited(log)
         self._context = context
         self._on_lost = on_lost
-        self._socket: zmq.Socket[bytes] | None = None
-        self._source: zmq.Socket[bytes] | int | None = None
+        self._socket: Socket | None = None
+        self._source: Source | None = None
         """What the reactor watches."""
         self._lifeline: Lifeline | None = None
         self._again: Timer | None = None
@@ -179,7 +180,7 @@ class RpcClient:
         self._trouble = ""
         self._watch(socket)
 
-    def _watch(self, source: zmq.Socket[bytes] | int) -> None:
+    def _watch(self, source: Source) -> None:
         if self._source is not None:
             self._reactor.remove(self._source)
         self._source = source
@@ -224,6 +225,11 @@ class RpcClient:
             return
         timer = self._reactor.call_later(timeout, lambda: self._expired(number, timeout))
         self._pending[number] = _Pending(on_answer, timer)
+
+    @property
+    def waiting(self) -> list[Callable[[Answer | Unavailable], None]]:
+        """Those that have not got their answers; `close` forgets them."""
+        return [each.on_answer for each in self._pending.values()]
 
     def send(self, message: Control) -> bool:
         """Send without expecting an answer; False if the way is blocked."""

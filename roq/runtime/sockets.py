@@ -14,13 +14,14 @@ import errno
 import ipaddress
 import random
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeVar
 
 import zmq
 
 from roq.errors import ConfigError, Unavailable
 from roq.model import endpoint_of
 from roq.protocol.channel import transfer_seconds
+from roq.runtime.ports import Dialer, Socket
 from roq.timing import CONNECT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
 CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -41,6 +42,7 @@ _KEEPALIVE: Final = {
 """A client without heartbeats that has vanished is noticed within half a minute."""
 _RANDOM_PORT_TRIES: Final = 20
 _TTL_MS_MAX: Final = 6_553_500
+S = TypeVar("S", bound=Socket)
 _random: Final = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
 
@@ -51,9 +53,7 @@ def new_context() -> zmq.Context[zmq.Socket[bytes]]:
     return context
 
 
-def router(
-    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = CONTROL_BYTES_MAX
-) -> zmq.Socket[bytes]:
+def router(context: Dialer[S], *, maximum_bytes: int = CONTROL_BYTES_MAX) -> S:
     """A server socket. It must only be sent to with NOBLOCK: see `send_to`."""
     socket = _new(context, zmq.ROUTER, maximum_bytes)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -63,9 +63,7 @@ def router(
     return socket
 
 
-def dealer(
-    context: zmq.Context[zmq.Socket[bytes]], *, maximum_bytes: int = CONTROL_BYTES_MAX
-) -> zmq.Socket[bytes]:
+def dealer(context: Dialer[S], *, maximum_bytes: int = CONTROL_BYTES_MAX) -> S:
     """A client socket of a server."""
     return _new(context, zmq.DEALER, maximum_bytes)
 
@@ -122,7 +120,7 @@ def expect_large(
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, patience)
 
 
-def send_to(socket: zmq.Socket[bytes], frames: list[bytes]) -> bool:
+def send_to(socket: Socket, frames: list[bytes]) -> bool:
     """Send from a ROUTER (or any socket) without ever waiting.
 
     Returns:
@@ -195,9 +193,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _new(
-    context: zmq.Context[zmq.Socket[bytes]], kind: int, maximum_bytes: int
-) -> zmq.Socket[bytes]:
+def _new(context: Dialer[S], kind: int, maximum_bytes: int) -> S:
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.IPV6, 1)

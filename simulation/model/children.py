@@ -8,24 +8,24 @@ from typing import Final
 from roq.errors import Unavailable
 from roq.exchange.events import Passed, Stop
 from roq.exchange.load import busiest_publishers, load_of
-from roq.exchange.locator import Locator
+from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.monitor import events
-from roq.monitor.leader import LeaderClient
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.rules import PolicyNamed
 from roq.protocol.control import Answer, ExchangeReport, Failure, MonitorRequest
 from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
 from roq.runtime.rpc import Peer
 from roq.simulation.actors.exchange import Exchange
 from roq.simulation.model.process import LocalWorld, Process
 from roq.simulation.model.shells import Driver, Ports, Server
-from roq.simulation.model.sockets import context
+from roq.simulation.model.sockets import Sockets
 from roq.simulation.model.watch import Watch
 
 DRAIN_SECONDS: Final = 0.3
@@ -54,14 +54,14 @@ class MonitorShell:
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=process.now(),
             control=self.control, policy_named=policy_named,
         )  # fmt: skip
-        zmq = context(process)
+        dialer = Sockets(process)
         self._driver: Driver[events.Event, events.Effect] = Driver(
             process, self.machine, Tick(), self._perform
         )
-        self._leader = LeaderClient(process, zmq, spec.managers)
+        self._leader = LeaderClient(process, dialer, spec.managers)
         self._server = Server(process, self.control, self._request)
         self._manager = ManagerLink(
-            process, zmq, spec.manager, orphan_seconds=spec.orphan_seconds
+            process, dialer, spec.manager, orphan_seconds=spec.orphan_seconds
         ).add(
             self._child,
             on_keep=lambda ack: self._leader.move(ack.leader), on_stop=self.stop,
@@ -138,18 +138,18 @@ class ExchangeShell:
             LocalWorld(process), process, spec.queue_id, spec.number, spec.epoch, spec.limits,
             info=self.info, on_append=partial(watch.appended, spec),
         )  # fmt: skip
-        zmq = context(process)
+        dialer = Sockets(process)
         self._monitor = MonitorLink(
-            process, zmq, spec.monitor,
+            process, dialer, spec.monitor,
             queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
         )  # fmt: skip
-        self._locator = Locator(
-            process, zmq, spec.managers, spec.queue, spec.queue_id,
+        self._finder = MonitorFinder(
+            process, dialer, spec.managers, spec.queue, spec.queue_id,
             found=self._monitor.move, gone=self._disowned,
-            chance=process.world.random.random,
+            jitter=process.world.random.random,
         )  # fmt: skip
         self._manager = ManagerLink(
-            process, zmq, spec.manager, orphan_seconds=spec.orphan_seconds
+            process, dialer, spec.manager, orphan_seconds=spec.orphan_seconds
         ).add(
             self._child,
             on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
@@ -186,12 +186,12 @@ class ExchangeShell:
         """The monitor counts on this exchange."""
         if hold_seconds is not None:
             self.exchange.core.holding.rule(hold_seconds)
-        self._locator.reset()
+        self._finder.reset()
         self._manager.confirmed()
 
     def unheard(self) -> None:
         """The monitor says nothing."""
-        self._locator.look()
+        self._finder.look()
 
     def superseded(self) -> None:
         """A newer process has this number."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
 
-from roq.client.io.directory import Directory
+from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
@@ -20,36 +19,36 @@ from roq.client.status.status import (
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.model import PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
+from roq.runtime.backoff import Jitter
+from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.actors.publisher import Publisher
 from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.load import Profile, User
 from roq.simulation.model.process import LocalWorld, Process
-from roq.simulation.model.sockets import Context, context
+from roq.simulation.model.sockets import Sockets
 from roq.simulation.model.watch import Watch
 from roq.testing.history import History
 
-if TYPE_CHECKING:
-    from roq.client.io.engine import Engine
-
 
 class _Engine:
-    """What a session needs of a client's I/O thread."""
+    """A client's I/O thread, see `SessionEngine`."""
 
     def __init__(self, process: Process) -> None:
+        dialer = Sockets(process)
         self.reactor = process
-        self.context: Context = context(process)
-        self.directory = Directory(process, self.context)
-        self.monitors = MonitorConnections(process, self.context)
-        self.jitter = process.world.random.random
+        self.managers = RpcConnections(process, dialer)
+        self.monitors = MonitorConnections(process, dialer)
+        self.jitter: Jitter = process.world.random.random
+        self.translate: Translate = str
         self.inside = True
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run it in a turn of its own."""
         self.reactor.call_soon(function)
 
-
-def _engine(process: Process) -> Engine:
-    return cast("Engine", _Engine(process))
+    def run_sync(self, function: Callable[[], None]) -> None:
+        """Run it now: there is one thread."""
+        function()
 
 
 class _Sent(Receipt):
@@ -112,7 +111,7 @@ class PublisherShell:
         self._reason = "new"
         self._sequences: dict[str, int] = {}
         self._session = MonitorSession(
-            _engine(process), managers, queue,
+            _Engine(process), managers, queue,
             client_id=self.id, role=PUBLISHER,
             on_assigned=self._assigned, on_relocate=self._relocate, on_topology=self._topology,
             alive=self._alive, on_state=self._state,
@@ -262,7 +261,7 @@ class SubscriberShell:
         self.died_at: float | None = None
         process.at_kill.append(self._died)
         self._session = MonitorSession(
-            _engine(process), managers, queue,
+            _Engine(process), managers, queue,
             client_id=process.world.random.randbytes(16), role=SUBSCRIBER,
             on_topology=self._topology, alive=self._alive, on_state=self._state,
         )  # fmt: skip

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Final
 
 from roq.coordination.port import Committed, Conflict, SessionState
-from roq.errors import RegistryAway, Unavailable
+from roq.errors import RegistryAway
 from roq.hcm import events
+from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
 from roq.hcm.settings import Settings
 from roq.machine import Tick
 from roq.monitor.rules import PolicyNamed
 from roq.protocol.control import (
-    Answer,
     Failure,
     HcmRequest,
     StartExchange,
@@ -29,17 +29,17 @@ from roq.protocol.control import (
 )
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
-from roq.runtime.rpc import Peer, RpcClient
+from roq.runtime.rpc import Peer
+from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.ensemble import Ensemble
 from roq.simulation.model.process import Clocks, Process
 from roq.simulation.model.shells import Driver, Ports, Server
-from roq.simulation.model.sockets import context
+from roq.simulation.model.sockets import Sockets
 from roq.simulation.model.watch import Watch
 from roq.simulation.model.wires import Wires
 from roq.simulation.world import World
 
-REPORT_TIMEOUT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
 KILL_SECONDS: Final = (0.001, 0.02)
 """What the system takes to end a process."""
@@ -211,8 +211,10 @@ class ManagerOfHost:
         self.process = process
         self.machine = HostMachine(host.settings)
         self._host = host
-        self._context = context(process)
-        self._leader: RpcClient | None = None
+        self._managers = RpcConnections(
+            process, Sockets(process),
+            on_lost=lambda endpoint, why: self._driver.feed(events.LeaderLost(endpoint, why)),
+        )  # fmt: skip
         self._registering = False
         self._refused: set[int] = set()
         self._driver: Driver[events.Event, events.Effect] = Driver(
@@ -277,20 +279,13 @@ class ManagerOfHost:
             case events.Kill(child):
                 self._host.kill(child)
             case events.ReportToLeader(endpoint, report):
-                self._report(endpoint, report)
+                self._managers.ask(
+                    endpoint, report, ANSWER_SECONDS,
+                    lambda answer: self._driver.feed(events.LeaderAnswered(answer)),
+                )  # fmt: skip
             case events.Note():
                 self.process.world.note(self.process.name, effect.text)
             case events.Finished():
                 self.process.stop()
             case _:
                 return  # files
-
-    def _report(self, endpoint: str, report: Answer) -> None:
-        if self._leader is None or self._leader.endpoint != endpoint:
-            if self._leader is not None:
-                self._leader.close()
-            self._leader = RpcClient(self.process, self._context, endpoint)
-        self._leader.request(report, REPORT_TIMEOUT_SECONDS, self._answered)
-
-    def _answered(self, answer: Answer | Unavailable) -> None:
-        self._driver.feed(events.LeaderAnswered(answer))

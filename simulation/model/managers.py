@@ -18,7 +18,7 @@ from roq.runtime.rpc import Peer, RpcClient
 from roq.simulation.model.ensemble import Ensemble
 from roq.simulation.model.process import Process
 from roq.simulation.model.shells import Driver, Server
-from roq.simulation.model.sockets import context
+from roq.simulation.model.sockets import Sockets
 from roq.simulation.model.watch import Watch
 
 GIVE_UP_SECONDS = 20.0
@@ -56,7 +56,7 @@ class ManagerShell:
             broadcast=f"tcp://{process.machine}:5005",
         )  # fmt: skip
         self.machine = GcmMachine(Settings(manager=self.manager))
-        self._context = context(process)
+        self._context = Sockets(process)
         self._clients: dict[str, RpcClient] = {}
         self._driver: Driver[events.Event, events.Effect] = Driver(
             process, self.machine, Tick(), self._perform

@@ -1,6 +1,6 @@
 """A process on a machine: a reactor on the virtual clock, with a clock of its own, that may fail.
 
-It is a `Reactor` to the shells that run in it. What comes while it stands still waits for it, as
+It is a `Loop` to the shells that run in it. What comes while it stands still waits for it, as
 for a process that was stopped; when it dies everything that it had is gone. An exception that
 leaves a handler ends it, as in real life, and is remembered: no fault of the surroundings excuses
 that.
@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from roq.clock import ObservedClock
-from roq.runtime.reactor import Call, Reactor, Source, Timer
+from roq.runtime.ports import Call, Loop, Source, Timer
 from roq.simulation.model.wires import HEARTBEAT_SECONDS, Wires
 from roq.simulation.network import Client, Connection, Frames, Server, Weather
 from roq.simulation.world import WALL_CLOCK_AT_START, World
@@ -25,6 +25,15 @@ from roq.simulation.world import Call as WorldCall
 ROUNDING_SECONDS: Final = 1e-7
 ACTIVE_STEP_SECONDS: Final = 0.25
 """See `roq.client.io.clock.ActiveClock`."""
+
+
+@runtime_checkable
+class LooksAgain(Protocol):
+    """A source that may have been readable before a handler was there."""
+
+    def look_again(self) -> None:
+        """Tell the handler that there is something to read, if there is."""
+        ...
 
 
 class Clocks:
@@ -53,7 +62,7 @@ class Clocks:
         return WALL_CLOCK_AT_START + self._world.now + self.wall
 
 
-class Process(Reactor):
+class Process(Loop):
     """One process.
 
     Args:
@@ -103,9 +112,8 @@ class Process(Reactor):
     def add(self, source: Source, handler: Call) -> None:
         """Call `handler` when `source` says that it is readable."""
         self.sources[source] = handler
-        look_again = getattr(source, "look_again", None)
-        if look_again is not None:
-            self.call_soon(look_again)
+        if isinstance(source, LooksAgain):
+            self.call_soon(source.look_again)
 
     def remove(self, source: Source) -> None:
         """Forget `source`."""
@@ -137,10 +145,6 @@ class Process(Reactor):
 
         self.world.call_at(self.clocks.true(when), due)
         return timer
-
-    def take_longest_turn(self) -> float:
-        """Turns take no time here."""
-        return 0.0
 
     def stop(self) -> None:
         """The process ends by itself."""

@@ -10,11 +10,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from roq.protocol import documents
-from roq.runtime import sockets
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 from roq.runtime.rpc import Peer, RpcServer
 from roq.simulation.model.process import Process
-from roq.simulation.model.sockets import context
+from roq.simulation.model.sockets import Router
 
 Event = TypeVar("Event")
 Effect = TypeVar("Effect")
@@ -43,7 +42,7 @@ class Server:
     def __init__(
         self, process: Process, address: str, handle: Callable[[Peer, bytes], None]
     ) -> None:
-        socket = sockets.router(context(process))
+        socket = Router(process)
         socket.bind(address)
         self.address = address
         self._server = RpcServer(process, socket, handle)

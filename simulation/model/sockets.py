@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from struct import Struct
-from typing import Final, cast
+from typing import Final
 
 import zmq
 
@@ -27,21 +27,16 @@ _EVENT: Final = Struct("=hi")
 _AGAIN: Final = zmq.Again()
 """Raised without its traceback, which would keep everything alive that has ever been traced."""
 
-Context = zmq.Context[zmq.Socket[bytes]]
 
+class Sockets:
+    """What the shells in a process make their sockets with: a `Dialer`."""
 
-def context(process: Process) -> Context:
-    """What the shells in a process make their sockets with."""
-    return cast("Context", _Context(process))
-
-
-class _Context:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def socket(self, kind: int) -> _Socket:
-        """A new socket of this kind."""
-        return _Router(self._process) if kind == zmq.ROUTER else _Dealer(self._process)
+    def socket(self, _kind: int) -> Dealer:
+        """A new socket; servers make theirs themselves."""
+        return Dealer(self._process)
 
 
 class _Socket:
@@ -53,9 +48,10 @@ class _Socket:
         self._options: dict[int, int] = {zmq.SNDHWM: HIGH_WATER_MARK, zmq.RECONNECT_IVL: 100}
         self._inbox: deque[list[bytes]] = deque()
 
-    def setsockopt(self, option: int, value: int) -> None:
-        """Set an option."""
-        self._options[option] = value
+    def setsockopt(self, option: int, value: int | bytes) -> None:
+        """Set an option; only numbers matter here."""
+        if isinstance(value, int):
+            self._options[option] = value
 
     def getsockopt(self, option: int) -> int:
         """An option; whether anything can be read."""
@@ -73,6 +69,33 @@ class _Socket:
             raise _AGAIN.with_traceback(None)
         return self._inbox.popleft()
 
+    def fileno(self) -> int:
+        """Nothing is polled here."""
+        return -1
+
+    def send_multipart(self, frames: list[bytes], _flags: int = 0) -> None:
+        """Send, if it can.
+
+        Raises:
+            zmq.ZMQError: it cannot, or not now.
+        """
+        raise zmq.ZMQError(errno.ENOTSUP, f"{len(frames)} frames")
+
+    def connect(self, address: str) -> None:
+        """Connect, if it can."""
+        raise zmq.ZMQError(errno.ENOTSUP, address)
+
+    def get_monitor_socket(self, _events: int) -> _Socket:
+        """Where the end of the connection is told, if there is one."""
+        raise zmq.ZMQError(errno.ENOTSUP)
+
+    def disable_monitor(self) -> None:
+        """Tell no more."""
+
+    def close(self, _linger: int = 0) -> None:
+        """Be no more."""
+        self.closed = True
+
     def _arrived(self, frames: list[bytes]) -> None:
         self._inbox.append(frames)
         self._look()
@@ -87,7 +110,7 @@ class _Socket:
             self._look()
 
 
-class _Router(_Socket):
+class Router(_Socket):
     """A server."""
 
     def __init__(self, process: Process) -> None:
@@ -132,7 +155,7 @@ class _Router(_Socket):
         self._peers.pop(connection.route, None)
 
 
-class _Dealer(_Socket):
+class Dealer(_Socket):
     """A client."""
 
     def __init__(self, process: Process) -> None:
@@ -237,7 +260,3 @@ class _Events(_Socket):
     def recv_multipart(self, _flags: int = 0) -> list[bytes]:
         """The next event."""
         return super().recv_multipart()
-
-    def close(self, _linger: int = 0) -> None:
-        """Tell no more."""
-        self.closed = True

@@ -86,8 +86,8 @@ def test_a_dead_manager_a_follower_and_a_dead_leader_lead_to_the_living_one(scen
 
 def test_what_died_with_its_exchange_is_counted_and_told(scene: Scene) -> None:
     gaps: list[Gap] = []
-    data, live = scene.relay(scene.info(1).data), scene.relay(scene.info(1).live)
     publisher = scene.publisher(on_state=None)
+    data, live = scene.relay(scene.info(1).data), scene.relay(scene.info(1).live)
     subscriber = scene.subscriber(topic="t", on_gap=gaps.append)
     publisher.publish(b"read", topic="t")
     assert receive(subscriber, 1) == [b"read"]

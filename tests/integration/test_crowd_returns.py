@@ -154,6 +154,6 @@ def _info(address: str) -> ClusterInfo:
     engine = Engine()
     engine.start()
     try:
-        return wait_result(Management(engine, [f"tcp://{address}"], None).info(30.0), 30.0)
+        return wait_result(Management(engine, [f"tcp://{address}"]).info(30.0), 30.0)
     finally:
         engine.close()

@@ -70,7 +70,7 @@ class Writer(threading.Thread):
             self.failure = error
 
     def _publish(self, network: FaultyNetwork) -> None:
-        engine = Engine()
+        engine = Engine(translate=network.translate)
         engine.start()
         try:
             with Publisher(
@@ -79,7 +79,6 @@ class Writer(threading.Thread):
                 self._queue.control.queue,
                 publisher_id=os.urandom(16),
                 timeout=60.0,
-                translate=network.translate,
             ) as publisher:
                 while not self._ending.wait(0.01):
                     for topic in TOPICS:
@@ -105,7 +104,7 @@ class Listener(threading.Thread):
         self.topics = topics
         self.received = 0
         self.network = faulty(queue, len(name), DROPPED)
-        self.engine = Engine()
+        self.engine = Engine(translate=self.network.translate)
         self.engine.start()
         self.done = False
         self.subscriber = Subscriber(
@@ -115,7 +114,6 @@ class Listener(threading.Thread):
             topics,
             timeout=60.0,
             on_gap=lambda gap: self.history.gap(name, gap),
-            translate=self.network.translate,
             **switches,
         )
 

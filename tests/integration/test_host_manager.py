@@ -44,7 +44,7 @@ from roq.protocol.control import (
 )
 from roq.protocol.facts import ChildInfo
 from roq.runtime import exits
-from roq.runtime.reactor import Call
+from roq.runtime.ports import Call
 
 pytestmark = pytest.mark.integration
 

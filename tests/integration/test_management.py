@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 import roq
-from roq.client.admin.management import Management, wait_result
+from roq.client.admin.management import ADDRESSES_MAX, Management, wait_result
 from roq.client.io.engine import Engine
 from roq.errors import (
     ExchangeNotFound,
@@ -85,7 +85,7 @@ def refuse(error: RequestError) -> Answer:
 
 
 def ask(engine: Engine, manager: Manager, seconds: float = 30.0) -> RawDocument:
-    management = Management(engine, [manager.client], None)
+    management = Management(engine, [manager.client])
     return wait_result(management.ask({"CMD": 2101}, seconds), seconds)
 
 
@@ -100,7 +100,7 @@ def test_a_command_for_which_there_is_no_socket_is_refused_and_the_next_one_goes
     engine: Engine, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     manager = Manager(engine)
-    management = Management(engine, [manager.client], None)
+    management = Management(engine, [manager.client])
 
     def none_left(*_: object) -> object:
         raise zmq.ZMQError(errno.EMFILE)
@@ -144,7 +144,7 @@ def test_a_manager_that_knows_nobody_who_leads_does_not_keep_a_command_from_the_
     lonely, leader = Manager(engine), Manager(engine)
     lonely.answer = refuse(NotLeader("no configuration manager leads at the moment"))
     leader.answer = refuse(RegistryAway("registry away"))
-    management = Management(engine, [lonely.client, leader.client], None)
+    management = Management(engine, [lonely.client, leader.client])
     with pytest.raises(RegistryAway):
         wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
     assert len(leader.asked) == 1
@@ -156,7 +156,7 @@ def test_whoever_leads_gets_what_a_manager_without_registry_has_refused(engine: 
     cut_off.answer = refuse(RegistryAway("registry away"))
     follower.answer = refuse(NotLeader("ask it", cut_off.management))
     cut_off.others = ["tcp://127.0.0.1:1", follower.client, leader.client]
-    management = Management(engine, [cut_off.client], None)
+    management = Management(engine, [cut_off.client])
     assert wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)["RESULT"] == 0
     assert [len(each.asked) for each in (cut_off, follower, leader)] == [1, 1, 1]
     assert wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)["RESULT"] == 0
@@ -169,7 +169,7 @@ def test_when_all_have_lost_the_registry_that_is_the_answer_after_each_was_asked
     managers = [Manager(engine) for _ in range(3)]
     for number, manager in enumerate(managers):
         manager.answer = refuse(RegistryAway(f"registry away, says {number}"))
-    management = Management(engine, [manager.client for manager in managers], None)
+    management = Management(engine, [manager.client for manager in managers])
     for times in (1, 2):
         with pytest.raises(RegistryAway, match="says 0"):
             wait_result(management.ask({"CMD": 2003}, 3_000.0), 3_000.0)
@@ -182,7 +182,7 @@ def test_what_a_manager_without_registry_remembers_is_told_if_nobody_knows_bette
     first, second = Manager(engine), Manager(engine)
     memory = from_memory(3.0, "ZooKeeper cannot be reached")
     first.answer = lambda _: documents.encode_raw({**done(), **memory, "Queues": ["old"]})
-    management = Management(engine, [first.client, second.client, "tcp://127.0.0.1:1"], None)
+    management = Management(engine, [first.client, second.client, "tcp://127.0.0.1:1"])
     second.answer = lambda _: documents.encode_raw(done(Queues=["new"]))
     assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["Queues"] == ["new"]
     for error in (RegistryAway("registry away"), NotLeader("no", first.management)):
@@ -198,7 +198,7 @@ def test_what_a_manager_without_registry_remembers_is_told_if_nobody_knows_bette
 def test_what_may_have_been_begun_is_not_asked_of_others(engine: Engine) -> None:
     first, second = Manager(engine), Manager(engine)
     first.answer = refuse(Interrupted("it was begun"))
-    management = Management(engine, [first.client, second.client], None)
+    management = Management(engine, [first.client, second.client])
     with pytest.raises(Interrupted):
         wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
     assert second.asked == []
@@ -209,7 +209,7 @@ def test_commands_that_find_nobody_who_leads_at_the_same_time_do_not_lead_each_o
 ) -> None:
     lonely, leader = Manager(engine), Manager(engine)
     lonely.answer = refuse(NotLeader("no configuration manager leads at the moment"))
-    management = Management(engine, [lonely.client, leader.client], None)
+    management = Management(engine, [lonely.client, leader.client])
     for answer in [management.ask({"CMD": 2101}, 30.0) for _ in range(4)]:
         assert wait_result(answer, 30.0)["RESULT"] == 0
     assert (len(lonely.asked), len(leader.asked)) == (4, 4)
@@ -244,16 +244,25 @@ def test_silence_and_garbage_are_told_apart(engine: Engine) -> None:
 def test_other_managers_are_learnt_and_dead_ones_passed_over(engine: Engine) -> None:
     manager = Manager(engine)
     manager.others = ["tcp://127.0.0.1:2"]
-    management = Management(engine, ["tcp://127.0.0.1:1", manager.client], None)
+    management = Management(engine, ["tcp://127.0.0.1:1", manager.client])
     info = wait_result(management.info(30.0), 30.0)
     assert info.management == manager.management
     assert management.addresses == [manager.client, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
     assert wait_result(management.ask({"CMD": 2101}, 30.0), 30.0)["RESULT"] == 0
 
 
+def test_what_is_no_address_or_too_much_is_not_learnt(engine: Engine) -> None:
+    manager = Manager(engine)
+    manager.others = ["", "nonsense", "tcp://\n", *(f"tcp://10.0.0.1:{n}" for n in range(1, 2_000))]
+    management = Management(engine, [manager.client])
+    wait_result(management.info(30.0), 30.0)
+    assert management.addresses[:2] == [manager.client, "tcp://10.0.0.1:1"]
+    assert len(management.addresses) == ADDRESSES_MAX
+
+
 def test_that_nobody_answers_is_said_once(engine: Engine) -> None:
     with pytest.raises(Unavailable) as raised:
-        wait_result(Management(engine, ["tcp://127.0.0.1:1"], None).info(0.3), 0.3)
+        wait_result(Management(engine, ["tcp://127.0.0.1:1"]).info(0.3), 0.3)
     expected = "no configuration manager answers at tcp://127.0.0.1:1. Is the cluster up?"
     assert str(raised.value) == expected
 

@@ -261,7 +261,8 @@ def test_a_publisher_that_does_not_want_to_wait_is_told_so(scene: Scene) -> None
 def test_connections_that_break_lose_nothing(scene: Scene) -> None:
     exchange = scene.exchange()
     relay, translate = scene.relay(exchange)
-    publisher = scene.publisher(translate=translate)
+    scene.engine.translate = translate
+    publisher = scene.publisher()
     payloads = [b"%d" % number for number in range(3_000)]
     for number, payload in enumerate(payloads):
         publisher.publish(payload)

@@ -40,6 +40,16 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
+@contextlib.contextmanager
+def detoured(translate: Callable[[str], str]) -> Iterator[Engine]:
+    engine = Engine(translate=translate)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcesses]:
     with QueueProcesses(tmp_path_factory.mktemp("queue"), exchanges=2) as queue:
@@ -137,10 +147,12 @@ def test_a_start_does_not_wait_for_ever_for_an_exchange_that_answers_late(
     (late,) = (one for one in queue.control.exchanges if one.name != full)
     with FaultyNetwork() as network:
         network.add(late, delay_seconds=0.5)
-        with subscribe(
-            engine, queue, "much", start="earliest", buffer_bytes=1_000, timeout=30,
-            translate=network.translate,
-        ) as sub:  # fmt: skip
+        with (
+            detoured(network.translate) as elsewhere,
+            subscribe(
+                elsewhere, queue, "much", start="earliest", buffer_bytes=1_000, timeout=30
+            ) as sub,
+        ):
             assert receive(sub, 102) == [*[bytes(1_000)] * 100, b"end", b"more"]
             assert sub.stats().counts.lost == 0
 
@@ -153,9 +165,7 @@ def test_large_messages_arrive_by_fetch(engine: Engine, queue: QueueProcesses) -
         assert receive(sub, 3) == [b"before", large, b"after"]
 
 
-def test_a_message_that_takes_longer_than_a_heartbeat_arrives(
-    engine: Engine, queue: QueueProcesses
-) -> None:
+def test_a_message_that_takes_longer_than_a_heartbeat_arrives(queue: QueueProcesses) -> None:
     with contextlib.ExitStack() as stack:
         relays: dict[str, str] = {}
 
@@ -169,12 +179,10 @@ def test_a_message_that_takes_longer_than_a_heartbeat_arrives(
             return relays[address]
 
         with (
-            subscribe(engine, queue, translate=slowly) as subscriber,
-            Publisher(
-                engine, [queue.control.address], queue.control.queue,
-                publisher_id=os.urandom(16), translate=slowly,
-            ) as publisher,
-        ):  # fmt: skip
+            detoured(slowly) as engine,
+            subscribe(engine, queue) as subscriber,
+            publish(engine, queue) as publisher,
+        ):
             for payload in (b"before", bytes(10_000_000), b"after"):
                 publisher.publish(payload, topic="slow")
             publisher.flush(60)

@@ -49,9 +49,9 @@ def test_a_fan_out_that_is_cut_off_while_the_log_can_be_read(scene: Scene) -> No
 
 def test_messages_that_wait_for_older_ones(scene: Scene) -> None:
     scene.serve(1, 2)
+    publisher = scene.publisher(on_state=None)
     scene.drop_batches(1)
     data = scene.relay(scene.info(1).data)
-    publisher = scene.publisher(on_state=None)
     subscriber = scene.subscriber()
     data.cut()
     publisher.publish(b"older", topic="t")

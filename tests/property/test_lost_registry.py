@@ -10,7 +10,7 @@ from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.port import CLUSTER
 from roq.gcm import events, records
 from roq.gcm.definitions import Definitions
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 
 MANAGERS = 3
 STEPS = ("suspend", "resume", "expire", "deliver", "write", "doubt", "wipe", "draw")

@@ -12,7 +12,7 @@ from roq.runtime import sockets
 from roq.runtime.reactor import drain
 from roq.simulation.model.ensemble import MACHINE, Ensemble
 from roq.simulation.model.process import Clocks, Process
-from roq.simulation.model.sockets import context
+from roq.simulation.model.sockets import Router, Sockets
 from roq.simulation.model.wires import Wires
 from roq.simulation.world import World
 
@@ -30,7 +30,7 @@ class Line:
         self.client = self.process("client")
         self.server = self.process("server")
         self.serve()
-        self.dealer = sockets.dealer(context(self.client))
+        self.dealer = sockets.dealer(Sockets(self.client))
         self.client.add(self.dealer, self._readable)
         self.dealer.connect(ADDRESS)
 
@@ -38,7 +38,7 @@ class Line:
         return Process(self.world, self.wires, machine, machine, Clocks(self.world))
 
     def serve(self) -> None:
-        self.router = sockets.router(context(self.server))
+        self.router = Router(self.server)
         self.server.add(self.router, lambda: drain(self.router, self._asked))
         self.router.bind(ADDRESS)
 
@@ -125,7 +125,7 @@ def test_a_handler_that_raises_ends_its_process(line: Line) -> None:
 
 
 def test_a_socket_that_connects_once_tells_when_nobody_is_there(line: Line) -> None:
-    dealer = sockets.dealer(context(line.client))
+    dealer = sockets.dealer(Sockets(line.client))
     dealer.setsockopt(zmq.RECONNECT_IVL, -1)
     events = dealer.get_monitor_socket(zmq.EVENT_CLOSED)
     dealer.connect("tcp://server:5999")

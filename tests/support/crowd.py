@@ -10,7 +10,6 @@ from typing import Final
 import bson
 import zmq
 
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.channel import Hello, Ready, StreamState
@@ -18,6 +17,8 @@ from roq.protocol.control import Answer, Assigned, Attach, Located
 from roq.protocol.documents import RawDocument
 from roq.protocol.framing import split_answer
 from roq.runtime import sockets
+from roq.runtime.backoff import Backoff
+from roq.runtime.leader_finder import SEARCH_MOST_SECONDS
 
 ASK_SECONDS: Final = 10.0
 """Nothing was heard for so long: it is asked again, and patience grows as that of real clients."""
@@ -223,7 +224,7 @@ class CrowdConsole(Member):
     def __init__(
         self, crowd: Crowd, managers: Sequence[str], command: RawDocument, dice: random.Random
     ) -> None:
-        super().__init__(crowd, dice.random, MANAGERS_MOST_SECONDS)
+        super().__init__(crowd, dice.random, SEARCH_MOST_SECONDS)
         self.answer: RawDocument = {}
         self.refusals = 0
         self._managers = list(managers)

@@ -23,11 +23,12 @@ class Scene:
         self.control = FakeControl()
         self.exchanges = [ThreadExchange(self.control, number, number) for number in (1, 2)]
         self.serve(1)
-        self.engine = Engine()
+        self.detours: dict[str, str] = {}
+        """What connects from now on goes this way."""
+        self.engine = Engine(translate=lambda address: self.detours.get(address, address))
         self.engine.start()
         self.told = Standings()
         self.managers = [self.control.address]
-        self.detours: dict[str, str] = {}
         self._closers: list[Callable[[], None]] = []
 
     def add(self, number: int) -> None:
@@ -68,7 +69,6 @@ class Scene:
     def subscriber(self, **options: object) -> Subscriber:
         subscriber = Subscriber(
             self.engine, self.managers, "orders", on_state=self.told,
-            translate=lambda address: self.detours.get(address, address),
             **options,  # type: ignore[arg-type]
         )  # fmt: skip
         self._closers.insert(0, subscriber.close)

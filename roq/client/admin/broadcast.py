@@ -18,7 +18,8 @@ from roq.errors import Closed, RemoteProtocolError
 from roq.protocol import broadcast
 from roq.protocol.control import ClusterInfo
 from roq.runtime import sockets
-from roq.runtime.reactor import Timer, drain
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 12.0
 """After so long without a broadcast another configuration manager is looked for."""
@@ -138,7 +139,7 @@ class Watch:
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
-        address = self._management.connect_to(endpoint)
+        address = self._engine.translate(endpoint)
         try:
             socket = sockets.listener(self._engine.context, address, b"")
         except zmq.ZMQError:

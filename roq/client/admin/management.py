@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from itertools import islice
 from typing import Final, TypeVar
 
 import zmq
 
-from roq.client.admin.errand import Errand, GiveUp, Search, Send, Step, Visit
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff
+from roq.client.admin.command_route import CommandRoute, GiveUp, Send, Step, Visit
 from roq.client.io.engine import Engine
 from roq.errors import RegistryAway, RemoteProtocolError, Unavailable
+from roq.model import is_address
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
 from roq.runtime import descriptors, sockets
+from roq.runtime.backoff import Backoff
+from roq.runtime.leader_finder import SEARCH_MOST_SECONDS, LeaderFinder
 from roq.runtime.lifeline import Lifeline, never_connected
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 from roq.runtime.rpc import Party
 
 INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
 GRACE_SECONDS: Final = 0.5
+ADDRESSES_MAX: Final = 256
+"""Managers that are learnt from others, with those that were given."""
 
-Translate = Callable[[str], str]
 T = TypeVar("T")
 
 
@@ -37,15 +41,11 @@ class Management:
     Args:
         engine: the client's I/O thread.
         addresses: client endpoints of configuration managers; more are learnt from their answers.
-        translate: applied to each address before it is connected to.
     """
 
-    def __init__(
-        self, engine: Engine, addresses: Sequence[str], translate: Translate | None
-    ) -> None:
+    def __init__(self, engine: Engine, addresses: Sequence[str]) -> None:
         self.addresses = list(addresses)
         self._engine = engine
-        self._translate = translate
         self._party = Party()
 
     def info(self, timeout: float) -> Future[ClusterInfo]:
@@ -76,10 +76,6 @@ class Management:
         self._engine.call_soon(begin)
         return future
 
-    def connect_to(self, endpoint: str) -> str:
-        """The address to really connect to."""
-        return self._translate(endpoint) if self._translate is not None else endpoint
-
     # --- I/O thread -------------------------------------------------------------------------------
 
     def socket(self) -> zmq.Socket[bytes]:
@@ -88,21 +84,47 @@ class Management:
         socket.setsockopt(zmq.ROUTING_ID, self._party.routing_id())
         return socket
 
+    def visit(
+        self,
+        address: str,
+        deadline: float,
+        found: Callable[[ClusterInfo], None],
+        silent: Callable[[Unavailable], None],
+    ) -> None:
+        """Ask a manager about the cluster; one of the two is called."""
+
+        def answered(answer: Answer | Unavailable) -> None:
+            if isinstance(answer, ClusterInfo):
+                self._learn(answer.managers)
+                found(answer)
+            else:
+                silent(Unavailable(self._no_help(answer)))
+
+        left = deadline - self._engine.reactor.now()
+        self._engine.managers.ask(
+            self._engine.translate(address),
+            ClusterInfoRequest(),
+            max(LAST_SECONDS, min(INFO_SECONDS, left)),
+            answered,
+        )
+
     def prefer(self, good: str) -> None:
         """A manager has answered: it is asked first the next time, before those that are dead."""
-        self.addresses.remove(good)
+        if good in self.addresses:
+            self.addresses.remove(good)
         self.addresses.insert(0, good)
 
-    def learn(self, info: ClusterInfo) -> None:
-        """A manager knows of others."""
-        for address in info.managers:
-            if address not in self.addresses:
-                self.addresses.append(address)
+    def _learn(self, managers: Iterable[str]) -> None:
+        new = (each for each in managers if is_address(each) and each not in self.addresses)
+        self.addresses += islice(new, max(0, ADDRESSES_MAX - len(self.addresses)))
 
-    def ask_others(self, before: str) -> None:
-        """This manager knows nobody who leads: the others are asked before it."""
-        self.addresses.remove(before)
-        self.addresses.append(before)
+    def _no_help(self, answer: Answer | Unavailable) -> str:
+        shown = ", ".join(self.addresses)
+        if isinstance(answer, Failure):
+            return (
+                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
+            )
+        return f"no configuration manager answers at {shown}. Is the cluster up?"
 
 
 class _Search:
@@ -112,50 +134,30 @@ class _Search:
         self, owner: Management, engine: Engine, future: Future[ClusterInfo], deadline: float
     ) -> None:
         self._owner = owner
-        self._engine = engine
+        self._reactor = engine.reactor
         self._future = future
         self._deadline = deadline
-        self._turn = 0
-        self._backoff = Backoff(engine.jitter, MANAGERS_MOST_SECONDS)
+        self._finder = LeaderFinder(owner.addresses)
+        self._backoff = Backoff(engine.jitter, SEARCH_MOST_SECONDS)
 
     def ask(self) -> None:
         """Ask the manager whose turn it is."""
-        address = self._owner.addresses[self._turn % len(self._owner.addresses)]
+        address = self._finder.ask(self._reactor.now())
+        self._owner.visit(address, self._deadline, self._found, self._silent)
 
-        def answered(answer: Answer | Unavailable, _late: bool) -> None:
-            self._turn += 1
-            if isinstance(answer, ClusterInfo):
-                self._owner.prefer(address)
-                self._owner.learn(answer)
-                self._future.set_result(answer)
-            else:
-                self._no_answer(answer)
+    def _found(self, info: ClusterInfo) -> None:
+        self._owner.prefer(self._finder.address)
+        self._future.set_result(info)
 
-        left = self._deadline - self._engine.reactor.now()
-        self._engine.directory.ask(
-            self._owner.connect_to(address),
-            ClusterInfoRequest(),
-            max(LAST_SECONDS, min(INFO_SECONDS, left)),
-            answered,
-        )
-
-    def _no_answer(self, answer: Answer | Unavailable) -> None:
-        """Ask the next one, at once unless all were asked."""
-        reactor = self._engine.reactor
-        left = self._deadline - reactor.now()
+    def _silent(self, why: Unavailable) -> None:
+        now = self._reactor.now()
+        others, left = self._finder.silent(now), self._deadline - now
         if left < LAST_SECONDS:
-            self._future.set_exception(Unavailable(self._nobody(answer)))
-            return
-        rounds = self._turn % len(self._owner.addresses) == 0
-        reactor.call_later(min(self._backoff.wait(), left / 2) if rounds else 0.0, self.ask)
-
-    def _nobody(self, answer: Answer | Unavailable) -> str:
-        shown = ", ".join(self._owner.addresses)
-        if isinstance(answer, Failure):
-            return (
-                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
+            self._future.set_exception(why)
+        else:
+            self._reactor.call_later(
+                0.0 if others else min(self._backoff.wait(), left / 2), self.ask
             )
-        return f"no configuration manager answers at {shown}. Is the cluster up?"
 
 
 class _Command:
@@ -169,8 +171,8 @@ class _Command:
         self._frame = frame
         self._future = future
         self._deadline = deadline
-        self._errand = Errand(owner.addresses, Backoff(self._engine.jitter))
-        self._found_by = owner.addresses[0]
+        self._route = CommandRoute(owner.addresses, Backoff(self._engine.jitter))
+        self._found_by = ""
         self._memory: RawDocument | None = None
         """What a manager has told that may be behind: better than nothing."""
         self._socket: zmq.Socket[bytes] | None = None
@@ -179,48 +181,37 @@ class _Command:
 
     def start(self) -> None:
         """Find a manager, then ask it."""
-        self._owner.info(max(LAST_SECONDS, self._left())).add_done_callback(self._found)
+        self._visit(self._route.begin(self._now()))
 
     def _go(self, step: Step) -> None:
         match step:
             case Send():
                 self._send(step.endpoint)
-            case Visit():
-                self._visit(step.address)
             case GiveUp():
                 self._fail(step.error)
-            case Search() if step.after + LAST_SECONDS < self._left():
-                self._owner.ask_others(self._found_by)
-                self._engine.reactor.call_later(step.after, self.start)
-            case Search():
-                self._fail(step.why)
+            case Visit():
+                left = self._deadline - self._now()
+                if left < LAST_SECONDS:
+                    self._fail(step.why)
+                else:
+                    self._engine.reactor.call_later(
+                        min(step.after, left / 2), lambda: self._visit(step.address)
+                    )
 
-    def _left(self) -> float:
-        return self._deadline - self._engine.reactor.now()
-
-    def _found(self, future: Future[ClusterInfo]) -> None:
-        error = future.exception()
-        if error is not None:
-            self._fail(error)
-        else:
-            self._found_by = self._owner.addresses[0]  # who has answered is the first since
-            self._go(self._errand.found(self._found_by, future.result()))
+    def _now(self) -> float:
+        return self._engine.reactor.now()
 
     def _visit(self, address: str) -> None:
-        def answered(answer: Answer | Unavailable, _late: bool) -> None:
-            if isinstance(answer, ClusterInfo):
-                self._owner.learn(answer)
-                self._found_by = address
-                self._go(self._errand.found(address, answer))
-            else:
-                self._go(self._errand.silent(Unavailable(f"{address} does not answer")))
+        def found(info: ClusterInfo) -> None:
+            if not self._found_by:
+                self._owner.prefer(address)
+            self._found_by = address
+            self._go(self._route.found(info, self._now()))
 
-        self._engine.directory.ask(
-            self._owner.connect_to(address),
-            ClusterInfoRequest(),
-            max(LAST_SECONDS, min(INFO_SECONDS, self._left())),
-            answered,
-        )
+        def silent(why: Unavailable) -> None:
+            self._go(self._route.silent(why, self._now()))
+
+        self._owner.visit(address, self._deadline, found, silent)
 
     def _send(self, endpoint: str) -> None:
         try:
@@ -238,7 +229,7 @@ class _Command:
         socket = self._socket = self._owner.socket()
         self._lifeline = Lifeline(reactor, socket, lambda reason: self._lost(endpoint, reason))
         reactor.add(socket, self._readable)
-        self._lifeline.connect(self._owner.connect_to(endpoint))
+        self._lifeline.connect(self._engine.translate(endpoint))
         return socket
 
     def _readable(self) -> None:
@@ -256,10 +247,10 @@ class _Command:
             return
         refusal = error_of(document)
         if refusal is not None:
-            self._go(self._errand.refused(refusal))
+            self._go(self._route.refused(refusal, self._now()))
         elif "FromMemory" in document:
             self._memory = self._memory or document
-            self._go(self._errand.from_memory())
+            self._go(self._route.from_memory(self._now()))
         else:
             self._owner.prefer(self._found_by)
             self._future.set_result(document)
@@ -272,7 +263,7 @@ class _Command:
         self._done()
         if never_connected(reason):
             gone = Unavailable(f"the manager at {endpoint} is gone: {reason}")
-            self._go(self._errand.silent(gone))
+            self._go(self._route.silent(gone, self._now()))
         else:
             self._fail(_unanswered(endpoint, reason))
 

@@ -14,14 +14,15 @@ import zmq
 
 from roq.client.admin.management import Management
 from roq.client.admin.views import QueueDescription
-from roq.client.backoff import Backoff
 from roq.client.io.engine import Engine
 from roq.errors import Closed, QueueNotFound, RemoteProtocolError, RoQError
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.kpi import NUMERIC_TOPIC, NumericDocument, decode_numeric
 from roq.runtime import descriptors, sockets
-from roq.runtime.reactor import Timer, drain
+from roq.runtime.backoff import Backoff
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 3.0
 """After so long without a document the monitor is looked for again; it speaks every second."""
@@ -178,7 +179,7 @@ class Statistics:
 
     def _listen(self, endpoint: str) -> None:
         self._drop()
-        address = self._management.connect_to(endpoint)
+        address = self._engine.translate(endpoint)
         try:
             socket = sockets.listener(self._engine.context, address, NUMERIC_TOPIC)
         except zmq.ZMQError as error:

@@ -20,14 +20,15 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from roq.client.io.callbacks import Callbacks
-from roq.client.io.directory import Directory
 from roq.client.io.lock import ClientLock
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
+from roq.runtime.backoff import Jitter
 from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
+from roq.runtime.rpc_connections import RpcConnections
 from roq.runtime.sockets import new_context
 
 logger = logging.getLogger(__name__)
@@ -38,15 +39,21 @@ LOG_SECONDS: Final = 30.0
 """The same trouble is logged once in so long."""
 
 T = TypeVar("T")
+Translate = Callable[[str], str]
+"""Gives the address to connect to instead of another one."""
 
 
 class Engine:
     """Owns the reactor, its thread and the ZeroMQ context of one client.
 
+    Args:
+        translate: applied to each address before it is connected to.
+
     Attributes:
+        translate: the same; addresses stay as they are if there was none.
         reactor: add sockets and timers from inside the thread only.
         context: for every socket of this client.
-        directory: asks configuration managers.
+        managers: connections to configuration managers, shared by all who ask one.
         monitors: connections to monitors, shared by sessions.
         ticker: beats for everybody who looks after something.
         callbacks: calls users back, in a thread of its own.
@@ -58,17 +65,18 @@ class Engine:
         Unavailable: too few descriptors are left.
     """
 
-    def __init__(self, name: str = "roq-client") -> None:
+    def __init__(self, name: str = "roq-client", translate: Translate | None = None) -> None:
         descriptors.need(DESCRIPTORS, "a client")
+        self.translate: Translate = translate or str
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = new_context()
-        self.directory = Directory(self.reactor, self.context)
+        self.managers = RpcConnections(self.reactor, self.context)
         self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
         self.callbacks = Callbacks()
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
-        self.jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+        self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import zmq
-
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Control, Relocate
-from roq.runtime.reactor import Reactor
+from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import PENDING_MAX, RpcClient
 from roq.timing import VERSION_SECONDS
 
@@ -29,7 +27,7 @@ class MonitorConnections:
         reactor, context: of the client.
     """
 
-    def __init__(self, reactor: Reactor, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, reactor: Loop, context: Dialer[Socket]) -> None:
         self._reactor = reactor
         self._context = context
         self._shared: dict[str, _Connection] = {}
@@ -116,8 +114,8 @@ class _Connection:
 
     def __init__(
         self,
-        reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Loop,
+        context: Dialer[Socket],
         address: str,
         on_retired: Callable[[_Connection], None],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Loop, Timer
 
 BEAT_SECONDS: Final = 0.5
 
@@ -19,7 +19,7 @@ class Ticker:
         reactor: of the I/O thread.
     """
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Loop) -> None:
         self._reactor = reactor
         self._beats: list[Beat] = []
         self._timer: Timer | None = None

@@ -28,6 +28,7 @@ from roq.client.session.events import SessionFacts
 from roq.client.status.status import PublisherFacts
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel, documents
+from roq.runtime.backoff import longest_wait
 
 
 class Links:
@@ -152,7 +153,7 @@ class Links:
             self.replay.of(source) if exchange is not None else ReplayBuffer(source),
         )  # fmt: skip
         self._last_link += 1
-        seconds = min(READY_SECONDS_MOST, READY_SECONDS * 2.0**self._unanswered)
+        seconds = longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
         link = Link(
             self._last_link, exchange, window, self._hello, waits=waits, ready_seconds=seconds
         )

@@ -39,7 +39,6 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, cast
 
-from roq.client.backoff import Backoff, Jitter
 from roq.client.publish.events import (
     AskAttach,
     Assignment,
@@ -59,6 +58,7 @@ from roq.client.publish.replay import Source
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel
+from roq.runtime.backoff import Backoff, Jitter
 
 STEADY_SECONDS: Final = 5.0
 """A link that has worked for so long works: the next exchange is asked for at once."""

@@ -19,7 +19,6 @@ from roq.client.publish.machine import PublisherMachine
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.stats import PublisherStats
 from roq.client.publish.writer import Payload, Writer, as_bytes
-from roq.client.session.shell import Translate
 from roq.client.state import ClientState
 from roq.client.status.reporter import Losses, OnState, StatusReporter
 from roq.client.status.status import Status, publisher_status
@@ -59,7 +58,6 @@ class Publisher:
         linger: seconds that a message waits for others at most, when the link is busy.
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
-        translate: applied to each address before it is connected to.
         receipt: the class of the receipts.
         on_state: called with a `StateChange` whenever the publisher stands differently, in a thread
             for such calls; what it raises is logged.
@@ -83,7 +81,6 @@ class Publisher:
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
-        translate: Translate | None = None,
         receipt: type[Receipt] = Receipt,
         on_state: OnState | None = None,
     ) -> None:
@@ -119,7 +116,6 @@ class Publisher:
             delivery_seconds=delivery_timeout,
             linger_seconds=linger,
             on_change=self._reporter.look_soon,
-            translate=translate,
             new_receipt=lambda: receipt(self),
         )
         self._shell = self._writer.shell

@@ -42,7 +42,7 @@ from roq.client.publish.machine import (
 from roq.client.publish.send_window import PendingBatch
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
-from roq.client.session.shell import MonitorSession, Translate
+from roq.client.session.shell import MonitorSession
 from roq.client.status.status import PublisherFacts, why_not_sent
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
@@ -79,7 +79,6 @@ class PublisherShell:
         give_up: called with the lock held when the publisher ends: seal what is open, to be
             abandoned with the rest.
         on_change: called, perhaps with the lock held, when `facts` may have changed.
-        translate: applied to each address before it is connected to.
 
     Attributes:
         guard: calls from outside check it before they take the lock.
@@ -103,7 +102,6 @@ class PublisherShell:
         on_ready: Callable[[PublisherMachine], None],
         give_up: Callable[[], None],
         on_change: Callable[[], None],
-        translate: Translate | None,
     ) -> None:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
@@ -122,7 +120,6 @@ class PublisherShell:
         self._queue = queue
         self._began = monotonic()
         self._was_ready = False
-        self._translate = translate
         self._connections = Connections(engine)
         self._alarm = Alarm(engine, self.lock, self._tick)
         self.need = self._alarm.need
@@ -139,7 +136,6 @@ class PublisherShell:
             on_topology=self._topology,
             on_state=self._state,
             alive=self._alive,
-            translate=translate,
         )
 
     def start(self) -> None:
@@ -330,7 +326,7 @@ class PublisherShell:
     # --- in the I/O thread ------------------------------------------------------------------------
 
     def _connect(self, effect: Open, serial: int) -> None:
-        endpoint = self._translate(effect.endpoint) if self._translate else effect.endpoint
+        endpoint = self._engine.translate(effect.endpoint)
         with self.lock:
             machine = self.machine
             if machine is None or not self._connections.is_awaited(effect.link, serial):

@@ -16,7 +16,6 @@ from roq.client.publish.batching import Attributed, OpenBatch, Packer, part_attr
 from roq.client.publish.machine import PublisherMachine
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.shell import PublisherShell
-from roq.client.session.shell import Translate
 from roq.errors import MessageTooLarge, Unavailable
 from roq.model import Limits, PublisherId
 
@@ -30,7 +29,7 @@ class Writer:
     """Seals batches and hands them to the link.
 
     Args:
-        engine, addresses, queue, publisher, name, delivery_seconds, on_change, translate: see
+        engine, addresses, queue, publisher, name, delivery_seconds, on_change: see
             `PublisherShell`.
         linger_seconds: how long a message waits for others at most.
         new_receipt: makes the receipt of a batch.
@@ -52,7 +51,6 @@ class Writer:
         delivery_seconds: float,
         linger_seconds: float,
         on_change: Callable[[], None],
-        translate: Translate | None,
         new_receipt: Callable[[], Receipt],
     ) -> None:
         self.messages = 0
@@ -73,7 +71,6 @@ class Writer:
             on_ready=lambda machine: self.packer.adopt(machine.limits),
             give_up=self._give_up,
             on_change=on_change,
-            translate=translate,
         )
 
     @property

@@ -3,7 +3,7 @@
     LOCATING --Located--> JOINING --answer--> ACTIVE --lost, silence, refusal--> LOCATING
         \\--refusal, no answer--> WAITING --back-off over--> LOCATING
 
-It never gives up, and waits longer and longer, but never long (`roq.client.backoff`). A publisher
+It never gives up, and waits longer and longer, but never long (`roq.runtime.backoff`). A publisher
 asks to be attached to an exchange once; when the monitor changes while the publisher's link works,
 it only tells the new monitor that it is alive: data does not depend on monitors. A subscriber joins
 every monitor anew, because it needs the topology.
@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from roq.client.admin.managers import REMOVED_SECONDS, Managers
-from roq.client.backoff import MANAGERS_MOST_SECONDS, Backoff, Jitter
 from roq.client.session.events import (
     LOCATE_SECONDS,
     AliveWanted,
@@ -61,6 +59,8 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
+from roq.runtime.backoff import Backoff, Jitter
+from roq.runtime.leader_finder import SEARCH_MOST_SECONDS, LeaderFinder
 from roq.timing import CLIENT_ALIVE_SECONDS, CLIENT_ASKS_SECONDS, MONITOR_SILENT_SECONDS
 
 SILENCE_SPREAD: Final = 0.2
@@ -73,6 +73,9 @@ URGENT_MOST_SECONDS: Final = 1.0
 """The limit of a wait for a monitor while the publisher has no exchange, so nothing flows."""
 ATTACH_MOST_SECONDS: Final = 0.5
 """A monitor that has no exchange to offer answers late, so it may be asked again soon."""
+REMOVED_SECONDS: Final = 3.0
+"""A queue that was there counts as removed when managers have not known it for so long: a registry
+that was lost may be restored."""
 GOODBYE_MS: Final = 200
 
 PUBLISHER: Final = "publisher"
@@ -134,7 +137,9 @@ class SessionMachine:
         self._queue = queue
         self._client = client
         self._role = role
-        self._managers = Managers(managers)
+        self._finder = LeaderFinder(managers)
+        self._missing_since: float | None = None
+        """Since when managers do not know the queue."""
         self._jitter = jitter
         self._backoff = Backoff(jitter)
         self._attach_backoff = Backoff(jitter, ATTACH_MOST_SECONDS)
@@ -157,7 +162,7 @@ class SessionMachine:
             return []
         match event:
             case Start():
-                return self._locate() if self.phase is _Phase.IDLE else []
+                return self._locate(now) if self.phase is _Phase.IDLE else []
             case ManagerAnswered(answer, late):
                 if late:
                     self._be_patient()
@@ -205,18 +210,17 @@ class SessionMachine:
 
     # --- looking for the monitor ------------------------------------------------------------------
 
-    def _ask_manager(self) -> AskManager:
-        return AskManager(self._managers.address, LOCATE_SECONDS * self._patience)
+    def _ask_manager(self, now: float) -> AskManager:
+        return AskManager(self._finder.ask(now), LOCATE_SECONDS * self._patience)
 
     def _be_patient(self) -> None:
         """Nobody answered in time: it must not get worse by asking ever more often."""
         self._patience = min(PATIENCE_MOST, 2.0 * self._patience)
 
-    def _locate(self) -> list[Effect]:
+    def _locate(self, now: float) -> list[Effect]:
         self.phase = _Phase.LOCATING
         self._wake = None
-        self._managers.begin()
-        return [self._ask_manager()]
+        return [self._ask_manager(now)]
 
     def _manager_answered(self, answer: Answer | Unavailable, now: float) -> list[Effect]:
         if self.phase is not _Phase.LOCATING:
@@ -227,28 +231,38 @@ class SessionMachine:
             return self._not_located(answer, now)
         reason = str(answer) if isinstance(answer, Unavailable) else "unexpected answer"
         return self._no_help(
-            f"no configuration manager answers: {reason}", now, MANAGERS_MOST_SECONDS
-        )
+            f"no configuration manager answers: {reason}", now, more=self._finder.silent(now),
+            most=SEARCH_MOST_SECONDS,
+        )  # fmt: skip
 
     def _not_located(self, failure: Failure, now: float) -> list[Effect]:
         if failure.RESULT == NOT_LEADER:
-            if self._managers.follow(failure.ENDPOINT):
-                return [self._ask_manager()]
-            return self._no_help(failure.COMMENT, now)
+            more = self._finder.refused(now, failure.ENDPOINT)
+            if more and self._finder.address == failure.ENDPOINT:
+                return [self._ask_manager(now)]
+            return self._no_help(failure.COMMENT, now, more=more)
         state = _STATE_OF_CODE.get(failure.CODE)
         if state is None:
-            return self._no_help(failure.COMMENT, now)
-        self._managers.answered()
+            return self._no_help(failure.COMMENT, now, more=self._finder.refused(now))
+        self._finder.found()
         if state is not SessionState.REMOVED:
-            self._managers.found()
-        elif self._managers.not_found(now) < REMOVED_SECONDS and self.queue_id:
+            self._missing_since = None
+        elif self._missing(now) < REMOVED_SECONDS and self.queue_id:
             state = SessionState.UNAVAILABLE
         return self._wait(state, failure.COMMENT, now)
 
-    def _no_help(self, reason: str, now: float, most: float | None = None) -> list[Effect]:
+    def _missing(self, now: float) -> float:
+        """For how many seconds managers have not known the queue."""
+        if self._missing_since is None:
+            self._missing_since = now
+        return now - self._missing_since
+
+    def _no_help(
+        self, reason: str, now: float, *, more: bool, most: float | None = None
+    ) -> list[Effect]:
         """Ask the next manager, at once unless all were asked."""
-        if self._managers.advance():
-            asked: Effect = self._ask_manager()
+        if more:
+            asked: Effect = self._ask_manager(now)
             told = self._become(SessionState.UNAVAILABLE, reason, Cause.NO_MANAGER)
             return [*told, asked]
         return self._wait(SessionState.UNAVAILABLE, reason, now, most, Cause.NO_MANAGER)
@@ -260,8 +274,8 @@ class SessionMachine:
                 f"queue {self._queue} was removed; another one of this name exists now",
                 now,
             )
-        self._managers.answered()
-        self._managers.found()
+        self._finder.found()
+        self._missing_since = None
         self.queue_id = located.queue_id
         self.limits = located.limits
         self.phase = _Phase.JOINING
@@ -289,7 +303,7 @@ class SessionMachine:
             most = URGENT_MOST_SECONDS
         delay = self._backoff.wait(most)
         if delay <= 0.0:
-            return [*effects, *self._locate()]
+            return [*effects, *self._locate(now)]
         self.phase = _Phase.WAITING
         self._wake = now + delay
         return effects
@@ -461,7 +475,7 @@ class SessionMachine:
 
     def _tick(self, now: float) -> list[Effect]:
         if self.phase is _Phase.WAITING and self._wake is not None and now >= self._wake:
-            return self._locate()
+            return self._locate(now)
         if self.phase is not _Phase.ACTIVE:
             return []
         if now >= self._silent_at:

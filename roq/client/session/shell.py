@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import zmq
 
-from roq.client.io.engine import Engine
-from roq.client.io.monitor_connections import MonitorConnection
+from roq.client.io.engine import Translate
+from roq.client.io.monitor_connections import MonitorConnection, MonitorConnections
 from roq.client.session.events import (
     AliveWanted,
     AskManager,
@@ -50,9 +51,36 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.runtime import descriptors
-from roq.runtime.reactor import Timer
+from roq.runtime.backoff import Jitter
+from roq.runtime.ports import Loop, Timer
+from roq.runtime.rpc_connections import NotReached, RpcConnections
 
-Translate = Callable[[str], str]
+
+class SessionEngine(Protocol):
+    """What a session needs of its client's I/O thread."""
+
+    managers: RpcConnections
+    monitors: MonitorConnections
+    jitter: Jitter
+    translate: Translate
+
+    @property
+    def reactor(self) -> Loop:
+        """The loop of that thread."""
+        ...
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is that thread."""
+        ...
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread; does not wait for it."""
+        ...
+
+    def run_sync(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread, and wait for it."""
+        ...
 
 
 class MonitorSession:
@@ -73,12 +101,11 @@ class MonitorSession:
         on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
         alive: further fields of `Alive` (where a publisher publishes, what a subscriber has
             received, read and lost), asked for each one.
-        translate: applied to each address before it is connected to.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SessionEngine,
         cluster_addresses: Sequence[str],
         queue: str,
         *,
@@ -90,7 +117,6 @@ class MonitorSession:
         on_topology: Callable[[Topology], None] | None = None,
         on_state: Callable[[str, str], None] | None = None,
         alive: Callable[[], Mapping[str, object]] | None = None,
-        translate: Translate | None = None,
     ) -> None:
         self._engine = engine
         self._queue = queue
@@ -101,7 +127,6 @@ class MonitorSession:
         self._on_topology = on_topology
         self._on_state = on_state
         self._alive = alive
-        self._translate = translate
         self._machine = SessionMachine(
             queue=queue,
             client=client_id,
@@ -223,7 +248,8 @@ class MonitorSession:
 
     def _open_monitor(self, endpoint: str) -> None:
         self._drop_monitor()
-        address, engine = self._address_of(endpoint), self._engine
+        engine = self._engine
+        address = engine.translate(endpoint)
         try:
             self._monitor = engine.monitors.open(address, self._client, self._pushed, self._lost)
         except zmq.ZMQError as error:
@@ -240,15 +266,13 @@ class MonitorSession:
         if self._monitor is None:
             self._lost(reason)
 
-    def _address_of(self, endpoint: str) -> str:
-        return self._translate(endpoint) if self._translate is not None else endpoint
-
     def _ask_manager(self, address: str, timeout: float) -> None:
-        def answered(answer: Answer | Unavailable, late: bool) -> None:
+        def answered(answer: Answer | Unavailable) -> None:
+            late = isinstance(answer, Unavailable) and not isinstance(answer, NotReached)
             self._handle(ManagerAnswered(answer, late))
 
         request = LocateRequest(QName=self._queue)
-        self._engine.directory.ask(self._address_of(address), request, timeout, answered)
+        self._engine.managers.ask(self._engine.translate(address), request, timeout, answered)
 
     def _ask_monitor(self, ask: AskMonitor) -> None:
         monitor = self._monitor

@@ -19,13 +19,14 @@ from typing import Final, NoReturn, cast
 
 import zmq
 
-from roq.client.backoff import Backoff, Jitter
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.protocol.framing import split_answer, split_live
 from roq.runtime import descriptors, sockets
+from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
-from roq.runtime.reactor import Reactor, Timer
+from roq.runtime.ports import Timer
+from roq.runtime.reactor import Reactor
 from roq.timing import LIVE_SILENT_SECONDS
 
 LIVE_MESSAGES_MAX: Final = 1_000

@@ -36,7 +36,7 @@ from roq.model import ExchangeInfo
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
 from roq.runtime.logs import RateLimited
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
@@ -59,7 +59,6 @@ class SubscriberShell:
         prefixes: of topics.
         start: where to begin on the exchanges that are there.
         receive_queue: where batches go.
-        translate: applied to addresses before they are connected to.
         on_confirmed: called once, when every exchange of the start has confirmed.
         on_news: called when `alive` has something to tell that is not to wait.
         on_doubt: called when `topology` is to be called, even if nothing has changed.
@@ -74,7 +73,6 @@ class SubscriberShell:
         start: Starts,
         receive_queue: ReceiveQueue,
         *,
-        translate: Callable[[str], str] | None = None,
         on_confirmed: Callable[[], None],
         on_news: Callable[[], None],
         on_doubt: Callable[[], None],
@@ -84,7 +82,6 @@ class SubscriberShell:
         self.confirmed = False
         self._engine = engine
         self._receive_queue = receive_queue
-        self._translate = translate or str
         self._on_confirmed = on_confirmed
         self._on_news = on_news
         self._on_doubt = on_doubt
@@ -333,8 +330,8 @@ class SubscriberShell:
             self._engine.reactor,
             self._engine.context,
             self._machine.open(exchange, queue, self._clock()),
-            live=self._translate(exchange.live),
-            data=self._translate(exchange.data),
+            live=self._engine.translate(exchange.live),
+            data=self._engine.translate(exchange.data),
             lock=self._lock,
             step=lambda event: self._step(source, event),
             burst=lambda: self._burst(source),

@@ -60,7 +60,6 @@ class Subscriber:
         on_gap: called with a `Gap` when something was lost, in the thread that receives.
         on_state: called with a `StateChange` whenever the subscriber stands differently, in a
             thread for such calls; what it raises is logged.
-        translate: applied to each address before it is connected to.
         buffer_bytes: memory of what may wait for a slow user; beyond it the exchanges' memory is
             the buffer.
         repair, check_duplicates: off only in tests that prove what these are good for.
@@ -83,7 +82,6 @@ class Subscriber:
         timeout: float = 10.0,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
-        translate: Callable[[str], str] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         repair: bool = True,
         check_duplicates: bool = True,
@@ -104,7 +102,6 @@ class Subscriber:
             _prefixes(topic),
             _start(start),
             self._receive_queue,
-            translate=translate,
             on_confirmed=self._confirmed,
             on_news=self._news,
             on_doubt=self._doubt,
@@ -120,7 +117,6 @@ class Subscriber:
             on_topology=self._topology,
             on_state=self._state,
             alive=self._shell.alive,
-            translate=translate,
         )
         self._reporter = StatusReporter(
             engine, f"subscriber of queue {queue}", self._status, self._shell.losses, on_state

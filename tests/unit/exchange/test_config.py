@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
-from roq.exchange.__main__ import EXIT_USAGE, main
+from roq.exchange.__main__ import main
 from roq.exchange.config import load_spec
-from roq.exchange.daemon import EXIT_CONFIG
 from roq.model import Limits
 from roq.protocol.spec import ExchangeSpec, encode_spec
+from roq.runtime import exits
 
 SPEC = ExchangeSpec(
     child="q.x1", queue="q", queue_id=b"q" * 16, epoch=5, bind="127.0.0.1",
@@ -79,7 +79,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("logging_restored")
 def test_a_wrong_start_ends_with_its_exit_code(tmp_path: Path) -> None:
-    assert main([]) == EXIT_USAGE
-    assert main([str(tmp_path / "missing")]) == EXIT_CONFIG
+    assert main([]) == exits.USAGE
+    assert main([str(tmp_path / "missing")]) == exits.CONFIG
     elsewhere = msgspec.structs.replace(SPEC, bind="203.0.113.1")
-    assert main([str(written(tmp_path, elsewhere))]) == EXIT_CONFIG
+    assert main([str(written(tmp_path, elsewhere))]) == exits.CONFIG

@@ -27,7 +27,7 @@ from roq.gcm.definitions import Definitions
 from roq.gcm.epochs import LOST_EPOCHS
 from roq.gcm.events import Commit, Drop, Put
 from roq.model import QueueState
-from roq.runtime.reactor import Timer
+from roq.runtime.ports import Timer
 
 RECORD = records.QueueRecord(
     name="a", queue_id=bytes(16), state=QueueState.RUNNING, host="h", created=1.0

@@ -220,7 +220,7 @@ def test_a_removal_that_fails_is_repeated_with_growing_pauses(yard: Yard) -> Non
             before = yard.now
             yard.look(max(0.0, deadline - yard.now))
             pauses.append(yard.now - before)
-    assert sum(pauses) == pytest.approx(4 + 8 + 16)
+    assert sum(pauses) == pytest.approx(2 + 4 + 8)
 
 
 def test_a_later_leader_finds_the_hosts_of_the_one_before() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from roq.hcm.backoff import CrashHistory, CrashLimits
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.hcm.figures import METRICS, figures, known, of_machine
 from roq.hcm.health import SHOWN_MAX, of_host
-from roq.hcm.leader import LeaderLink
+from roq.hcm.leader import Leader
 from roq.model import Limits
 from roq.protocol.control import NOT_LEADER, Failure, HostReportAck
 from roq.protocol.facts import Check
@@ -17,8 +17,8 @@ from roq.protocol.figures import Sample
 LEADER = "tcp://a:5000"
 
 
-def leader(*, known: bool = True) -> LeaderLink:
-    link = LeaderLink([LEADER])
+def leader(*, known: bool = True) -> Leader:
+    link = Leader([LEADER])
     link.start(0.0)
     if known:
         assert link.take_due(0.0)

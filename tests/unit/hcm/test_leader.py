@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from roq.errors import LocalProtocolError, Unavailable
-from roq.hcm.leader import ANSWER_SECONDS, LeaderLink
+from roq.hcm.leader import ANSWER_SECONDS, Leader
 from roq.protocol.control import NOT_LEADER, Answer, Failure, HostReportAck
 
 A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"
@@ -19,11 +19,11 @@ def follower(named: str = "") -> Failure:
 
 def test_a_host_manager_without_a_configuration_manager_makes_no_sense() -> None:
     with pytest.raises(LocalProtocolError):
-        LeaderLink([])
+        Leader([])
 
 
 def test_one_report_is_under_way_at_a_time() -> None:
-    link = LeaderLink([A])
+    link = Leader([A])
     assert not link.take_due(0.0)
     link.start(0.0)
     assert link.take_due(0.0)
@@ -36,14 +36,14 @@ def test_one_report_is_under_way_at_a_time() -> None:
 
 
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
-    link = LeaderLink([A, B])
+    link = Leader([A, B])
     link.start(0.0)
     link.answered(Unavailable("late"), 0.0)
     assert link.endpoint == A
 
 
 def test_a_named_leader_is_kept_until_it_fails() -> None:
-    link = LeaderLink([A, B])
+    link = Leader([A, B])
     link.start(0.0)
     link.take_due(0.0)
     link.answered(follower("tcp://l:1"), 0.0)
@@ -57,7 +57,7 @@ def test_a_named_leader_is_kept_until_it_fails() -> None:
 
 
 def test_nobody_leads_before_a_report_was_taken_and_after_one_was_not() -> None:
-    link = LeaderLink([A])
+    link = Leader([A])
     assert link.leading == ""
     link.start(0.0)
     link.take_due(0.0)
@@ -77,7 +77,7 @@ class Managers:
 
     def __init__(self, addresses: list[str]) -> None:
         self.now = 0.0
-        self.link = LeaderLink(addresses)
+        self.link = Leader(addresses)
         self.leader = ""
         self.dead: set[str] = set()
         self.named: Callable[[str], str] = lambda _asked: self.leader
@@ -164,7 +164,7 @@ def test_a_name_that_cannot_be_an_address_is_not_asked() -> None:
 
 
 def test_a_connection_that_ends_is_no_reason_to_wait_for_the_next_report() -> None:
-    link = LeaderLink([A, B])
+    link = Leader([A, B])
     link.start(0.0)
     link.take_due(0.0)
     link.answered(HostReportAck(cluster="c"), 0.0)
@@ -174,7 +174,7 @@ def test_a_connection_that_ends_is_no_reason_to_wait_for_the_next_report() -> No
 
 
 def test_the_end_of_a_connection_that_is_not_used_any_more_means_nothing() -> None:
-    link = LeaderLink([A, B])
+    link = Leader([A, B])
     link.lost(A, "closed", 0.0)
     assert link.next_deadline() is None
     link.start(0.0)
@@ -184,7 +184,7 @@ def test_the_end_of_a_connection_that_is_not_used_any_more_means_nothing() -> No
 
 
 def test_a_change_is_told_at_once_but_a_search_keeps_its_pace() -> None:
-    link = LeaderLink([A, B])
+    link = Leader([A, B])
     link.start(0.0)
     link.take_due(0.0)
     link.answered(HostReportAck(cluster="c"), 0.0)

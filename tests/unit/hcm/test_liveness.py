@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roq.hcm.backoff import CrashHistory, CrashLimits
 from roq.hcm.children import EXCHANGE, Child, Children, State
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.hcm.events import Probe, Probed
 from roq.hcm.liveness import BUSY_SECONDS, Liveness
 from roq.model import Limits

@@ -80,7 +80,7 @@ def test_a_thread_that_dies_says_why_to_everybody(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_forked_process_is_told_to_open_its_own(engine: Engine) -> None:
-    management = Management(engine, ["tcp://127.0.0.1:1"], None)
+    management = Management(engine, ["tcp://127.0.0.1:1"])
     watch, statistics = Watch(engine, management), Statistics(engine, management, "q")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from roq.client.backoff import MOST_SECONDS, Jitter
 from roq.client.publish.link import FLAPS_MAX, READY_SECONDS, READY_SECONDS_MOST, STEADY_SECONDS
 from roq.client.publish.machine import (
     AskAttach,
@@ -32,6 +31,7 @@ from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
 from roq.protocol.extensions import read_floor
+from roq.runtime.backoff import MOST_SECONDS, Jitter
 from roq.timing import ACK_SECONDS, RESET_SECONDS
 
 LIMITS = Limits(window_batches=4)

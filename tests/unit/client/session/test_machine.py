@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.admin.managers import REMOVED_SECONDS
 from roq.client.session.events import (
     LOCATE_SECONDS,
     AliveWanted,
@@ -32,6 +31,7 @@ from roq.client.session.events import (
 from roq.client.session.machine import (
     ATTACH_MOST_SECONDS,
     PATIENCE_MOST,
+    REMOVED_SECONDS,
     SILENCE_SPREAD,
     STEADY_SECONDS,
     SessionMachine,
@@ -148,8 +148,7 @@ def test_a_follower_sends_it_to_the_leader_but_not_in_circles() -> None:
     session = machine()
     session.handle(Start(), 0.0)
     answer = ManagerAnswered(refused("not_leader", NOT_LEADER, "tcp://leader:1"))
-    for _ in range(3):
-        assert session.handle(answer, 0.0) == [AskManager("tcp://leader:1")]
+    assert session.handle(answer, 0.0) == [AskManager("tcp://leader:1")]
     effects = session.handle(answer, 0.0)
     assert states(effects) == [SessionState.UNAVAILABLE]
     assert effects[-1] == AskManager("tcp://b:1")

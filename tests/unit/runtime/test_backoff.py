@@ -1,4 +1,4 @@
-"""How long clients wait before they try again."""
+"""How long it is waited before the next attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from roq.client.backoff import FIRST_SECONDS, MOST_SECONDS, Backoff
+from roq.runtime.backoff import FIRST_SECONDS, MOST_SECONDS, Backoff, longest_wait
 
 
 def test_the_first_attempt_is_made_at_once_and_again_after_a_success() -> None:
@@ -22,6 +22,13 @@ def test_the_bound_doubles_up_to_a_limit() -> None:
     waits = [backoff.wait() for _ in range(200)]
     assert waits[1:5] == [FIRST_SECONDS * 2**n for n in range(4)]
     assert max(waits) == waits[-1] == MOST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"), [(0, 0.5), (1, 0.5), (2, 1.0), (4, 4.0), (5, 5.0), (10_000, 5.0)]
+)
+def test_the_longest_wait_doubles_with_each_failure(failures: int, seconds: float) -> None:
+    assert longest_wait(failures, 0.5, 5.0) == seconds
 
 
 def test_a_wait_may_have_a_limit_of_its_own() -> None:

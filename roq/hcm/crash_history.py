@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from roq.runtime.backoff import longest_wait
+
 
 @dataclass(frozen=True, slots=True)
 class CrashLimits:
@@ -62,7 +64,7 @@ class CrashHistory:
         self._early += 1
         if len(self._times) >= self._limits.most:
             return None
-        return 0.0 if self._early == 1 else self._delay(self._early - 2)
+        return 0.0 if self._early == 1 else self._delay(self._early - 1)
 
     @property
     def suspect(self) -> bool:
@@ -84,14 +86,12 @@ class CrashHistory:
         elif now - self._refused_since > self._limits.window_seconds:
             return None
         self._refusals += 1
-        return self._delay(self._refusals - 1)
+        return self._delay(self._refusals)
 
     def started(self, now: float) -> None:
         """The system has started it."""
         self._started_at = now
         self._refused_since = None
 
-    def _delay(self, doublings: int) -> float:
-        # Bounded before it is raised: two to the power of a thousand is no float.
-        factor = 2.0 ** min(doublings, 30)
-        return min(self._limits.longest_seconds, self._limits.first_seconds * factor)
+    def _delay(self, failures: int) -> float:
+        return longest_wait(failures, self._limits.first_seconds, self._limits.longest_seconds)

@@ -1,10 +1,11 @@
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from answering import Answering, redirects_to
 
-from roq.exchange import locator
-from roq.exchange.locator import Locator
+from roq.exchange import monitor_finder
+from roq.exchange.monitor_finder import MonitorFinder
 from roq.model import Limits
 from roq.protocol.control import FAILED, Control, Failure, Located, LocateRequest
 
@@ -20,19 +21,24 @@ def located(monitor: str = MONITOR, queue_id: bytes = QUEUE_ID) -> Located:
 
 class World(Answering):
     found: list[str]
-    locator: Locator
+    finder: MonitorFinder
 
     def managed(self, *managers: str) -> None:
         self.found = []
-        self.locator = Locator(
-            self.reactor, self.context, managers, "orders", QUEUE_ID, self.found.append
-        )
+        self.gone = 0
+        self.finder = MonitorFinder(
+            self.reactor, self.context, managers, "orders", QUEUE_ID,
+            found=self.found.append, gone=self._gone, jitter=lambda: 0.999,
+        )  # fmt: skip
+
+    def _gone(self) -> None:
+        self.gone += 1
 
     def look(self, until: object = None) -> None:
         """Look again and again, as an exchange does, until the monitor is found."""
 
         def look() -> object:
-            self.locator.look()
+            self.finder.look()
             return until() if callable(until) else self.found
 
         self.run(look)
@@ -40,11 +46,11 @@ class World(Answering):
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(locator, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(locator, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(monitor_finder, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(monitor_finder, "PAUSE_SECONDS", 0.02)
     with World() as world:
         yield world
-        world.locator.close()
+        world.finder.close()
 
 
 def test_a_manager_tells_where_the_monitor_is(world: World) -> None:
@@ -91,23 +97,26 @@ def test_one_question_at_a_time_and_less_and_less_often(world: World) -> None:
     world.managed(world.server(lambda _: located()))
     world.look()
     for _ in range(100):
-        world.locator.look()
-    assert len(world.asked) == 1
-    pauses = []
-    for _ in range(5):
+        world.finder.look()
+    times = []
+    for _ in range(6):
         before = len(world.asked)
         world.look(until=lambda before=before: len(world.asked) > before)
-        pauses.append(world.locator._pause)
-    assert pauses == sorted(pauses)
-    assert pauses[-1] >= 0.5
-    world.locator.reset()
-    assert world.locator._pause == 0.02
+        times.append(world.reactor.now())
+    pauses = [late - early for early, late in pairwise(times)]
+    assert all(late > 1.3 * early for early, late in pairwise(pauses))
+    world.finder.reset()
+    before = len(world.asked)
+    world.finder.look()
+    world.run(lambda: len(world.asked) > before)
+    assert world.reactor.now() - times[-1] < pauses[-1]
 
 
 def test_without_managers_nobody_is_asked(world: World) -> None:
     world.managed()
-    world.locator.look()
-    assert world.locator._client is None
+    world.finder.look()
+    world.run(lambda: not world.reactor._calls)
+    assert world.asked == []
 
 
 def test_an_address_that_is_none_is_not_followed(world: World) -> None:
@@ -127,8 +136,6 @@ def test_an_address_that_is_none_is_not_followed(world: World) -> None:
     ],
 )
 def test_that_there_is_no_such_queue_is_told(world: World, answer: Control, *, gone: bool) -> None:
-    said: list[bool] = []
     world.managed(world.server(lambda _: answer))
-    world.locator._gone = lambda: said.append(True)
     world.look(lambda: len(world.asked) >= 3)
-    assert bool(said) is gone
+    assert bool(world.gone) is gone

@@ -12,6 +12,7 @@ from fake_control import FakeControl
 from roq.client.io.engine import Engine
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Located, LocateRequest
+from roq.runtime.rpc_connections import NotReached
 
 pytestmark = pytest.mark.integration
 
@@ -22,22 +23,22 @@ class Asking:
     def __init__(self) -> None:
         self.engine = Engine()
         self.engine.start()
-        self.answers: list[tuple[Answer | Unavailable, bool]] = []
+        self.answers: list[Answer | Unavailable] = []
         self._come = threading.Semaphore(0)
 
     def ask(self, address: str, times: int = 1, timeout: float = 30.0) -> None:
-        def answered(answer: Answer | Unavailable, late: bool) -> None:
-            self.answers.append((answer, late))
+        def answered(answer: Answer | Unavailable) -> None:
+            self.answers.append(answer)
             self._come.release()
 
         def ask() -> None:
             for _ in range(times):
                 request = LocateRequest(QName="orders")
-                self.engine.directory.ask(address, request, timeout, answered)
+                self.engine.managers.ask(address, request, timeout, answered)
 
         self.engine.run_sync(ask)
 
-    def wait(self, times: int = 1) -> list[tuple[Answer | Unavailable, bool]]:
+    def wait(self, times: int = 1) -> list[Answer | Unavailable]:
         for _ in range(times):
             assert self._come.acquire(timeout=60)
         answers, self.answers = self.answers, []
@@ -55,7 +56,7 @@ def test_many_who_ask_share_a_connection(asking: Asking) -> None:
     with FakeControl() as control:
         asking.ask(control.address, 100)
         answers = asking.wait(100)
-        assert all(isinstance(answer, Located) and not late for answer, late in answers)
+        assert all(isinstance(answer, Located) for answer in answers)
         assert len(control.askers) == 1
 
 
@@ -64,35 +65,33 @@ def test_nobody_listens_and_each_who_asked_is_told_at_once(asking: Asking) -> No
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         asking.ask(f"tcp://127.0.0.1:{port}", 3, timeout=60.0)
-        for answer, late in asking.wait(3):
-            assert isinstance(answer, Unavailable)
+        for answer in asking.wait(3):
+            assert isinstance(answer, NotReached)
             assert "connection refused" in str(answer)
-            assert not late
     asking.ask("nonsense")
-    assert isinstance(asking.wait()[0][0], Unavailable)
+    assert isinstance(asking.wait()[0], NotReached)
 
 
 def test_a_manager_that_answers_nothing_is_late_and_one_that_ends_is_not(asking: Asking) -> None:
     control = FakeControl()
     control.mute = True
     asking.ask(control.address, timeout=0.2)
-    ((answer, late),) = asking.wait()
+    (answer,) = asking.wait()
     assert isinstance(answer, Unavailable)
-    assert late
+    assert not isinstance(answer, NotReached)
     asking.ask(control.address, timeout=60.0)
     control.close()
-    ((answer, late),) = asking.wait()
-    assert isinstance(answer, Unavailable)
-    assert not late
+    (answer,) = asking.wait()
+    assert isinstance(answer, NotReached)
 
 
 def test_a_manager_that_comes_back_is_asked_over_a_new_connection(asking: Asking) -> None:
     control = FakeControl()
     asking.ask(control.address)
-    assert isinstance(asking.wait()[0][0], Located)
+    assert isinstance(asking.wait()[0], Located)
     control.close()
     asking.ask(control.address)
-    assert isinstance(asking.wait()[0][0], Unavailable)
+    assert isinstance(asking.wait()[0], Unavailable)
     with FakeControl() as other:
         asking.ask(other.address)
-        assert isinstance(asking.wait()[0][0], Located)
+        assert isinstance(asking.wait()[0], Located)

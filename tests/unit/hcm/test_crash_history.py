@@ -1,4 +1,4 @@
-from roq.hcm.backoff import CrashHistory, CrashLimits
+from roq.hcm.crash_history import CrashHistory, CrashLimits
 
 LIMITS = CrashLimits(most=6, window_seconds=60.0, first_seconds=0.5, longest_seconds=1.5)
 
