@@ -12,7 +12,7 @@ import zmq
 
 from roq.client.admin.command_route import CommandRoute, GiveUp, Send, Step, Visit
 from roq.client.io.engine import Engine
-from roq.errors import RegistryAway, RemoteProtocolError, Unavailable
+from roq.errors import OtherVersion, RegistryAway, RemoteProtocolError, Unavailable
 from roq.model import is_address
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
@@ -120,6 +120,8 @@ class Management:
 
     def _no_help(self, answer: Answer | Unavailable) -> str:
         shown = ", ".join(self.addresses)
+        if isinstance(answer, Failure) and answer.CODE == OtherVersion.code:
+            return answer.COMMENT
         if isinstance(answer, Failure):
             return (
                 f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
