@@ -9,9 +9,7 @@ from typing import Protocol, runtime_checkable
 import pytest
 
 import roq
-from roq.testing.fixtures import roq_cluster
-
-__all__ = ["roq_cluster"]
+from roq.testing import RunningCluster, cluster
 
 FAILED = pytest.StashKey[bool]()
 SHARED = ("roq_cluster", "cluster")
@@ -39,6 +37,13 @@ def _interruptible() -> Iterator[None]:
     yield
     signal.signal(signal.SIGINT, before)
     signal.signal(signal.SIGHUP, hangup)
+
+
+@pytest.fixture(scope="session")
+def roq_cluster() -> Iterator[RunningCluster]:
+    """As `roq.testing.fixtures` has it, with the registry of clusters of several machines."""
+    with cluster(hosts=2, registry="zookeeper") as running:
+        yield running
 
 
 @pytest.hookimpl(wrapper=True)
