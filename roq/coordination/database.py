@@ -214,7 +214,8 @@ class Database:
                 "all processes of a cluster with a file must run on one. If they do not run there "
                 "any more, remove what is left of them: sqlite3 FILE 'DELETE FROM sessions'"
             )
-        connection.execute("BEGIN IMMEDIATE")  # whether it can be written to
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE counters SET value = value")  # whether it can be written to
         connection.execute("ROLLBACK")
 
     def _note_files(self) -> None:

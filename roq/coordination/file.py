@@ -104,7 +104,7 @@ class FileStore:
 
         def work(worker: _Worker, database: Database) -> Node | None:
             worker.watch(Database.data_state, path, watch)
-            return database.node(path)
+            return worker.still_ours(database.node(path))
 
         self._submit(work, done)
 
@@ -118,7 +118,7 @@ class FileStore:
 
         def work(worker: _Worker, database: Database) -> tuple[str, ...] | None:
             worker.watch(Database.children_state, path, watch)
-            return database.names(path)
+            return worker.still_ours(database.names(path))
 
         self._submit(work, done)
 
@@ -310,6 +310,12 @@ class _Worker:
         if watch is not None and self._database is not None:
             self._watches[state, path, watch] = state(self._database, path)
 
+    def still_ours(self, found: Result) -> Result:
+        """Give back what was read: nobody sees that his session has ended before he is told."""
+        if self._database is None or not self._database.lives(self._session):
+            raise SessionGone
+        return found
+
     def write(self, database: Database, steps: Sequence[Step]) -> MultiResult:
         """Do all steps or none, in the file that others see."""
         self._see_place(database)
@@ -391,16 +397,18 @@ class _Worker:
         if age == self._age and not self._wrote:
             return
         wrote, self._wrote, self._age = self._wrote, False, age
-        if not database.lives(self._session):
-            raise SessionGone
+        changed = [
+            watched
+            for watched, before in self._watches.items()
+            if watched[0](database, watched[1]) != before
+        ]
+        self.still_ours(None)
         self._others = [each for each in database.sessions() if each.id != self._session]
         if wrote:
             self._tell_others(database)
-        for watched, before in list(self._watches.items()):
-            state, path, watch = watched
-            if state(database, path) != before:
-                del self._watches[watched]
-                self._store.tell_fired(self._connections, watch)
+        for watched in changed:
+            del self._watches[watched]
+            self._store.tell_fired(self._connections, watched[2])
 
     # --- other sessions ---------------------------------------------------------------------------
 

@@ -82,3 +82,19 @@ def test_a_registry_of_another_number_of_servers_is_not_mistaken_for_an_empty_on
     with pytest.raises(ConfigError, match=f"--zookeepers {before}"):
         Plan(Settings(registry="zookeeper", zookeepers=now)).check_folder(folder)
     folder.close()
+
+
+def test_a_registry_of_another_kind_is_not_mistaken_for_an_empty_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    file = Plan(Settings())
+    address = file.addresses_in(folder).registry
+    assert address == f"file:{tmp_path}/cluster.db"
+    (tmp_path / "cluster.db").touch()
+    file.check_folder(folder)
+    with pytest.raises(ConfigError, match="use --registry file"):
+        Plan(Settings(registry="zookeeper")).check_folder(folder)
+    (tmp_path / "cluster.db").unlink()
+    (tmp_path / "zookeeper").mkdir()
+    with pytest.raises(ConfigError, match="use --registry zookeeper --zookeepers 1"):
+        file.check_folder(folder)
+    folder.close()
