@@ -48,7 +48,9 @@ log = logging.getLogger(__name__)
 SESSION_SECONDS: Final = 6.0
 LOOK_SECONDS: Final = 0.5
 """Between two looks when nothing happens. Each takes some 0.2 ms."""
-REMAKE_SECONDS: Final = 5.0
+SILENT_SECONDS_MIN: Final = 4 * LOOK_SECONDS
+"""A process that works beats as often as it looks, or a little later."""
+REMAKE_SECONDS: Final = 2.0
 """A file that was removed is made anew after so long: meanwhile another one may be put there."""
 REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
@@ -245,7 +247,7 @@ class _Worker:
 
     def __init__(self, path: Path, session_seconds: float, store: FileStore) -> None:
         self._path = path
-        self._session_seconds = session_seconds
+        self._session_seconds = max(session_seconds, SILENT_SECONDS_MIN)
         self._store = store
         self._database: Database | None = None
         try:
@@ -560,7 +562,8 @@ class FileRegistry(StoreRegistry):
     Args:
         path: of the file; made if missing. SQLite puts two others beside it, and RoQ one.
         post: runs a function in the owner's loop (`Reactor.call_soon`).
-        session_seconds: how long the others wait for a process that is there and does nothing.
+        session_seconds: how long the others wait for a process that is there and does nothing;
+            two seconds at least.
 
     Raises:
         ConfigError: it can be no registry, or not from here; says why.

@@ -40,7 +40,7 @@ def is_done(*arguments: str, cluster: str) -> bool:
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     env = environment(ROQ_GCM_ZK_SESSION_SECONDS="3")
-    with started("up", "--port-base", "0", env=env) as process:
+    with started("up", "--port-base", "0", "--registry", "zookeeper", env=env) as process:
         yield process, read_ready(process)["client"]
         process.terminate()
         assert process.wait(40) == 0

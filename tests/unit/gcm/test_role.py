@@ -43,6 +43,8 @@ def test_a_follower_names_the_leader_at_each_interface() -> None:
 def test_whoever_knows_no_leader_says_whether_zookeeper_can_be_reached() -> None:
     role = Role(ME, registry_away=True)
     assert "ZooKeeper cannot be reached" in str(role.not_leader("management"))
+    role = Role(ME, "the registry /c.db", registry_away=True)
+    assert "the registry /c.db cannot be reached" in str(role.not_leader("management"))
     role.registry_away = False
     assert "ZooKeeper" not in str(role.not_leader("management"))
 
