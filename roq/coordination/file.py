@@ -50,6 +50,8 @@ LOOK_SECONDS: Final = 0.5
 """Between two looks when nothing happens. Each takes some 0.2 ms."""
 SILENT_SECONDS_MIN: Final = 4 * LOOK_SECONDS
 """A process that works beats as often as it looks, or a little later."""
+TOLD_SECONDS: Final = 0.01
+"""Between two looks when others tell of one change after the other."""
 REMAKE_SECONDS: Final = 2.0
 """A file that was removed is made anew after so long: meanwhile another one may be put there."""
 REQUESTS_WAITING_MAX: Final = 10_000
@@ -266,6 +268,7 @@ class _Worker:
         self._others: list[Session] = []
         self._seen: dict[int, _Seen] = {}
         self._looked = 0.0
+        self._due = 0.0
         self._removed_at: float | None = None
         self._said = ""
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -337,14 +340,14 @@ class _Worker:
             self._end()
 
     def _turn(self) -> None:
-        rest = self._looked + LOOK_SECONDS - time.monotonic()
-        told = self._hear(max(0.0, rest)) if not self._tasks else False
+        if not self._tasks:
+            self._hear(max(0.0, self._due - time.monotonic()))
         try:
             if self._restart:
                 self._give_up()
             for _ in range(min(len(self._tasks), _TASKS_AT_ONCE)):
                 self._perform(self._tasks.popleft())
-            if told or self._wrote or time.monotonic() >= self._looked + LOOK_SECONDS:
+            if self._wrote or time.monotonic() >= self._due:
                 self._look()
         except _Lost as lost:
             self._lose(str(lost), session_ended=lost.session_ended)
@@ -355,20 +358,18 @@ class _Worker:
         except OSError as error:
             self._lose(error.strerror or str(error))
 
-    def _hear(self, seconds: float) -> bool:
-        """Wait until something is asked or told; gives whether another process has told."""
-        told = False
+    def _hear(self, seconds: float) -> None:
+        """Wait until something is asked, or another process tells that it has changed something."""
         for file, _ in self._poller.poll(seconds * 1000 + 1):
             if file == self._bell:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
                 continue
-            told = True
+            self._due = min(self._due, self._looked + TOLD_SECONDS)
             with contextlib.suppress(OSError):
                 for _ in range(_DATAGRAMS_MAX):
                     if self._ear is not None:
                         self._ear.recv(1)
-        return told
 
     def _perform(self, task: _Task) -> None:
         if not self._connected or task.connection != self._connections or self._database is None:
@@ -377,7 +378,7 @@ class _Worker:
 
     def _look(self) -> None:
         now = time.monotonic()
-        gap, self._looked = now - self._looked, now
+        gap, self._looked, self._due = now - self._looked, now, now + LOOK_SECONDS
         if self._database is not None:
             self._database.locks.beat()
         if not self._connected:
@@ -514,7 +515,8 @@ class _Worker:
         connection, self._restart = self._restart, 0
         if not self._connected or connection != self._connections or self._database is None:
             return
-        self._connected, self._looked = False, time.monotonic()
+        self._connected = False
+        self._due = time.monotonic() + LOOK_SECONDS
         self._database.end([self._session])
         self._forget("it was given up")
 
