@@ -311,7 +311,7 @@ class Database:
     def names(self, path: str) -> tuple[str, ...] | None:
         """The names below a path, None if it is missing."""
         rows = self._connection.execute(
-            "SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,)
+            "SELECT CAST(path AS TEXT) FROM nodes WHERE parent = ? ORDER BY path", (path,)
         ).fetchall()
         if not rows and self.data_state(path) is None:
             return None
@@ -408,9 +408,13 @@ class Database:
 
     def _count(self, name: str) -> int:
         self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = ?", (name,))
-        found = self._connection.execute("SELECT value FROM counters WHERE name = ?", (name,))
-        (value,) = found.fetchone()
-        return int(value)
+        found = self._connection.execute(
+            "SELECT CAST(value AS INTEGER) FROM counters WHERE name = ?", (name,)
+        )
+        row: tuple[int] | None = found.fetchone()
+        if row is None:
+            raise sqlite3.DatabaseError(f"its counter of the kind {name} is missing")
+        return row[0]
 
     def _number(self, query: str) -> int:
         (value,) = self._connection.execute(query).fetchone()
@@ -438,6 +442,7 @@ def connect(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,  # opened where mistakes can be told, used by one thread
     )
+    connection.text_factory = _decoded
     try:
         connection.execute("PRAGMA synchronous = FULL")  # what was told as done stays done
     except BaseException:
@@ -487,6 +492,11 @@ def _number(path: Path) -> str:
         return str(path.stat().st_ino)
     except OSError:
         return ""
+
+
+def _decoded(text: bytes) -> str:
+    """What others have written may be no UTF-8."""
+    return text.decode(errors="replace")
 
 
 def _text(path: Path) -> str:

@@ -191,6 +191,30 @@ class TestFileRegistry(RegistryContract):
         ensemble.loop.until(lambda: states == [SessionState.CONNECTED], "a connection")
         locks.close()
 
+    def test_what_other_programs_have_written_ends_nothing(self, ensemble: InFile) -> None:
+        registry, states = self.open(ensemble)
+        one = Candidate(registry, b"one")
+        ensemble.loop.until(lambda: bool(one.led), "a leader")
+        seen: list[tuple[str, ...]] = []
+        registry.watch_children("/queues", seen.append)
+        junk = "INSERT INTO nodes VALUES (?, '/queues', 1.5, 'v', 'w', 'm', 'c', 'd')"
+        for path in (b"\xff", b"/queues/\xff", "/queues/\a", "/queues/a/b"):
+            by_hand(ensemble.path, junk, path)
+        by_hand(ensemble.path, "UPDATE nodes SET children = children + 1 WHERE path = '/queues'")
+        ensemble.loop.until(lambda: bool(seen) and len(seen[-1]) == 4, "all of them")
+        tree = ensemble.loop.ask(partial(registry.read_tree, "/queues"))
+        assert isinstance(tree, list)
+        assert isinstance(self.commit(ensemble, registry, Create("/queues/a")), Committed)
+        by_hand(ensemble.path, "UPDATE counters SET value = 'x'")
+        assert isinstance(self.commit(ensemble, registry, Create("/queues/b")), Committed)
+        assert states == [SessionState.CONNECTED]
+        by_hand(ensemble.path, "DELETE FROM counters")
+        refused = self.commit(ensemble, registry, Create("/queues/c"))
+        assert isinstance(refused, RegistryAway)
+        assert "counter" in str(refused)
+        by_hand(ensemble.path, "INSERT INTO counters VALUES ('transaction', 900), ('session', 900)")
+        ensemble.loop.until(lambda: states[-1] is SessionState.CONNECTED, "that it is mended")
+
     # --- sessions of processes --------------------------------------------------------------------
 
     def test_what_a_killed_process_had_is_gone_at_once(self, ensemble: InFile) -> None:
@@ -269,7 +293,7 @@ def opened(path: Path) -> None:
     FileRegistry(path, lambda _: None).close()
 
 
-def by_hand(path: Path, statement: str, *values: str) -> list[tuple[object, ...]]:
+def by_hand(path: Path, statement: str, *values: str | bytes) -> list[tuple[object, ...]]:
     """What an operator does to the file."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
