@@ -9,7 +9,7 @@
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
     │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  Busy
-    │   └── RegistryAway          ZooKeeper is away, so a change is refused: nothing was begun
+    │   └── RegistryAway          the registry is away, so a change is refused: nothing was begun
     │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
@@ -129,7 +129,7 @@ class StaleEpoch(RequestError):
 
 
 class RegistryAway(RequestError):
-    """ZooKeeper cannot be reached, so changes are refused; data keeps flowing.
+    """The registry cannot be reached, so changes are refused; data keeps flowing.
 
     Nothing was begun, unless it is an `Interrupted`.
     """
@@ -138,7 +138,7 @@ class RegistryAway(RequestError):
 
 
 class Interrupted(RegistryAway):
-    """ZooKeeper went away while a change was being made: it may be done, or be completed later."""
+    """The registry went away during a change: it may be done, or be completed later."""
 
     code = "interrupted"
 

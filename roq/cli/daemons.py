@@ -33,7 +33,7 @@ def gcm(config: Path | None, ready_fd: int | None) -> None:
     """Run a configuration manager: queues, hosts, management interface, broadcast.
 
     Several may run in one cluster; one leads, the others name it. It runs until SIGTERM or Ctrl-C
-    and exits with 0, or with 69 (ZooKeeper away at the start), 70 (crashed) or 78 (configuration
+    and exits with 0, or with 69 (the registry away at the start), 70 (crashed) or 78 (configuration
     wrong, port in use).
 
     \b

@@ -46,7 +46,10 @@ _HINTS: Final[tuple[tuple[type[RoQError], str], ...]] = (
     (NotEmpty, "`roq top QUEUE` shows who publishes there and how far subscribers are."),
     (NoCapacity, "`roq host list` shows how full the hosts are."),
     (Interrupted, "`roq queue list` and `roq queue show NAME` tell what is done."),
-    (RegistryAway, "ZooKeeper cannot be reached; try again once it is back."),
+    (
+        RegistryAway,
+        "The registry cannot be reached; try again once it is back.",
+    ),
     (DeliveryError, "`roq queue show NAME` and `roq host list` show what is wrong with the queue."),
     (Unavailable, "`roq health` tells what is wrong with a cluster, `roq up` starts one here."),
 )

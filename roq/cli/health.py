@@ -55,7 +55,7 @@ def health(target: Target, at: str, wait: float, hosts: int) -> None:
     \b
     alive   it answers. One that does not, within --timeout, is gone, cut off or
             hung.
-    ready   it does all of its work: a configuration manager has ZooKeeper and
+    ready   it does all of its work: a configuration manager has its registry and
             knows who leads, a host manager reports to the leader and all its
             monitors and exchanges run, a monitor has exchanges. A daemon that
             is alive and not ready wants time or help, no restart: messages flow

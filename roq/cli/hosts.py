@@ -31,7 +31,7 @@ def host(ctx: click.Context, config: Path | None, ready_fd: int | None) -> None:
     """Run the host manager of this machine; with `list`: show the hosts of a cluster.
 
     A host manager starts the monitors and exchanges that the configuration manager places on its
-    host. It runs until SIGTERM or Ctrl-C and exits with 0, or with 69 (ZooKeeper or the
+    host. It runs until SIGTERM or Ctrl-C and exits with 0, or with 69 (the registry or the
     configuration manager away at the start), 70 (crashed) or 78 (configuration wrong).
 
     At SIGTERM what runs here goes to other hosts first, for at most children.drain_seconds; at

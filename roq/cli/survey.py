@@ -183,7 +183,7 @@ class _Round:
 
 def _managers(given: Sequence[str], seconds: float) -> tuple[list[Finding], str]:
     """All configuration managers, and the client address of the one that tells of the cluster:
-    it leads, or led until ZooKeeper was away."""
+    it leads, or led until the registry was away."""
     found: dict[str, Finding] = {}
     leader = caretaker = ""
     asked, seen = list(given), set(given)

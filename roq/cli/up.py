@@ -14,7 +14,7 @@ from roq.cli.output import note
 from roq.errors import RoQError
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.plan import Addresses
-from roq.local.settings import HOSTS_MAX, MANAGERS_MAX, Settings
+from roq.local.settings import FILE, HOSTS_MAX, MANAGERS_MAX, ZOOKEEPER, Settings
 from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
@@ -51,6 +51,12 @@ _PORT_BASE_MAX: Final = 65_530
     metavar="N",
     help="Configuration managers; one leads, another one takes over. Each has its ports 10 above "
     "those of the one before.",
+)
+@click.option(
+    "--registry",
+    type=click.Choice([FILE, ZOOKEEPER]),
+    help="What keeps the definitions of queues: a file in the data directory, or an embedded "
+    "ZooKeeper, which needs Java. If not given: a file unless something is said of ZooKeeper.",
 )
 @click.option(
     "--zookeeper",
@@ -114,6 +120,7 @@ def up(
     data_dir: Path | None,
     port_base: int,
     managers: int,
+    registry: str | None,
     zookeeper: str,
     zookeepers: int,
     slots: int,
@@ -125,18 +132,18 @@ def up(
 ) -> None:
     """Run a whole cluster on this machine until Ctrl-C or SIGTERM.
 
-    Starts ZooKeeper, a configuration manager and the host managers, each as a process of its own.
-    When all of them serve, one line `ready {…}` with their addresses is printed; a process that
-    ends by itself is started again with the same addresses and data, which is said on standard
-    error; when `roq up` ends, nothing of the cluster is left. Exits with 0, or with 69 (Java or
-    ZooKeeper missing), 70 (a part crashed at the start, or five times within a minute) or 78 (a
+    Starts a configuration manager and the host managers, each as a process of its own. When all of
+    them serve, one line `ready {…}` with their addresses is printed; a process that ends by itself
+    is started again with the same addresses and data, which is said on standard error; when `roq
+    up` ends, nothing of the cluster is left. Exits with 0, or with 69 (ZooKeeper is wanted, and it
+    or Java is missing), 70 (a part crashed at the start, or five times within a minute) or 78 (a
     port in use, a setting wrong).
 
     \b
     Example:
       roq up
       roq up --hosts 3 --data-dir ~/roq --port-base 6000
-      roq up --managers 2 --zookeepers 3
+      roq up --managers 2 --registry zookeeper --zookeepers 3
       roq up --slots 1 --provider local
     """
     try:
@@ -145,6 +152,7 @@ def up(
             data_dir=data_dir,
             port_base=port_base,
             managers=managers,
+            registry=registry or "",
             zookeeper=zookeeper,
             zookeepers=zookeepers,
             slots=slots,

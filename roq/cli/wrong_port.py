@@ -10,7 +10,7 @@ import zmq
 
 from roq.cli.survey import ask_all
 from roq.client.port import without_zeromq
-from roq.errors import OtherVersion, RemoteProtocolError
+from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Failure, Health, HealthRequest
 from roq.runtime.sockets import new_context
@@ -32,8 +32,6 @@ def what_is_at(endpoint: str) -> str:
     info, health = ask_all([(endpoint, ClusterInfoRequest()), (endpoint, HealthRequest())], SECONDS)
     if isinstance(info, ClusterInfo):
         return ""
-    if isinstance(info, Failure) and info.CODE == OtherVersion.code:
-        return ""  # a manager, of another release: it has said so
     if isinstance(health, Health):
         role = _ROLES.get(health.role)
         return f"{shown} is the control port of {role}: {_WANTED}" if role else ""

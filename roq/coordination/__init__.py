@@ -2,15 +2,19 @@
 
     port.py       what managers may ask: the `Registry` protocol, made for one event loop
     registry.py   the one implementation of it, on top of a `Store`
-    campaign.py   who leads
+    election.py   who leads
     counter.py    epochs, none of which is given twice
     registration.py   a host's node, kept over lost sessions
     store.py      the few primitives an ensemble offers, as a protocol
     memory.py     a store in memory, for tests and simulation, with switches for faults
-    zookeeper.py  the store of real clusters, on top of kazoo (nothing else knows that)
+    zookeeper.py  the store of clusters of several machines, on top of kazoo, which only it knows
     kazoo_client.py   how that client is made
-    addresses.py  where an ensemble is, and the cluster in it, checked
-    embedded.py   a ZooKeeper server as a child process, for clusters on one machine
+    file.py       the store of clusters on one machine, in a file
+    database.py   that file: nodes and sessions in SQLite; session_locks.py: which of them live;
+                  mounts.py: where it must not lie
+    addresses.py  where a registry is, checked
+    adapters.py   which store belongs to an address
+    embedded.py   a ZooKeeper server as a child process
     java.py       where its Java runtime is
 
 Nothing here is on the way of a message: exchanges, publishers and subscribers never see it.

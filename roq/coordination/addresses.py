@@ -1,13 +1,16 @@
-"""Where a registry stands: the servers of an ensemble, and the cluster's place in it."""
+"""Where a registry is: the servers of an ensemble and the cluster's place in it, or a file."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 from roq.coordination.port import check_path
 from roq.errors import ConfigError, LocalProtocolError
 
+FILE: Final = "file:"
+"""How the address of a registry in a file begins."""
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 
 
@@ -40,3 +43,45 @@ def check_root(root: str) -> str:
         return check_path(root)
     except LocalProtocolError:
         raise ConfigError(f"{root!r} is no path in ZooKeeper: write it like /RoQ") from None
+
+
+def file_of(address: str) -> Path | None:
+    """The file that this address names; None if it is one of ZooKeeper.
+
+    Raises:
+        ConfigError: it names no file by its whole path.
+    """
+    if not address.startswith(FILE):
+        return None
+    text = address.removeprefix(FILE)
+    if text.startswith("//"):
+        text = text.removeprefix("//")  # as in file:///path; what would stand between is a machine
+    path = Path(text)
+    if not path.is_absolute() or not path.name or not text.isprintable():
+        raise ConfigError(
+            f"{address!r} names no file of this machine: write its whole path, such as "
+            "file:/var/lib/roq/cluster.db"
+        )
+    return path
+
+
+def name_of(address: str) -> str:
+    """What the registry at this address is called in a sentence."""
+    return "ZooKeeper" if not address.startswith(FILE) else (
+        f"the registry {address.removeprefix(FILE)}"
+    )  # fmt: skip
+
+
+def unreachable(address: str) -> str:
+    """That it cannot be reached, in words for the log of a process."""
+    name = name_of(address)
+    return f"{name} cannot be reached" if address.startswith(FILE) else (
+        f"cannot reach {name} at {address}"
+    )  # fmt: skip
+
+
+def remedy(address: str) -> str:
+    """What to do then."""
+    if address.startswith(FILE):
+        return "the lines before say why; correct that, or set registry.address"
+    return "start it, or set zk.servers"

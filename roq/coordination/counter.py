@@ -39,7 +39,7 @@ _ATTEMPTS_MAX: Final = 8
 _WAITING_MAX: Final = 1_000
 _REMEDY: Final = (
     "no manager can begin to lead, and nothing that was lost is set up elsewhere; set it to 0 "
-    "(below zk.root), and the manager that leads raises it above all epochs that are in use"
+    "(in ZooKeeper below zk.root), and the manager that leads raises it above all epochs in use"
 )
 
 

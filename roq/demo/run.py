@@ -22,7 +22,7 @@ from roq.errors import RoQError, Unavailable
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.part import Part
 from roq.local.plan import Addresses
-from roq.local.settings import Settings
+from roq.local.settings import ZOOKEEPER, Settings
 from roq.runtime.reactor import Reactor
 
 QUEUE: Final = "standard-library"
@@ -102,7 +102,7 @@ class Demo:
         self._moved = (0, reactor.now())
         self._launcher = Launcher(
             reactor,
-            Settings(hosts=hosts, restart=False),
+            Settings(hosts=hosts, registry=ZOOKEEPER, restart=False),
             on_ready=self._cluster_ready,
             on_failed=self._start_failed,
             on_part_ended=self._part_ended,

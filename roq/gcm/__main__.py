@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from roq.coordination.adapters import open_registry
 from roq.coordination.port import Post, Registry
-from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve
@@ -20,8 +20,8 @@ def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:
     """Run a configuration manager in the main thread until SIGTERM or SIGINT.
 
     Returns:
-        0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use, an address is
-        wrong, or what stands in the registry cannot be read.
+        0 stopped, 69 the registry could not be reached, 70 crashed, 78 a port is in use, an address
+        is wrong, or what stands in the registry cannot be read.
     """
     return serve(
         config.log, PROGRAM.process, lambda: Gcm(config, partial(_registry, config), on_ready), _run
@@ -42,7 +42,9 @@ def _run(gcm: Gcm) -> int:
 
 def _registry(config: GcmConfig, post: Post) -> Registry:
     zk = config.zk
-    return ZooKeeperRegistry(zk.servers, post, root=zk.root, session_seconds=zk.session_seconds)
+    return open_registry(
+        config.registry_address, post, root=zk.root, session_seconds=zk.session_seconds
+    )
 
 
 PROGRAM: Final = Program(

@@ -53,8 +53,15 @@ class Broadcasting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Milliseconds."""
 
 
+class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the registry is."""
+
+    address: str = ""
+    """`file:/path`, or servers of ZooKeeper; empty: those of `zk`."""
+
+
 class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The registry."""
+    """ZooKeeper, and how long the registry may be silent."""
 
     servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
     root: str = "/RoQ"
@@ -102,11 +109,17 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     network: Network = Network()
     ports: Ports = Ports()
     broadcast: Broadcasting = Broadcasting()
+    registry: RegistryPlace = RegistryPlace()
     zk: Zk = Zk()
     cloud: Cloud = Cloud()
     provider: Provision = Provision()
     metrics: MetricsSettings = MetricsSettings()
     log: Log = Log()
+
+    @property
+    def registry_address(self) -> str:
+        """Where the registry is; see `roq.coordination.adapters`."""
+        return self.registry.address or self.zk.servers
 
     @property
     def advertise(self) -> str:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import zmq
 
+from roq.coordination.addresses import name_of, remedy, unreachable
 from roq.coordination.port import Post, Registry
 from roq.errors import Unavailable
 from roq.gcm import events, figures
@@ -111,6 +112,7 @@ class Gcm:
                 cloud=config.cloud_properties(),
                 provision=config.provision_settings() if provider is not None else None,
                 policies=plugins.policies,
+                registry=name_of(config.registry_address),
             )
         )
         self._provider = (
@@ -236,10 +238,10 @@ class Gcm:
 
     def _registry_unreachable(self) -> None:
         log.error(
-            "no ZooKeeper at %s within %g s: start it, or set zk.servers in gcm.toml "
-            "(ROQ_GCM_ZK_SERVERS)",
-            self._config.zk.servers,
+            "%s within %g s: %s",
+            unreachable(self._config.registry_address),
             self._config.zk.connect_seconds,
+            remedy(self._config.registry_address),
             extra={"event": "registry_unreachable"},
         )
         self._code = exits.UNAVAILABLE
@@ -368,7 +370,7 @@ class Gcm:
             cluster=machine.cluster,
             name=action.name,
             managers=[address.removeprefix("tcp://") for address in machine.manager_addresses],
-            zookeeper=config.zk.servers,
+            zookeeper=config.registry_address,
             zookeeper_root=config.zk.root,
             taken=machine.hosts.known(),
             settings={"exchange": {"max_perhost": config.provider.slots}},

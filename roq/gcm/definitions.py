@@ -187,7 +187,7 @@ class Definitions:
             case StaleEpoch():
                 error = NotLeader("this configuration manager does not lead any more")
             case Conflict(reason=Reason.DENIED):
-                error = RegistryAway(f"ZooKeeper does not permit to change {result.path}")
+                error = RegistryAway(f"the registry does not permit to change {result.path}")
                 log.error("%s", error, extra={"event": "registry_denied"})
             case Conflict():
                 error = RequestError(
@@ -350,7 +350,7 @@ class Definitions:
             self._registry.read_tree(QUEUES, partial(self._restore, leadership))
         elif cluster == "" and self._remembers:
             log.error(
-                "%s in ZooKeeper holds no identity of a cluster any more; it is set to %s again",
+                "%s in the registry holds no identity of a cluster any more; it is set to %s again",
                 CLUSTER, self._cluster, extra={"event": "identity_spoilt"},
             )  # fmt: skip
             named = Set(CLUSTER, self._cluster.encode())
@@ -360,8 +360,8 @@ class Definitions:
         """Write back what is not there, and the identity in any case."""
         if self._leadership is not leadership or isinstance(found, RegistryAway):
             return
-        what = "the identity of the cluster is gone from ZooKeeper" if found else (
-            "ZooKeeper came back empty"
+        what = "the identity of the cluster is gone from the registry" if found else (
+            "the registry came back empty"
         )  # fmt: skip
         log.error(
             "%s; writing cluster %s back from memory", what, self._cluster,
@@ -441,7 +441,7 @@ class Definitions:
     ) -> None:
         queues = sorted({path.split("/")[2] for path in lost})
         log.error(
-            "what stood of %s in ZooKeeper was deleted by another program; it is written back "
+            "what stood of %s in the registry was deleted by another program; it is written back "
             "(`roq queue remove` removes a queue)", ", ".join(queues[:NAMED_MAX]),
             extra={"event": "definitions_deleted"},
         )  # fmt: skip

@@ -68,7 +68,7 @@ class Epochs:
         if self._raised + epoch - self._led < EPOCHS_AHEAD_MAX:
             log.error(
                 "a host obeys a leader with epoch %d, and this one has %d: looking who leads, and "
-                "counting from there (has ZooKeeper been given an older state?)", epoch, self._led,
+                "counting from there (has the registry an older state?)", epoch, self._led,
                 extra={"event": "epoch_behind"},
             )  # fmt: skip
             self._floor = min(max(epoch, self.heard()) + LOST_EPOCHS, EPOCH_MAX - 1)

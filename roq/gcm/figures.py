@@ -19,7 +19,7 @@ from roq.protocol.figures import Sample, by_state, counter, gauge
 
 LEADER: Final = gauge("roq_gcm_leader", "1 on the manager that leads, 0 on the others.")
 REGISTRY: Final = gauge(
-    "roq_gcm_registry_connected", "1 if ZooKeeper can be reached; without it nothing is changed."
+    "roq_gcm_registry_connected", "1 if the registry can be reached; without it nothing is changed."
 )
 MANAGERS: Final = gauge("roq_gcm_managers", "Managers that stand for election, as seen here.")
 HOSTS: Final = gauge("roq_gcm_hosts", "Hosts by the state of their host manager.", "state")

@@ -65,7 +65,7 @@ def _registry(role: Role) -> Check:
     if role.problem:
         detail = role.problem
     elif role.registry_away:
-        detail = "ZooKeeper cannot be reached: changes are refused, reads and data go on"
+        detail = f"{role.registry} cannot be reached: changes are refused, reads and data go on"
     elif not role.cluster:
         detail = "the identity of the cluster has not been read yet"
     else:
@@ -80,7 +80,7 @@ def _epochs(role: Role) -> Check:
 
 def _leader(role: Role) -> Check:
     if role.leads:
-        detail = "it led; who leads is open until ZooKeeper is back" if role.caretaker else (
+        detail = f"it led; who leads is open until {role.registry} is back" if role.caretaker else (
             "this one"
         )  # fmt: skip
         return Check(name="leader", ok=not role.caretaker, detail=detail)

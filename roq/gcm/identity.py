@@ -13,21 +13,21 @@ def problem(found: str | None, mine: str, *, remembers: bool) -> str:
     """
     if found == "" and not remembers:
         return (
-            "/cluster in ZooKeeper holds no identity of a cluster: this manager changes nothing. "
-            f"Set it to {mine or 'the one that the logs of the host managers name'}, below zk.root"
+            "/cluster in the registry holds no identity of a cluster: this manager changes "
+            f"nothing. Set it to {mine or 'the one that the logs of the host managers name'}"
         )
     if not mine or found == mine:
         return ""
     if found:
         return (
-            f"ZooKeeper holds cluster {found} now, and this manager belongs to {mine}: it changes "
-            "nothing. Remove that cluster from ZooKeeper, bring the data of this one back, or "
+            f"the registry holds cluster {found} now, and this manager belongs to {mine}: it "
+            "changes nothing. Remove that cluster from it, bring the data of this one back, or "
             "restart this manager to have it join the other"
         )
     if remembers:
         return ""
     return (
-        f"ZooKeeper is empty, and this manager remembers nothing of cluster {mine}: it does not "
-        "lead until one that does has written it back. Bring ZooKeeper's data back, or restart "
+        f"the registry is empty, and this manager remembers nothing of cluster {mine}: it does not "
+        "lead until one that does has written it back. Bring its data back, or restart "
         "all configuration managers to begin a new cluster"
     )

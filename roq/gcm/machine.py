@@ -83,6 +83,8 @@ class Settings:
     """None: there is no provider of hosts."""
     policies: Callable[[], Collection[str]] = POLICIES.keys
     """Gives the names of the policies that are installed here."""
+    registry: str = "ZooKeeper"
+    """What the registry is called in a sentence."""
 
 
 class GcmMachine:
@@ -90,7 +92,7 @@ class GcmMachine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._role = Role(settings.manager)
+        self._role = Role(settings.manager, settings.registry)
         self.queues = Queues()
         self.hosts = Hosts()
         self.rules = Rules(self.queues)

@@ -124,7 +124,7 @@ class ManagementPort:
         role = self._role
         if not role.caretaker:
             return {}
-        reason = role.problem or "ZooKeeper cannot be reached"
+        reason = role.problem or f"{role.registry} cannot be reached"
         return from_memory(now - role.away_since, reason)
 
     def _change(  # noqa: PLR0911 - one return per command

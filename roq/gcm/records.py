@@ -316,7 +316,7 @@ T = TypeVar("T")
 
 def _decode(data: bytes, kind: type[T]) -> T:
     if not data:
-        raise _Unreadable("it is empty, or ZooKeeper does not permit to read it")
+        raise _Unreadable("it is empty, or the registry does not permit to read it")
     try:
         return msgspec.json.decode(data, type=kind)
     except UNREADABLE as error:

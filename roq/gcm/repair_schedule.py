@@ -409,7 +409,7 @@ class RepairSchedule:
     def _next_attempt(self, queue: Queue) -> str:
         trouble = self._troubles.get(queue.name)
         if self._role.registry_away:
-            return "ZooKeeper is away: nothing is started until it is back"
+            return f"{self._role.registry} is away: nothing is started until it is back"
         if trouble is None or not trouble.failures:
             return "it is started again in a moment"
         left = max(0.0, (trouble.due or self._hosts.now) - self._hosts.now)

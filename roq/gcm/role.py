@@ -15,6 +15,7 @@ class Role:
 
     Attributes:
         me: this manager.
+        registry: what the registry is called in a sentence.
         cluster: identity of the cluster; empty until the registry has told it.
         leads: whether this manager leads.
         caretaker: it led when its session with the registry ended. Another one may lead by now,
@@ -33,6 +34,7 @@ class Role:
     """
 
     me: Manager
+    registry: str = "ZooKeeper"
     cluster: str = ""
     leads: bool = False
     caretaker: bool = False
@@ -78,7 +80,7 @@ class Role:
         """The refusal of a manager that does not lead: who does, at this interface."""
         leader = self.known_leader
         if leader is None or leader.id == self.me.id:
-            away = ", and ZooKeeper cannot be reached" if self.registry_away else ""
+            away = f", and {self.registry} cannot be reached" if self.registry_away else ""
             problem = self.problem or self.epochs_problem
             why = f": {problem}" if problem else away
             return NotLeader(

@@ -3,7 +3,7 @@
     leading GCM  <-- HostReport, each second and at changes --   a DEALER
                  --- StartMonitor, StartExchange, StopQueue -->  control (ROUTER, port 5100)
     children     --- ChildReport, twice a second ------------>   control
-    ZooKeeper    <-- an ephemeral node, one epoch per life ---   the registry
+    the registry <-- an ephemeral node, one epoch per life ---   the registry
 
     machine.py       what is wanted, by whom, and who is told
     supervisor.py    how a child starts, crashes, hangs, is given up, and ends

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from roq.coordination.adapters import open_registry
 from roq.coordination.port import Post, Registry
-from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve
@@ -22,8 +22,8 @@ def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
     At SIGTERM what runs here goes to other hosts first; at a second signal no more.
 
     Returns:
-        0 stopped, 69 ZooKeeper could not be reached, 70 crashed, 78 a port is in use, an address or
-        the data folder is wrong, or another process manages this host.
+        0 stopped, 69 the registry could not be reached, 70 crashed, 78 a port is in use, an address
+        or the data folder is wrong, or another process manages this host.
     """
     return serve(
         config.log,
@@ -50,7 +50,9 @@ def _run(manager: HostManager) -> int:
 
 def _registry(config: HcmConfig, post: Post) -> Registry:
     zk = config.zk
-    return ZooKeeperRegistry(zk.servers, post, root=zk.root, session_seconds=zk.session_seconds)
+    return open_registry(
+        config.registry_address, post, root=zk.root, session_seconds=zk.session_seconds
+    )
 
 
 PROGRAM: Final = Program(

@@ -36,8 +36,14 @@ class Gcm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     address: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1:5000"])
 
 
+class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the registry is."""
+
+    address: str = ""
+
+
 class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where ZooKeeper is."""
+    """ZooKeeper, and how long the registry may be silent."""
 
     servers: str = "localhost:2181"
     root: str = "/RoQ"
@@ -107,6 +113,7 @@ class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """All settings of one host manager."""
 
     gcm: Gcm = Gcm()
+    registry: RegistryPlace = RegistryPlace()
     zk: Zk = Zk()
     network: Network = Network()
     monitor: Monitor = Monitor()
@@ -116,6 +123,11 @@ class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     data: Data = Data()
     metrics: MetricsSettings = MetricsSettings()
     log: Log = Log()
+
+    @property
+    def registry_address(self) -> str:
+        """Where the registry is; see `roq.coordination.adapters`."""
+        return self.registry.address or self.zk.servers
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> HcmConfig:

@@ -16,6 +16,7 @@ import msgspec
 import psutil
 import zmq
 
+from roq.coordination.addresses import remedy, unreachable
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import figures
@@ -213,8 +214,8 @@ class HostManager:
     def _session_changed(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
             log.warning(
-                "the registry (ZooKeeper at %s) is %s; children go on",
-                self._config.zk.servers, state, extra={"event": "registry_away"},
+                "the registry (%s) is %s; children go on",
+                self._config.registry_address, state, extra={"event": "registry_away"},
             )  # fmt: skip
         elif not self._registering:
             self._registering = True
@@ -262,14 +263,15 @@ class HostManager:
             return
         if self._machine.children:
             log.warning(
-                "cannot reach ZooKeeper at %s; %d children of an earlier life go on, trying again",
-                self._config.zk.servers, self._machine.children, extra={"event": "registry_away"},
+                "%s; %d children of an earlier life go on, trying again",
+                unreachable(self._config.registry_address), self._machine.children,
+                extra={"event": "registry_away"},
             )  # fmt: skip
             self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
         else:
             log.error(
-                "cannot reach ZooKeeper at %s within %g s: start it, or set zk.servers",
-                self._config.zk.servers, self._config.zk.connect_seconds,
+                "%s within %g s: %s", unreachable(self._config.registry_address),
+                self._config.zk.connect_seconds, remedy(self._config.registry_address),
                 extra={"event": "start_failed"},
             )  # fmt: skip
             self._exit_code = exits.UNAVAILABLE

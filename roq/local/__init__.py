@@ -1,4 +1,4 @@
-"""A whole cluster on this machine: ZooKeeper, configuration managers, host managers.
+"""A whole cluster on this machine: configuration managers, host managers, a registry.
 
 Each is a process of its own, as on real hosts; the hosts are loopback addresses (127.0.0.1,
 127.0.0.2, …). `roq up` and `roq.testing.cluster()` are two shells over the same `Launcher`.

@@ -55,7 +55,7 @@ class BackgroundCluster:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The processes by name (`zookeeper`, `gcm`, `host 127.0.0.1`, …)."""
+        """The processes by name (`gcm`, `host 127.0.0.1`, `zookeeper`, …)."""
         return self._launcher.parts
 
     @property

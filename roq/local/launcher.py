@@ -1,7 +1,8 @@
 """Starts the processes of a local cluster all at once, waits for all of them, stops them in order.
 
-Nothing here waits: everything is a callback in a reactor, so ZooKeeper's Java, the configuration
-managers and the host managers come up side by side and one deadline holds for all. What ends
+Nothing here waits: everything is a callback in a reactor, so the configuration managers, the
+host managers and ZooKeeper's Java, if that is wanted, come up side by side and one deadline holds
+for all. What ends
 unasked afterwards is started again, with the same addresses and data.
 
     start()  -> on_ready(Addresses)         every part serves
@@ -22,8 +23,8 @@ from roq.errors import RoQError
 from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.local.folder import Folder
 from roq.local.part import Part
-from roq.local.plan import GCM, HOST, ZOOKEEPER, Addresses, Plan, Planned, host_folder
-from roq.local.settings import Settings
+from roq.local.plan import GCM, HOST, Addresses, Plan, Planned, host_folder
+from roq.local.settings import ZOOKEEPER, Settings
 from roq.runtime import exits
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
@@ -101,7 +102,7 @@ class Launcher:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The processes by name (`zookeeper`, `gcm`, `host 127.0.0.1`, …)."""
+        """The processes by name (`gcm`, `host 127.0.0.1`, `zookeeper`, …)."""
         return dict(self._parts)
 
     def start(self) -> None:
@@ -113,8 +114,8 @@ class Launcher:
         """
         plan = Plan(self._settings)
         self._planned = {planned.name: planned for planned in plan.parts}
-        self._addresses = plan.addresses
         self.folder = Folder(self._settings.data_dir)
+        self._addresses = plan.addresses_in(self.folder)
         self.state = State.STARTING
         try:
             plan.check_folder(self.folder)
@@ -129,7 +130,7 @@ class Launcher:
         self._timer = self._reactor.call_later(self._settings.start_seconds, self._too_late)
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Stop everything: hosts, then the configuration managers, then ZooKeeper.
+        """Stop everything: hosts, then the configuration managers, then ZooKeeper if there is.
 
         Host managers stop their monitors and exchanges first, and each may say goodbye to those
         that are stopped after it.

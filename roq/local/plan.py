@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from roq.coordination.addresses import FILE
 from roq.coordination.embedded import Ensemble, Member, prepare
 from roq.errors import ConfigError
 from roq.local.folder import PROVIDED_HOSTS, Folder
@@ -25,9 +26,15 @@ from roq.local.ports import (
     choose_base,
     choose_ports,
 )
-from roq.local.settings import MANAGER_HOST, Settings, gcm_configuration, hcm_configuration
+from roq.local.settings import (
+    MANAGER_HOST,
+    ZOOKEEPER,
+    Settings,
+    gcm_configuration,
+    hcm_configuration,
+)
 
-ZOOKEEPER: Final = "zookeeper"
+REGISTRY_FILE: Final = "cluster.db"
 GCM: Final = "gcm"
 HOST: Final = "host"
 
@@ -42,8 +49,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     """Of the first configuration manager, as the next two."""
     management: str
     broadcast: str
-    zookeeper: str
-    """All servers, separated by commas."""
+    registry: str
+    """`file:/path`, or all servers of ZooKeeper, separated by commas."""
     hosts: list[str]
     managers: list[str]
     """Client addresses of all configuration managers."""
@@ -88,7 +95,8 @@ class Plan:
         taken = [
             first + offset for first in bases(self._base, count) for offset in OFFSETS.values()
         ]
-        ports = choose_ports(MANAGER_HOST, 3 * settings.zookeepers, taken)
+        servers = 0 if settings.in_file or settings.zookeeper else settings.zookeepers
+        ports = choose_ports(MANAGER_HOST, 3 * servers, taken)
         self._members = tuple(
             Member(*ports[first : first + 3]) for first in range(0, len(ports), 3)
         )
@@ -98,18 +106,36 @@ class Plan:
         self.addresses = self._addresses()
 
     def check_folder(self, folder: Folder) -> None:
-        """See that the registry in this folder, if there is one, has as many servers.
+        """See that the registry in this folder, if there is one, is of the kind that is wanted.
 
         Raises:
-            ConfigError: it has more or less; started like this it might seem to be empty.
+            ConfigError: it is another one; started like this it might seem to be empty.
         """
+        settings = self._settings
+        if settings.zookeeper:
+            return
         found = len(list(folder.path.glob(f"{ZOOKEEPER}*")))
-        wanted = self._settings.zookeepers
-        if found not in {0, wanted} and not self._settings.zookeeper:
+        wanted = 0 if settings.in_file else settings.zookeepers
+        if found not in {0, wanted}:
+            instead = f"not {wanted}" if wanted else "not a file"
             raise ConfigError(
-                f"{folder.path} holds a registry of {found} ZooKeeper servers, not of {wanted}: "
-                f"use --zookeepers {found} or another folder"
+                f"{folder.path} holds a registry of {found} ZooKeeper servers, {instead}: use "
+                f"--registry zookeeper --zookeepers {found} or another folder"
             )
+        if wanted and not found and (folder.path / REGISTRY_FILE).exists():
+            raise ConfigError(
+                f"{folder.path} holds a registry in a file, not in ZooKeeper: use --registry file "
+                "or another folder"
+            )
+
+    def addresses_in(self, folder: Folder) -> Addresses:
+        """Where the cluster answers whose data is in this folder."""
+        return msgspec.structs.replace(self.addresses, registry=self._registry(folder))
+
+    def _registry(self, folder: Folder) -> str:
+        if self._settings.in_file:
+            return f"{FILE}{folder.path / REGISTRY_FILE}"
+        return self.addresses.registry
 
     def _addresses(self) -> Addresses:
         client, management, broadcast = (
@@ -121,7 +147,7 @@ class Plan:
             client=client,
             management=management,
             broadcast=broadcast,
-            zookeeper=self._settings.zookeeper or embedded,
+            registry=self._settings.zookeeper or embedded,
             hosts=self._settings.host_names,
             managers=[
                 f"{MANAGER_HOST}:{base}" for base in bases(self._base, self._settings.managers)
@@ -130,8 +156,6 @@ class Plan:
         )
 
     def _zookeepers(self) -> list[Planned]:
-        if self._settings.zookeeper:
-            return []
         return [
             Planned(name, ZOOKEEPER, partial(self._start_zookeeper, name, number))
             for number, name in enumerate(_names(ZOOKEEPER, len(self._members)), 1)
@@ -174,7 +198,7 @@ class Plan:
 
     def _start_manager(self, name: str, base: int, metrics: int, folder: Folder) -> list[str]:
         provided = folder.path / PROVIDED_HOSTS
-        text = gcm_configuration(self._settings, base, metrics, self.addresses.zookeeper, provided)
+        text = gcm_configuration(self._settings, base, metrics, self._registry(folder), provided)
         return _daemon("roq.gcm", folder.write(f"{_file(name)}.toml", text))
 
     def _start_host(self, host: str, port: int, metrics: int, folder: Folder) -> list[str]:
@@ -185,7 +209,7 @@ class Plan:
             metrics,
             folder.make(host_folder(host)),
             self.addresses.managers,
-            self.addresses.zookeeper,
+            self._registry(folder),
         )
         return _daemon("roq.hcm", folder.write(f"{_file(f'{HOST} {host}')}.toml", text))
 

@@ -13,6 +13,9 @@ from roq.runtime import toml
 MANAGER_HOST: Final = "127.0.0.1"
 HOSTS_MAX: Final = 250
 MANAGERS_MAX: Final = 9
+FILE: Final = "file"
+ZOOKEEPER: Final = "zookeeper"
+REGISTRIES: Final = ("", FILE, ZOOKEEPER)
 ENSEMBLES: Final = (1, 3, 5)
 """How many embedded ZooKeeper servers there may be."""
 ORPHAN_SECONDS: Final = 10.0
@@ -31,6 +34,8 @@ class Settings:
         port_base: client port of the configuration manager; management is 3 and broadcast 5 above,
             each further manager 10 above the one before. 0: any free ports.
         managers: configuration managers; one of them leads.
+        registry: `file` in the data directory, or `zookeeper`; empty: a file unless something is
+            said of ZooKeeper.
         zookeeper: `host:port[,host:port…]` of an ensemble; empty: embedded servers.
         zookeepers: how many embedded servers there are; with 3 one may fail, with 5 two.
         restart: a process that ends unasked is started again, until it does so too often.
@@ -47,6 +52,7 @@ class Settings:
     data_dir: Path | None = None
     port_base: int = 0
     managers: int = 1
+    registry: str = ""
     zookeeper: str = ""
     zookeepers: int = 1
     restart: bool = True
@@ -77,10 +83,22 @@ class Settings:
             raise ConfigError(
                 "either a running ZooKeeper is named, or several are started: not both"
             )
+        if self.registry not in REGISTRIES:
+            raise ConfigError(
+                f"the registry of a local cluster is {FILE} or {ZOOKEEPER}, not {self.registry!r}"
+            )
+        if self.registry == FILE and (self.zookeeper or self.zookeepers > 1):
+            raise ConfigError("the registry is either a file or ZooKeeper: not both")
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the registry is a file."""
+        said = self.zookeeper or self.zookeepers > 1
+        return (self.registry or (ZOOKEEPER if said else FILE)) == FILE
 
     @property
     def connect_seconds(self) -> float:
-        """How long the daemons try to reach ZooKeeper; an ensemble is expected to run already."""
+        """How long the daemons try to reach the registry; an ensemble should run already."""
         if self.zookeeper:
             return min(ENSEMBLE_SECONDS, self.start_seconds)
         return self.start_seconds
@@ -92,7 +110,7 @@ class Settings:
 
 
 def gcm_configuration(
-    settings: Settings, base: int, metrics: int, zookeeper: str, hosts: Path
+    settings: Settings, base: int, metrics: int, registry: str, hosts: Path
 ) -> str:
     """The text of `gcm.toml`; `hosts` is where the provider `local` keeps those that it makes.
 
@@ -103,7 +121,7 @@ def gcm_configuration(
         {
             "network": {"bind": MANAGER_HOST},
             "ports": {"base": base},
-            "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
+            **_registry(settings, registry),
             "metrics": {"bind": MANAGER_HOST, "port": metrics},
             "log": log,
             "provider": {
@@ -129,7 +147,7 @@ def hcm_configuration(
     metrics: int,
     folder: Path,
     managers: Sequence[str],
-    zookeeper: str,
+    registry: str,
 ) -> str:
     """The text of one host's `hcm.toml`; `port` is where it takes commands, also later on."""
     return toml.to_toml(
@@ -140,7 +158,7 @@ def hcm_configuration(
             "statmonitor": {"base_port": 0},
             "exchange": {"base_port": 0, "max_perhost": settings.slots},
             "gcm": {"address": list(managers)},
-            "zk": {"servers": zookeeper, "connect_seconds": settings.connect_seconds},
+            **_registry(settings, registry),
             "data": {"dir": str(folder)},
             "metrics": {"bind": host, "port": metrics},
             "children": {"orphan_seconds": ORPHAN_SECONDS},
@@ -148,3 +166,11 @@ def hcm_configuration(
         },
         settings.hcm,
     )
+
+
+def _registry(settings: Settings, address: str) -> dict[str, Section]:
+    """Where it is, of which ZooKeeper's servers may be set otherwise."""
+    patience: Section = {"connect_seconds": settings.connect_seconds}
+    if settings.in_file:
+        return {"registry": {"address": address}, "zk": patience}
+    return {"zk": {"servers": address, **patience}}

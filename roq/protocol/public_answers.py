@@ -24,10 +24,10 @@ ALREADY_EXISTS: Final = "The queue already exists"
 
 
 class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
-    """In answers to 2101-2104 of a manager without ZooKeeper: what they tell may be behind."""
+    """In answers to 2101-2104 of a manager without its registry: what they tell may be behind."""
 
     Seconds: Whole
-    """For how long it has had no ZooKeeper."""
+    """For how long it has had no registry."""
     Reason: str
     """Why, in a clause."""
 
@@ -152,7 +152,7 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     Reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
     FromMemory: MemoryNote | msgspec.UnsetType = msgspec.UNSET
-    """As in the answers to 2101-2103: only if the manager has no ZooKeeper."""
+    """As in the answers to 2101-2103: only if the manager has no registry."""
 
 
 def done(comment: str = SUCCESS, **fields: object) -> RawDocument:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from roq.coordination.addresses import FILE
 from roq.provider.port import HostRequest
 from roq.runtime.toml import Section, to_toml
 
 CONNECT_SECONDS: Final = 20.0
-"""A host manager that cannot reach ZooKeeper for so long ends."""
+"""A host manager that cannot reach the registry for so long ends."""
 
 Sections = Mapping[str, Section]
 
@@ -29,7 +30,7 @@ def host_configuration(request: HostRequest, *, usual: Sections, wanted: Section
     """
     cluster: Sections = {
         "gcm": {"address": request.managers},
-        "zk": {"servers": request.zookeeper, "root": request.zookeeper_root},
+        **_registry(request),
     }
     merged: dict[str, dict[str, str | int | float | bool | list[str]]] = {
         "zk": {"connect_seconds": CONNECT_SECONDS}
@@ -38,3 +39,9 @@ def host_configuration(request: HostRequest, *, usual: Sections, wanted: Section
         for name, values in sections.items():
             merged.setdefault(name, {}).update(values)
     return to_toml(merged, {})
+
+
+def _registry(request: HostRequest) -> Sections:
+    if request.zookeeper.startswith(FILE):
+        return {"registry": {"address": request.zookeeper}}
+    return {"zk": {"servers": request.zookeeper, "root": request.zookeeper_root}}

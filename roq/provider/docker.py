@@ -20,6 +20,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from roq.coordination.addresses import FILE
 from roq.errors import ConfigError, ProviderFailed
 from roq.model import check_name
 from roq.provider import image
@@ -147,6 +148,11 @@ class DockerProvider:
         """
         managers = self._options.managers or request.managers
         zookeeper = self._options.zookeeper or request.zookeeper
+        if zookeeper.startswith(FILE):
+            raise ProviderFailed(
+                f"a container cannot use the registry {zookeeper.removeprefix(FILE)}: it is for "
+                "processes of one machine. Use ZooKeeper for a cluster with containers"
+            )
         if self._options.network != HOST_NETWORK:
             for address in (*managers, *zookeeper.split(",")):
                 if _is_loopback(address):

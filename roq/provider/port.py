@@ -54,7 +54,7 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         InvalidName: the cluster or the name has other characters than A-Z a-z 0-9 . _ -
-        InvalidRequest: there is no configuration manager or no ZooKeeper to go to.
+        InvalidRequest: there is no configuration manager or no registry to go to.
     """
 
     cluster: str
@@ -65,7 +65,8 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
     managers: list[str]
     """Client addresses of the configuration managers, `host:port`."""
     zookeeper: str
-    """`host:port[,host:port…]`."""
+    """The registry: `host:port[,host:port…]` of ZooKeeper, or `file:/path` for hosts on the machine
+    of the managers."""
     zookeeper_root: str = "/RoQ"
     """Where the cluster is kept in ZooKeeper."""
     taken: list[str] = msgspec.field(default_factory=list)
@@ -81,7 +82,7 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
         check_name(self.name, "host")
         if not self.managers or not self.zookeeper:
             raise InvalidRequest(
-                f"host {self.name} needs the address of a configuration manager and of ZooKeeper"
+                f"host {self.name} needs the address of a configuration manager and of the registry"
             )
 
 

@@ -252,7 +252,7 @@ class ProviderKit:
         running = self.running()
         request = HostRequest(
             cluster=self.cluster, name="one", managers=[running.address],
-            zookeeper=running.zookeeper,
+            zookeeper=running.registry,
         )  # fmt: skip
         queue = f"{self.cluster}-queue"
         with running.connect() as cluster:

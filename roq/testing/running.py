@@ -25,7 +25,7 @@ class RunningCluster:
     Attributes:
         address: client address for `roq.connect` and `roq --cluster`, `host:port`.
         management, broadcast: the other two interfaces of the configuration manager.
-        zookeeper: the registry.
+        registry: `file:/path`, or the servers of ZooKeeper.
         hosts: names of the hosts: 127.0.0.1, 127.0.0.2, …
         managers: client addresses of all configuration managers; `address` is the first one.
     """
@@ -35,7 +35,7 @@ class RunningCluster:
         self.address = addresses.client
         self.management = addresses.management
         self.broadcast = addresses.broadcast
-        self.zookeeper = addresses.zookeeper
+        self.registry = addresses.registry
         self.hosts = tuple(addresses.hosts)
         self.managers = tuple(addresses.managers)
         self._background = background
@@ -54,7 +54,7 @@ class RunningCluster:
         return roq.connect(self.address)
 
     def pid(self, part: str) -> int:
-        """The process of a part: `zookeeper`, `gcm`, or `host 127.0.0.1`.
+        """The process of a part: `gcm`, `host 127.0.0.1`, or `zookeeper` if there is one.
 
         Of several they are `gcm 1`, `gcm 2`, … and `zookeeper 1`, `zookeeper 2`, …
 
@@ -82,6 +82,7 @@ def cluster(
     data_dir: Path | None = None,
     port_base: int = 0,
     managers: int = 1,
+    registry: str = "",
     zookeeper: str = "",
     zookeepers: int = 1,
     restart: bool = False,
@@ -100,6 +101,8 @@ def cluster(
         data_dir: keep everything here; a temporary folder if None.
         port_base: client port; 0: any free ports, so several clusters fit on one machine.
         managers: configuration managers; one of them leads.
+        registry: `file`, or `zookeeper`, which needs Java; empty: a file unless something is said
+            of ZooKeeper.
         zookeeper: `host:port` of a running ensemble; empty: embedded servers.
         zookeepers: how many embedded servers: 1, 3 or 5.
         restart: start a part again that ends unasked, as `roq up` does.
@@ -121,6 +124,7 @@ def cluster(
             data_dir=data_dir,
             port_base=port_base,
             managers=managers,
+            registry=registry,
             zookeeper=zookeeper,
             zookeepers=zookeepers,
             restart=restart,

@@ -118,6 +118,8 @@ def run(
 def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
     """The kinds that can be done here, and why others cannot."""
     lacking = {text.partition(":")[0]: text for text in made.site.lacking}
+    other = "file: it is in ZooKeeper" if made.parts.zookeepers else "zookeeper: it is a file"
+    lacking[other.partition(":")[0]] = f"of the registry, {other}"
     usable, skipped = [], []
     for kind in kinds:
         needs = FAULTS[kind.name].needs
@@ -170,10 +172,10 @@ def _saved(made: Ground, folder: Path) -> Path:
 )
 @click.option(
     "--zookeepers",
-    type=click.Choice(["1", "3"]),
+    type=click.Choice(["0", "1", "3"]),
     default="3",
     show_default=True,
-    help="Servers of the registry, each on a host of the cluster.",
+    help="Servers of the registry, each on a host of the cluster; 0: it is a file.",
 )
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 from roq.simulation.chaos.detour import Detour
@@ -21,6 +24,7 @@ from roq.testing.faults import parse_endpoint
 
 T = TypeVar("T")
 Happening = Iterator[str]
+WRITTEN_SECONDS: Final = 30.0
 DISK_CHUNK: Final = bytes(1 << 16)
 
 
@@ -29,7 +33,8 @@ class Fault:
     """A kind of fault and how it is done.
 
     Attributes:
-        needs: `links`, `disks` or `clocks` of the site; empty: nothing.
+        needs: `links`, `disks` or `clocks` of the site, `zookeeper` or a `file` as the registry;
+            empty: nothing.
         forgets: memory of exchanges is lost, with what was acknowledged a while ago.
         deafens: subscribers do not get what is published meanwhile.
     """
@@ -135,6 +140,29 @@ def empty_zookeeper(ground: Ground, _draw: Draw) -> Happening:
         daemon.wanted = True
 
 
+def remove_registry(ground: Ground, _draw: Draw) -> Happening:
+    """The registry's file is removed, under all that use it; then they have time to notice."""
+    file = ground.parts.registry
+    if file is None:
+        raise NobodyThere
+    for path in file.parent.glob(f"{file.name}*"):
+        path.unlink()
+    yield file.name
+    # Whoever remembers what stood there may be killed next: that is two failures too many.
+    wanted = len(ground.wishes)
+    ground.until(lambda: _queues_in(file) >= wanted, WRITTEN_SECONDS)
+
+
+def _queues_in(file: Path) -> int:
+    """Of how many queues the registry knows."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(file)) as connection, suppress(sqlite3.Error):
+        query = "SELECT COUNT(*) FROM nodes WHERE parent = '/queues'"
+        return int(connection.execute(query).fetchone()[0])
+    return 0
+
+
 # --- clients --------------------------------------------------------------------------------------
 
 
@@ -230,7 +258,7 @@ def lose_packets(ground: Ground, draw: Draw) -> Happening:
 def part_registry(ground: Ground, draw: Draw) -> Happening:
     """A machine does not reach ZooKeeper elsewhere, long enough for its sessions to expire."""
     node = pick(ground.site.nodes, draw.dice)
-    if node.link is None:
+    if node.link is None or not ground.parts.zookeepers:
         raise NobodyThere
     with node.link.closed_to(ZOOKEEPER_PORT), node.link.closed_to(QUORUM_PORT):
         yield node.address
@@ -308,10 +336,17 @@ _ALL: Final = (
     Fault(_kind("hcm-pause", 1, 0.5, 9), pause_daemon("hcm")),
     Fault(_kind("gcm-kill", 2, 0, 9), kill_daemon("gcm")),
     Fault(_kind("gcm-pause", 1, 0.5, 9), pause_daemon("gcm")),
-    Fault(_kind("zookeeper-kill", 1, 0, 12), kill_daemon("zookeeper")),
-    Fault(_kind("zookeeper-pause", 1, 0.5, 9), pause_daemon("zookeeper")),
+    Fault(_kind("zookeeper-kill", 1, 0, 12), kill_daemon("zookeeper"), needs="zookeeper"),
+    Fault(_kind("zookeeper-pause", 1, 0.5, 9), pause_daemon("zookeeper"), needs="zookeeper"),
     Fault(
-        Kind(name="zookeeper-emptied", weight=0.5, seconds=(0.0, 3.0), alone=True), empty_zookeeper
+        Kind(name="zookeeper-emptied", weight=0.5, seconds=(0.0, 3.0), alone=True),
+        empty_zookeeper,
+        needs="zookeeper",
+    ),
+    Fault(
+        Kind(name="registry-removed", weight=0.5, seconds=(0.0, 3.0), alone=True),
+        remove_registry,
+        needs="file",
     ),
     Fault(_kind("registry-part", 1, 6, 10), part_registry, needs="links"),
     Fault(_kind("publisher-kill", 1, 0, 2), kill_client("publishers")),

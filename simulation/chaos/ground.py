@@ -170,7 +170,7 @@ def ground(
     Args:
         nodes: machines.
         networked: on network namespaces; else on loopback addresses.
-        managers, zookeepers: how many, on the first machines.
+        managers, zookeepers: how many, on the first machines; without ZooKeeper it is a file.
         apart: so many of the first machines have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
         clocks_jump: clocks of daemons can be set, where there is a library for it.

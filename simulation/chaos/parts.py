@@ -180,12 +180,13 @@ class Parts:
 
     Args:
         managers: configuration managers, on the first nodes.
-        zookeepers: servers of the registry, on the first nodes.
+        zookeepers: servers of the registry, on the first nodes; 0: it is a file.
         apart: so many of the first nodes have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
         clocks_jump: clocks of RoQ's daemons can be set; ZooKeeper's cannot.
 
     Attributes:
+        registry: the file; None: it is in ZooKeeper.
         zookeepers, gcms, hcms: the daemons.
         addresses: client addresses of the configuration managers.
     """
@@ -205,7 +206,8 @@ class Parts:
         self._site = site
         self.zookeepers = _zookeepers(keepers)
         self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in site.nodes[:managers]]
-        common = {"ZK_SERVERS": servers}
+        self.registry = None if keepers else site.folder / "cluster.db"
+        common = {"REGISTRY_ADDRESS": servers if self.registry is None else f"file:{self.registry}"}
         clocks = site.clocks if clocks_jump else ""
         self.gcms = [_daemon("gcm", node, common, clocks) for node in site.nodes[:managers]]
         own = {

@@ -126,6 +126,7 @@ class Surroundings:
             own_cluster(
                 scenario.hosts,
                 managers=faults.managers(scenario.faults),
+                registry="zookeeper",
                 zookeepers=faults.zookeepers(scenario.faults),
                 # What a fault kills is started again, as `roq up` or systemd would.
                 restart=bool(scenario.faults),

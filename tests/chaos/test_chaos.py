@@ -62,6 +62,16 @@ def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:
     assert any(text.startswith("link-cut") for text in outcome["skipped"])
 
 
+def test_and_with_a_file_as_the_registry(tmp_path: Path) -> None:
+    outcome = played(
+        "chaos", "--local", "--zookeepers", "0", "--seed", SEED, "--seconds", "45",
+        "--only", "registry", "--only", "gcm", "--only", "hcm", *PATIENT, output=tmp_path,
+    )  # fmt: skip
+    assert not wrong(outcome)
+    assert "registry-removed" in outcome["kinds"]
+    assert not any("zookeeper" in kind for kind in outcome["kinds"])
+
+
 @contextmanager
 def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run that has begun to break things."""

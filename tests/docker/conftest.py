@@ -68,6 +68,7 @@ def roq_cluster(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with (
         EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), gateway) as zookeeper,
         cluster(
+            registry="zookeeper",
             hosts=1,
             zookeeper=zookeeper.address,
             gcm={"network": {"bind": "0.0.0.0", "advertise": gateway}},

@@ -62,7 +62,7 @@ class TestOnTheBridge(DockerKit):
             msgspec.structs.replace(
                 self._plain,
                 managers=[f"{self._gateway}:{port}"],
-                zookeeper=self._running.zookeeper,
+                zookeeper=self._running.registry,
             )
         )
 

@@ -52,7 +52,12 @@ def test_a_full_cluster_grows_by_a_container_and_gives_it_back(
     with (
         EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), gateway) as zookeeper,
         roq.testing.cluster(
-            slots=1, provider="docker", hosts_max=1, zookeeper=zookeeper.address, gcm=gcm
+            registry="zookeeper",
+            slots=1,
+            provider="docker",
+            hosts_max=1,
+            zookeeper=zookeeper.address,
+            gcm=gcm,
         ) as running,
         running.connect() as cluster,
     ):

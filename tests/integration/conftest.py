@@ -9,9 +9,8 @@ from typing import Protocol, runtime_checkable
 import pytest
 
 import roq
-from roq.testing.fixtures import roq_cluster
-
-__all__ = ["roq_cluster"]
+from roq.coordination.embedded import EmbeddedZooKeeper
+from roq.testing import RunningCluster, cluster
 
 FAILED = pytest.StashKey[bool]()
 SHARED = ("roq_cluster", "cluster")
@@ -39,6 +38,26 @@ def _interruptible() -> Iterator[None]:
     yield
     signal.signal(signal.SIGINT, before)
     signal.signal(signal.SIGHUP, hangup)
+
+
+@pytest.fixture(scope="session")
+def roq_cluster() -> Iterator[RunningCluster]:
+    """As `roq.testing.fixtures` has it, with the registry of clusters of several machines."""
+    with cluster(hosts=2, registry="zookeeper") as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["zookeeper", "file"])
+def registry(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Addresses of registries of both kinds, one after the other."""
+    folder = tmp_path_factory.mktemp("registry")
+    if request.param == "file":
+        yield f"file:{folder}/cluster.db"
+        return
+    with EmbeddedZooKeeper(folder) as server:
+        yield server.address
 
 
 @pytest.hookimpl(wrapper=True)

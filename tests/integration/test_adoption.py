@@ -26,7 +26,7 @@ SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": 1}}
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(restart=True, hcm=SHORT) as found:
+    with roq.testing.cluster(registry="zookeeper", restart=True, hcm=SHORT) as found:
         yield found
 
 
@@ -128,7 +128,9 @@ def test_adopted_children_end_with_their_host_manager_and_leave_nothing(
     tmp_path: Path,
 ) -> None:
     with (
-        roq.testing.cluster(restart=True, hcm=SHORT, data_dir=tmp_path) as running,
+        roq.testing.cluster(
+            registry="zookeeper", restart=True, hcm=SHORT, data_dir=tmp_path
+        ) as running,
         running.connect() as cluster,
     ):
         cluster.create_queue("ending")

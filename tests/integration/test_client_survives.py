@@ -22,7 +22,7 @@ BUSY = {(ClientState.WAITING, Cause.STARVED), (ClientState.CONNECTED, Cause.NONE
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(hosts=2, managers=2, restart=True) as running:
+    with roq.testing.cluster(registry="zookeeper", hosts=2, managers=2, restart=True) as running:
         with running.connect() as cluster:
             for queue in ("steady", "headless", "two", "both"):
                 cluster.create_queue(queue, host="127.0.0.1", limits=PATIENT)

@@ -27,7 +27,7 @@ CLIENTS = 1_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(hosts=2, managers=2, restart=True) as running:
+    with roq.testing.cluster(registry="zookeeper", hosts=2, managers=2, restart=True) as running:
         with roq.connect(*running.managers) as cluster:
             cluster.create_queue("crowd", host="127.0.0.1")
             cluster.create_queue("steady", host="127.0.0.2")

@@ -71,7 +71,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with cluster(hosts=1) as made:
+    with cluster(registry="zookeeper", hosts=1) as made:
         with made.connect() as connection:
             connection.create_queue("many")
         yield made

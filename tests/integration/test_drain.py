@@ -31,7 +31,7 @@ PUBLISH_SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with cluster(hosts=3, managers=2, restart=True) as found:
+    with cluster(registry="zookeeper", hosts=3, managers=2, restart=True) as found:
         yield found
 
 

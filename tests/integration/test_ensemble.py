@@ -49,7 +49,7 @@ def changes(client: roq.Cluster) -> bool:
 
 
 def test_all_addresses_are_told(running: RunningCluster) -> None:
-    assert running.zookeeper.count(",") == 2
+    assert running.registry.count(",") == 2
     assert len(running.managers) == 2
 
 

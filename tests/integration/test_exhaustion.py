@@ -30,7 +30,7 @@ CROWD = 1_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with cluster(hosts=1) as made:
+    with cluster(registry="zookeeper", hosts=1) as made:
         with made.connect() as connection:
             connection.create_queue("steady")
         yield made
@@ -154,7 +154,10 @@ def test_a_full_disk_costs_logs_and_new_processes_and_no_message(tmp_path: Path)
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], check=True)
     try:
-        with cluster(hosts=1, data_dir=tmp_path) as small, small.connect() as connection:
+        with (
+            cluster(registry="zookeeper", hosts=1, data_dir=tmp_path) as small,
+            small.connect() as connection,
+        ):
             connection.create_queue("orders")
             with (
                 connection.subscriber("orders") as subscriber,

@@ -33,6 +33,7 @@ def ports() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def watched(ports: dict[str, int]) -> Iterator[RunningCluster]:
     with cluster(
+        registry="zookeeper",
         hosts=2,
         gcm={"metrics": {"port": ports["gcm"]}},
         hcm={"metrics": {"port": ports["host"]}},

@@ -26,6 +26,7 @@ CROWD = 1_000
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
     with cluster(
+        registry="zookeeper",
         hosts=2,
         restart=True,
         gcm={"zk": {"session_seconds": 2.0}},
@@ -53,7 +54,7 @@ def nothing_else_is_affected(running: RunningCluster) -> Iterator[None]:
 
 @contextmanager
 def registry(running: RunningCluster) -> Iterator[KazooClient]:
-    zookeeper = KazooClient(hosts=running.zookeeper)
+    zookeeper = KazooClient(hosts=running.registry)
     zookeeper.start()
     try:
         yield zookeeper

@@ -14,7 +14,6 @@ from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
 from gcm_script import PaperHost
 from plain_client import PlainClient
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import broadcast
 from roq.protocol.documents import RawDocument
 
@@ -24,21 +23,16 @@ SESSION_SECONDS = 4.0
 """Who goes on must keep its session on a machine that does other work."""
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server.address
-
-
 class Manager:
     """One configuration manager, and a console at its management port."""
 
-    def __init__(self, folder: Path, zookeeper: str, root: str) -> None:
+    def __init__(self, folder: Path, registry: str, root: str) -> None:
         folder.mkdir()
         self.process = DaemonProcess(
             "roq.gcm",
             folder,
-            f'[ports]\nbase = 0\n[broadcast]\nperiod = 200\n[zk]\nservers = "{zookeeper}"\n'
+            f"[ports]\nbase = 0\n[broadcast]\nperiod = 200\n[registry]\n"
+            f'address = "{registry}"\n[zk]\n'
             f'root = "{root}"\nsession_seconds = {SESSION_SECONDS}\n',
         )
         self.addresses = self.process.ready()
@@ -62,12 +56,14 @@ class Manager:
 
 @pytest.fixture
 def pair(
-    tmp_path: Path, zookeeper: str, request: pytest.FixtureRequest
+    tmp_path: Path, registry: str, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Manager, Manager]]:
     """The one that leads, and the one that follows."""
     root = f"/{request.node.name.replace('[', '-').replace(']', '')[:40]}"
-    first = Manager(tmp_path / "one", zookeeper, root)
-    second = Manager(tmp_path / "two", zookeeper, root)
+    if registry.startswith("file:"):
+        registry += root.replace("/", ".")  # a file holds one cluster
+    first = Manager(tmp_path / "one", registry, root)
+    second = Manager(tmp_path / "two", registry, root)
     eventually(first.leads, "the first one leads")
     assert not second.leads()
     yield first, second

@@ -89,7 +89,7 @@ def test_a_killed_host_manager_leaves_no_exchange_behind(
         # A host of another test, killed at the same address, may still be in the registry.
         before = {(each.host, each.epoch) for each in cluster.hosts()}
         host = provider.create(
-            request(managers=[roq_cluster.address], zookeeper=roq_cluster.zookeeper, settings={})
+            request(managers=[roq_cluster.address], zookeeper=roq_cluster.registry, settings={})
         )
         eventually(
             lambda: any(

@@ -16,7 +16,6 @@ import zmq
 from gcm_process import Console, DaemonProcess
 from gcm_process import eventually as within
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol.documents import RawDocument
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -30,9 +29,9 @@ eventually = partial(within, seconds=60.0)
 class Cluster:
     """Two configuration managers and three host managers."""
 
-    def __init__(self, folder: Path, zookeeper: str) -> None:
+    def __init__(self, folder: Path, registry: str) -> None:
         self._folder = folder
-        self._zookeeper = zookeeper
+        self._registry = registry
         self._started: list[DaemonProcess] = []
         self.pids: set[int] = set()
         """Of children; whatever happens, none of them is left."""
@@ -44,8 +43,9 @@ class Cluster:
     def _daemon(self, module: str, name: str, text: str) -> tuple[DaemonProcess, dict[str, str]]:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
-        zk = f'[zk]\nservers = "{self._zookeeper}"\nsession_seconds = {SESSION_SECONDS[module]}\n'
-        self._started.append(DaemonProcess(module, folder, zk + text))
+        where = f'[registry]\naddress = "{self._registry}"\n'
+        zk = f"[zk]\nsession_seconds = {SESSION_SECONDS[module]}\n"
+        self._started.append(DaemonProcess(module, folder, where + zk + text))
         return self._started[-1], self._started[-1].ready()
 
     def _manager(self, name: str) -> tuple[DaemonProcess, dict[str, str]]:
@@ -122,14 +122,13 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        cluster = Cluster(tmp_path_factory.mktemp("cluster"), server.address)
-        try:
-            eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
-            yield cluster
-        finally:
-            cluster.close()
+def cluster(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), registry)
+    try:
+        eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cluster) -> None:

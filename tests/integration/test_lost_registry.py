@@ -1,4 +1,4 @@
-"""ZooKeeper comes back without anything in it: the cluster goes on, and nobody stops anything."""
+"""The registry comes back without anything in it: the cluster goes on, and nothing is stopped."""
 
 from __future__ import annotations
 
@@ -132,3 +132,37 @@ def test_a_new_cluster_in_an_emptied_registry_leaves_the_hosts_of_the_old_one_al
             assert all(alive(process) for process in processes)
     finally:
         server.stop()
+
+
+def test_the_leader_writes_everything_back_into_a_file_that_was_removed() -> None:
+    with cluster(managers=2, gcm=ZK, hcm=ZK) as running, roq.connect(*running.managers) as client:
+        client.create_queue("orders")
+        client.set_rules("orders", roq.ScalingRules(name="mine"))
+        processes = children(running)
+        file = Path(running.registry.removeprefix("file:"))
+        for path in file.parent.glob("cluster.db*"):
+            path.unlink()
+        assert until(lambda: bool(restorer(running)))
+        assert client.get_rules("orders").name == "mine"
+        assert until(lambda: changes(client))
+        assert until(lambda: host_is_registered(client))
+        # The next leader knows of all this.
+        os.kill(running.pid(restorer(running)), signal.SIGKILL)
+        assert until(lambda: changes(client))
+        assert [queue.name for queue in client.queues()] == ["orders"]
+        assert children(running) == processes
+
+
+def test_a_leader_whose_file_is_replaced_by_that_of_another_cluster_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    other = tmp_path / "other"
+    with cluster(data_dir=other) as running, running.connect() as client:
+        client.create_queue("theirs")
+    with cluster(gcm=ZK, hcm=ZK) as running, running.connect() as client:
+        client.create_queue("orders")
+        file = Path(running.registry.removeprefix("file:"))
+        (other / "cluster.db").replace(file)
+        assert until(lambda: "the registry holds cluster" in log(running, "gcm"))
+        assert not changes(client)
+        assert [queue.name for queue in client.queues()] == ["orders"]

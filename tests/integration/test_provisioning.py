@@ -22,7 +22,9 @@ PATIENCE = 60.0
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
     settings = {"provider": {"release_seconds": 0.5}}
-    with roq.testing.cluster(slots=1, provider="local", hosts_max=1, gcm=settings) as cluster:
+    with roq.testing.cluster(
+        registry="zookeeper", slots=1, provider="local", hosts_max=1, gcm=settings
+    ) as cluster:
         yield cluster
 
 

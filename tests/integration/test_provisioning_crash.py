@@ -83,7 +83,9 @@ def host_names(cluster: roq.Cluster) -> list[str]:
 def test_a_later_leader_finds_the_host_and_uses_it_once_and_gives_it_back() -> None:
     settings = {"provider": {"release_seconds": 1}, "zk": {"session_seconds": 3.0}}
     with (
-        roq.testing.cluster(slots=1, provider="local", gcm=settings) as running,
+        roq.testing.cluster(
+            registry="zookeeper", slots=1, provider="local", gcm=settings
+        ) as running,
         running.connect() as cluster,
         zmq.Context() as context,
         later_manager(running) as restart,

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def running() -> Iterator[RunningCluster]:
     settings = {"monitor": {"queues_per_process": 2}, "children": {"orphan_seconds": 60}}
-    with roq.testing.cluster(restart=True, hcm=settings) as found:
+    with roq.testing.cluster(registry="zookeeper", restart=True, hcm=settings) as found:
         yield found
 
 

@@ -28,6 +28,14 @@ def processes(up: subprocess.Popen[bytes], word: str) -> list[psutil.Process]:
     return found
 
 
+def kill_all(up: subprocess.Popen[bytes], word: str) -> bool:
+    """Kill those of a cluster that have this word on their command line; whether there was one."""
+    found = processes(up, word)
+    for process in found:
+        process.kill()
+    return bool(found)
+
+
 def configuration(process: psutil.Process) -> list[str]:
     """The files that it was started with."""
     return [word for word in process.cmdline() if word.endswith((".toml", ".cfg"))]
@@ -40,7 +48,7 @@ def is_done(*arguments: str, cluster: str) -> bool:
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     env = environment(ROQ_GCM_ZK_SESSION_SECONDS="3")
-    with started("up", "--port-base", "0", env=env) as process:
+    with started("up", "--port-base", "0", "--registry", "zookeeper", env=env) as process:
         yield process, read_ready(process)["client"]
         process.terminate()
         assert process.wait(40) == 0
@@ -93,9 +101,7 @@ def test_nothing_is_left_of_a_host_whose_manager_is_dead_at_the_end(tmp_path: Pa
         everything = family(up.pid)
         # Twice: the second time there is a pause before it is started again.
         for _ in range(2):
-            assert until(lambda: bool(processes(up, "host-127.0.0.2.toml")))
-            for manager in processes(up, "host-127.0.0.2.toml"):
-                manager.kill()
+            assert until(lambda: kill_all(up, "host-127.0.0.2.toml"))
             while b"was ended by SIGKILL" not in (line := read_line(up.stderr)):
                 assert b"serves again" in line  # it was faster than the signal
             everything += family(up.pid)

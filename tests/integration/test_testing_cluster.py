@@ -26,7 +26,7 @@ def test_another_cluster_runs_beside_the_first_one(roq_cluster: RunningCluster) 
             assert one.queue_exists("only-here")
             assert not other.queue_exists("only-here")
         folder = second.folder
-        pids = [second.pid(part) for part in ("zookeeper", "gcm", "host 127.0.0.1")]
+        pids = [second.pid(part) for part in ("gcm", "host 127.0.0.1")]
         assert all(psutil.pid_exists(pid) for pid in pids)
         with pytest.raises(InvalidRequest, match=r"host 127\.0\.0\.1"):
             second.pid("host 127.0.0.9")
@@ -37,7 +37,7 @@ def test_another_cluster_runs_beside_the_first_one(roq_cluster: RunningCluster) 
 
 
 def test_a_part_that_ends_unasked_is_told_and_the_rest_is_still_stopped() -> None:
-    with cluster() as running:
+    with cluster(registry="zookeeper") as running:
         os.kill(running.pid("gcm"), signal.SIGKILL)
         assert until(lambda: running.ended() == ["gcm"])
         zookeeper = running.pid("zookeeper")
@@ -54,6 +54,6 @@ def test_what_cannot_start_is_raised_and_leaves_nothing(
     with pytest.raises(ConfigError, match="1 to 250"), cluster(hosts=0):
         pytest.fail("it started")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(Unavailable, match="JAVA_HOME"), cluster():
+    with pytest.raises(Unavailable, match="JAVA_HOME"), cluster(registry="zookeeper"):
         pytest.fail("it started")
     assert list(tmp_path.iterdir()) == []

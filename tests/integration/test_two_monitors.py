@@ -51,7 +51,10 @@ def start_another_monitor(running: RunningCluster, cluster: roq.Cluster, host: s
 
 
 def test_a_monitor_that_was_taken_for_lost_and_comes_back_steps_aside() -> None:
-    with roq.testing.cluster(hosts=2) as running, running.connect() as cluster:
+    with (
+        roq.testing.cluster(registry="zookeeper", hosts=2) as running,
+        running.connect() as cluster,
+    ):
         first, second = running.hosts
         with traffic(cluster, "two", 4, host=first, policy="spread") as flow, ExitStack() as still:
             flow.rate = LIMIT * 0.5

@@ -14,15 +14,21 @@ from roq.local.ports import choose_base
 
 pytestmark = pytest.mark.integration
 
-ROLES = ("roq.gcm", "roq.hcm", "roq.monitor", "roq.exchange", "QuorumPeerMain")
+ROLES = ("roq.gcm", "roq.hcm", "roq.monitor", "roq.exchange")
+SERVER = "QuorumPeerMain"
+both = pytest.mark.parametrize("registry", ["file", "zookeeper"])
 
 
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_a_stop_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+@both
+def test_a_stop_leaves_nothing_behind(
+    number: signal.Signals, registry: str, tmp_path: Path
+) -> None:
     env = environment(TMPDIR=str(tmp_path))
-    with started("up", "--port-base", "0", "--hosts", "2", env=env) as up:
+    arguments = ("up", "--port-base", "0", "--hosts", "2", "--registry", registry)
+    with started(*arguments, env=env) as up:
         addresses = read_ready(up)
         assert addresses["hosts"] == ["127.0.0.1", "127.0.0.2"]
         created = roq("queue", "create", "orders", cluster=addresses["client"])
@@ -30,6 +36,7 @@ def test_a_stop_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) ->
         processes = family(up.pid)
         commands = [" ".join(process.cmdline()) for process in processes]
         assert all(any(role in command for command in commands) for role in ROLES), commands
+        assert any(SERVER in command for command in commands) == (registry == "zookeeper")
         up.send_signal(number)
         out, err = up.communicate(timeout=40)
         assert up.returncode == 0, err
@@ -49,8 +56,10 @@ def test_everything_ends_when_roq_up_is_killed(tmp_path: Path) -> None:
         assert gone(processes)
 
 
-def test_a_data_directory_keeps_the_queues(tmp_path: Path) -> None:
+@both
+def test_a_data_directory_keeps_the_queues(registry: str, tmp_path: Path) -> None:
     arguments = ("up", "--port-base", "0", "--data-dir", str(tmp_path / "data"))
+    arguments += ("--registry", registry)
     with started(*arguments) as up:
         addresses = read_ready(up)
         assert roq("queue", "create", "orders", cluster=addresses["client"]).returncode == 0
@@ -104,8 +113,29 @@ def test_no_zookeeper_ends_with_69_and_says_where_it_was_looked_for(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_java_there_is_a_cluster_with_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    arguments = ("up", "--port-base", "0", "--data-dir", str(folder))
+    with started(*arguments, env=environment(JAVA_HOME="/nowhere")) as up:
+        assert read_ready(up)["registry"] == f"file:{folder}/cluster.db"
+        up.terminate()
+        assert up.wait(40) == 0
+    other = roq(*arguments, "--registry", "zookeeper")
+    assert other.returncode == 78
+    assert b"holds a registry in a file" in other.stderr
+
+
+def test_a_file_that_is_no_registry_ends_with_78_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "cluster.db").write_text("notes " * 100)
+    ended = roq("up", "--port-base", "0", "--data-dir", str(tmp_path))
+    assert ended.returncode == 78
+    assert b"cluster.db is no SQLite database" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
 def test_no_java_ends_with_69_and_says_what_to_install() -> None:
-    with started("up", "--port-base", "0", env=environment(JAVA_HOME="/nowhere")) as up:
+    arguments = ("up", "--port-base", "0", "--registry", "zookeeper")
+    with started(*arguments, env=environment(JAVA_HOME="/nowhere")) as up:
         _, err = up.communicate(timeout=40)
     assert up.returncode == 69
     assert b"JAVA_HOME" in err

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2] / "roq"
 ROUNDS = 60
 OWN_WORDS = (
     "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults",
-    "client/subscribe/log_connection", "exchange/connections",
+    "client/subscribe/log_connection", "exchange/connections", "coordination/session_locks",
 )  # fmt: skip
 """Read what they, their children or the kernel have written."""
 DECODES = re.compile(

@@ -8,10 +8,10 @@
                         v
                      visit each other one, once --none of them makes the change--> refused
 
-A manager that is cut off from ZooKeeper cannot know that another one leads by now. So a client that
-gets its refusal, or an answer from its memory, asks each other manager that it knows, once and
-without waiting: either one of them leads, or ZooKeeper is away for all of them, and the first word
-holds. What may have been begun is asked of no other manager.
+A manager that is cut off from the registry cannot know that another one leads by now. So a client
+that gets its refusal, or an answer from its memory, asks each other manager that it knows, once and
+without waiting: either one of them leads, or the registry is away for all of them, and the first
+word holds. What may have been begun is asked of no other manager.
 """
 
 from __future__ import annotations

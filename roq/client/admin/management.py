@@ -120,7 +120,7 @@ class Management:
 
     def _no_help(self, answer: Answer | Unavailable) -> str:
         shown = ", ".join(self.addresses)
-        if isinstance(answer, Failure) and answer.CODE == OtherVersion.code:
+        if isinstance(answer, Failure) and OtherVersion.code == answer.CODE:
             return answer.COMMENT
         if isinstance(answer, Failure):
             return (

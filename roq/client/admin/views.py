@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class FromMemory(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Why an answer may be behind: its manager has no ZooKeeper, and another one may lead."""
+    """Why an answer may be behind: its manager has no registry, and another one may lead."""
 
     seconds: Whole
     """For how long it has had none."""

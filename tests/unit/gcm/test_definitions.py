@@ -273,7 +273,7 @@ def test_what_somebody_deletes_under_the_leader_is_written_back(
     by_hand(ensemble, shell, *map(Delete, gone))
     shell.commit(2, Put(MADE, b"[]"))
     assert shell.tree() == before
-    assert "what stood of a in ZooKeeper was deleted" in caplog.text
+    assert "what stood of a in the registry was deleted" in caplog.text
     assert all(
         event.snapshot is None or event.snapshot.queues == (RECORD,)
         for event in shell.take(events.RegistryBack)
@@ -710,7 +710,7 @@ def test_nobody_leads_in_the_registry_of_another_cluster(
     )
     failed = shell.commit(2, Put(PATH, b"{}"))
     assert isinstance(failed, events.CommitFailed)
-    assert "ZooKeeper holds cluster" in str(failed.error)
+    assert "the registry holds cluster" in str(failed.error)
     assert shell.tree() == {}
     shell.take(events.RegistryLost)
     shell.registry.suspend()
@@ -718,7 +718,7 @@ def test_nobody_leads_in_the_registry_of_another_cluster(
     shell.registry.resume()
     shell.run()
     told = [each for each in shell.told if isinstance(each, events.RegistryLost)]
-    assert "ZooKeeper holds cluster" in told[-1].problem  # it is no better for a new connection
+    assert "the registry holds cluster" in told[-1].problem  # it is no better for a new connection
     assert events.RegistryBack(None) not in shell.told[shell.told.index(told[-1]) :]
     # The stranger's cluster is removed by somebody who knows what he does.
     stranger.definitions.close()

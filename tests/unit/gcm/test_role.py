@@ -43,6 +43,8 @@ def test_a_follower_names_the_leader_at_each_interface() -> None:
 def test_whoever_knows_no_leader_says_whether_zookeeper_can_be_reached() -> None:
     role = Role(ME, registry_away=True)
     assert "ZooKeeper cannot be reached" in str(role.not_leader("management"))
+    role = Role(ME, "the registry /c.db", registry_away=True)
+    assert "the registry /c.db cannot be reached" in str(role.not_leader("management"))
     role.registry_away = False
     assert "ZooKeeper" not in str(role.not_leader("management"))
 
@@ -94,7 +96,7 @@ def test_a_caretaker_says_for_how_long_it_has_told_from_memory(script: Script) -
 
 
 def test_a_caretaker_of_another_cluster_says_so(script: Script) -> None:
-    problem = "ZooKeeper holds cluster x now"
+    problem = "the registry holds cluster x now"
     script.feed(events.RegistryLost(session_ended=True, problem=problem))
     assert script.ask(2101)["FromMemory"] == {"Seconds": 0, "Reason": problem}
 
@@ -115,7 +117,7 @@ def test_a_leader_that_has_just_begun_has_clients_ask_again_instead_of_refusing_
 
 
 def test_a_registry_of_another_cluster_is_not_said_to_be_out_of_reach(script: Script) -> None:
-    problem = "ZooKeeper holds cluster x now"
+    problem = "the registry holds cluster x now"
     script.feed(events.RegistryLost(session_ended=True, problem=problem))
     assert _registry(script) == problem
     script.feed(events.Following(None))

@@ -19,7 +19,9 @@ def names(settings: Settings) -> list[str]:
 
 
 def test_what_there_is_once_has_a_plain_name() -> None:
-    assert names(Settings(hosts=2)) == ["zookeeper", "gcm", "host 127.0.0.1", "host 127.0.0.2"]
+    hosts = ["gcm", "host 127.0.0.1", "host 127.0.0.2"]
+    assert names(Settings(hosts=2)) == hosts
+    assert names(Settings(hosts=2, registry="zookeeper")) == ["zookeeper", *hosts]
 
 
 def test_what_there_is_several_times_is_numbered() -> None:
@@ -33,14 +35,14 @@ def test_what_there_is_several_times_is_numbered() -> None:
 def test_a_named_zookeeper_is_not_started() -> None:
     plan = Plan(Settings(zookeeper="z:1"))
     assert [planned.name for planned in plan.parts] == ["gcm", "host 127.0.0.1"]
-    assert plan.addresses.zookeeper == "z:1"
+    assert plan.addresses.registry == "z:1"
 
 
 def test_all_addresses_of_managers_and_servers_are_told() -> None:
     addresses = Plan(Settings(managers=3, zookeepers=3)).addresses
     port = int(addresses.client.rpartition(":")[2])
     assert addresses.managers == [f"127.0.0.1:{port + step}" for step in (0, 10, 20)]
-    assert len(set(addresses.zookeeper.split(","))) == 3
+    assert len(set(addresses.registry.split(","))) == 3
 
 
 def test_metrics_are_served_only_if_wanted_and_by_everybody_at_a_port_of_his_own() -> None:
@@ -74,9 +76,25 @@ def test_a_registry_of_another_number_of_servers_is_not_mistaken_for_an_empty_on
     before: int, now: int, tmp_path: Path
 ) -> None:
     folder = Folder(tmp_path)
-    for planned in Plan(Settings(zookeepers=before)).parts[:before]:
+    for planned in Plan(Settings(registry="zookeeper", zookeepers=before)).parts[:before]:
         planned.command(folder)
-    Plan(Settings(zookeepers=before)).check_folder(folder)
-    with pytest.raises(ConfigError, match=f"use --zookeepers {before}"):
-        Plan(Settings(zookeepers=now)).check_folder(folder)
+    Plan(Settings(registry="zookeeper", zookeepers=before)).check_folder(folder)
+    with pytest.raises(ConfigError, match=f"--zookeepers {before}"):
+        Plan(Settings(registry="zookeeper", zookeepers=now)).check_folder(folder)
+    folder.close()
+
+
+def test_a_registry_of_another_kind_is_not_mistaken_for_an_empty_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    file = Plan(Settings())
+    address = file.addresses_in(folder).registry
+    assert address == f"file:{tmp_path}/cluster.db"
+    (tmp_path / "cluster.db").touch()
+    file.check_folder(folder)
+    with pytest.raises(ConfigError, match="use --registry file"):
+        Plan(Settings(registry="zookeeper")).check_folder(folder)
+    (tmp_path / "cluster.db").unlink()
+    (tmp_path / "zookeeper").mkdir()
+    with pytest.raises(ConfigError, match="use --registry zookeeper --zookeepers 1"):
+        file.check_folder(folder)
     folder.close()

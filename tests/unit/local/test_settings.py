@@ -14,7 +14,7 @@ from roq.local.settings import Settings, gcm_configuration, hcm_configuration
 
 
 def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
-    settings = Settings(hosts=2, log_format="json")
+    settings = Settings(hosts=2, registry="zookeeper", log_format="json")
     gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
     gcm_path.write_text(gcm_configuration(settings, 7000, 7008, "127.0.0.1:2181", Path("/d/hosts")))
     hcm_path.write_text(
@@ -31,6 +31,7 @@ def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
     gcm = load_gcm(gcm_path, {})
     hcm = load_hcm(hcm_path, {})
     assert gcm.port("broadcast") == 7005
+    assert gcm.registry_address == hcm.registry_address == "127.0.0.1:2181"
     assert gcm.log.format == hcm.log.format == "json"
     assert hcm.network.bind == "127.0.0.2"
     assert hcm.network.port == 9000
@@ -65,6 +66,35 @@ def test_an_ensemble_has_an_odd_number_of_servers_and_the_reason_is_given(server
 def test_zookeeper_is_either_named_or_started() -> None:
     with pytest.raises(ConfigError, match="not both"):
         Settings(zookeeper="z:1", zookeepers=3)
+
+
+def test_the_registry_is_a_file_unless_something_is_said_of_zookeeper() -> None:
+    assert Settings().in_file
+    assert Settings(registry="file").in_file
+    for said in ({"registry": "zookeeper"}, {"zookeeper": "z:1"}, {"zookeepers": 3}):
+        assert not Settings(**said).in_file
+
+
+def test_a_registry_that_is_unknown_or_two_things_is_refused() -> None:
+    with pytest.raises(ConfigError, match="file or zookeeper, not 'etcd'"):
+        Settings(registry="etcd")
+    for said in ({"zookeeper": "z:1"}, {"zookeepers": 3}):
+        with pytest.raises(ConfigError, match="either a file or ZooKeeper"):
+            Settings(registry="file", **said)
+
+
+def test_both_daemons_are_told_the_same_file(tmp_path: Path) -> None:
+    address = f"file:{tmp_path}/cluster.db"
+    gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
+    gcm_path.write_text(gcm_configuration(Settings(), 7000, 0, address, Path("/d/hosts")))
+    hcm_path.write_text(
+        hcm_configuration(Settings(), "127.0.0.1", 9000, 0, tmp_path, ["127.0.0.1:1"], address)
+    )
+    assert load_gcm(gcm_path, {}).registry_address == address
+    assert load_hcm(hcm_path, {}).registry_address == address
+    named = {"ROQ_GCM_REGISTRY_ADDRESS": "file:/c.db", "ROQ_HCM_REGISTRY_ADDRESS": "file:/c.db"}
+    assert load_gcm(gcm_path, named).registry_address == "file:/c.db"
+    assert load_hcm(hcm_path, named).registry_address == "file:/c.db"
 
 
 @pytest.mark.parametrize("managers", [0, 10])

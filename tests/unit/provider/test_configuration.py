@@ -29,6 +29,13 @@ def test_a_host_knows_where_its_cluster_is() -> None:
     assert found["zk"] == {"servers": "z:1,z:2", "root": "/R", "connect_seconds": 20.0}
 
 
+def test_a_host_of_a_cluster_with_a_file_is_told_the_file() -> None:
+    request = HostRequest(cluster="c", name="n", managers=["m:1"], zookeeper="file:/d/cluster.db")
+    found = tomllib.loads(host_configuration(request, usual={}, wanted={}, place={}))
+    assert found["registry"] == {"address": "file:/d/cluster.db"}
+    assert found["zk"] == {"connect_seconds": 20.0}
+
+
 def test_the_request_wins_over_the_options_and_these_over_what_is_usual() -> None:
     assert written()["exchange"] == {"base_port": 0, "max_perhost": 2}
     assert written({"exchange": {"max_perhost": 3}})["exchange"]["max_perhost"] == 3

@@ -50,6 +50,13 @@ def test_a_loopback_address_is_no_way_out_of_a_container(address: str) -> None:
             provider.create(request)
 
 
+def test_a_file_of_this_machine_is_no_registry_for_a_container() -> None:
+    provider = DockerProvider(DockerOptions(url="tcp://127.0.0.1:9"))
+    request = msgspec.structs.replace(REQUEST, zookeeper="file:/var/lib/cluster.db")
+    with pytest.raises(ProviderFailed, match="Use ZooKeeper for a cluster with containers"):
+        provider.create(request)
+
+
 def test_a_handle_that_no_engine_gives_is_not_looked_for() -> None:
     provider = DockerProvider(DockerOptions(url="tcp://127.0.0.1:9"))
     for handle in ("", "../x", "a?force=1", "é"):

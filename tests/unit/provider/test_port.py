@@ -21,7 +21,7 @@ def test_names_that_could_be_paths_are_refused(name: str) -> None:
 
 
 def test_a_host_without_a_cluster_to_go_to_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="configuration manager and of ZooKeeper"):
+    with pytest.raises(InvalidRequest, match="configuration manager and of the registry"):
         HostRequest(cluster="c", name="n", managers=[], zookeeper="z:1")
     with pytest.raises(InvalidRequest):
         HostRequest(cluster="c", name="n", managers=["m:1"], zookeeper="")
