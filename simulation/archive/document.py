@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from roq.demo.latency import Histogram
 from roq.simulation.description.scenario import Expectation, Scenario
 from roq.simulation.scenario.results import Machine
 
@@ -152,6 +153,28 @@ class LatencyWindow(Document, frozen=True, kw_only=True):
     p99: float
     p999: float
     most: float
+
+    @classmethod
+    def of(
+        cls, histogram: Histogram, mean: float | None = None, parts: int = 1
+    ) -> LatencyWindow | None:
+        """What a histogram says; None if nothing is in it.
+
+        Args:
+            histogram: of seconds.
+            mean: seconds, where it is known exactly.
+            parts: the histogram counts so many for each message.
+        """
+        if not histogram:
+            return None
+        p50, p90, p99, p999, most = (
+            1_000 * histogram.percentile(percent) for percent in (50, 90, 99, 99.9, 100)
+        )
+        return cls(
+            count=round(len(histogram) / parts),
+            mean=1_000 * (histogram.mean() if mean is None else mean),
+            p50=p50, p90=p90, p99=p99, p999=p999, most=most,
+        )  # fmt: skip
 
 
 class Window(Document, frozen=True, kw_only=True):

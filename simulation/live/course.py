@@ -15,12 +15,12 @@ import msgspec
 import roq
 from roq.errors import RoQError, Unavailable
 from roq.simulation.archive.document import EventKind
+from roq.simulation.description.offered import offered
 from roq.simulation.live.clocks import monotonic_us
 from roq.simulation.live.driver import Driver, Herald
 from roq.simulation.live.faults import Faults, Parts
 from roq.simulation.live.interrupts import check
 from roq.simulation.live.load import Job
-from roq.simulation.live.plan import offered_at, phases
 from roq.simulation.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.live.show import Picture
 from roq.simulation.live.tasks import Stage, Tasks
@@ -64,7 +64,7 @@ class Course:
         self._setting = setting
         self._plan = setting.plan
         self._show = setting.show
-        self._glance = setting.glance
+        self._live_stats = setting.live_stats
         self._spark = spark
         self._cluster = cluster
         self._queues = queues
@@ -178,7 +178,7 @@ class Course:
         Raises:
             RoQError: it cannot go on.
         """
-        driver, glance = self._driver, self._glance
+        driver, live_stats = self._driver, self._live_stats
         driver.check()
         if driver.troubles:
             raise LiveFailed(driver.troubles[0])
@@ -186,48 +186,45 @@ class Course:
             raise self._stage.error
         now, monotonic = driver.elapsed, monotonic_us() / 1_000_000
         for when, document in self._statistics.waiting():
-            glance.take(now - (monotonic - when), document)
+            live_stats.take(now - (monotonic - when), document)
         for at, counts in driver.latencies():
-            glance.latency(at, counts)
+            live_stats.latency(at, counts)
         if driver.begin_us:
             self._enter_phase(now)
             self._show.picture(self._picture(now))
 
     def _enter_phase(self, now: float) -> None:
-        names = [
-            phase.name
-            for begin, phase in phases(self._setting.request.scenario)
-            if begin <= max(0.0, now)
-        ]
+        timed = self._setting.request.scenario.timed()
+        names = [phase.name for begin, phase in timed if begin <= max(0.0, now)]
         if names[-1] != self._phase and now >= 0:
             self._phase = names[-1]
             self._happened(EventKind.PHASE, self._phase)
 
     def _happened(self, kind: EventKind, text: str) -> None:
         at = self._driver.elapsed
-        self._glance.event(at, kind, text)
+        self._live_stats.event(at, kind, text)
         self._herald.tell(kind, text)
         self._show.happened(at, text)
 
     def _picture(self, now: float) -> Picture:
-        sums, glance, driver = self._driver.sums(), self._glance, self._driver
-        window = glance.latest()
+        sums, live_stats, driver = self._driver.sums(), self._live_stats, self._driver
+        window = live_stats.latest()
         until = min(max(now, 0.001), self._plan.seconds)
         return Picture(
             phase=self._phase,
             elapsed=now,
             seconds=self._plan.seconds,
             sent=sums["sent"],
-            due=offered_at(self._plan, 0.0, until) * until,
+            due=offered(self._setting.request.scenario, 0.0, until).messages,
             received=sums["received"],
             failed=sums["failed"],
             late=sums["late"],
             messages_in=window.messages_in,
             bytes_in=window.bytes_in,
             messages_out=window.messages_out,
-            exchanges=glance.exchanges,
-            moves=glance.moves,
-            moving=glance.moving,
+            exchanges=live_stats.exchanges,
+            moves=live_stats.moves,
+            moving=live_stats.moving,
             p99=driver.recent_p99(),
         )
 

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.cli.output import bytes_text
+from roq.simulation.report.terminal import spark
 
 FRAME_SECONDS: Final = 0.2
 LINE_SECONDS: Final = 5.0
 HAPPENINGS: Final = 5
 LATE_SHARE: Final = 0.01
-SPARKS: Final = "▁▂▃▄▅▆▇█"
 SPARKS_MAX: Final = 48
 _BAR: Final = 40
 _MILLI: Final = 1_000.0
@@ -210,16 +210,7 @@ def _load(picture: Picture, rates: list[float]) -> list[RenderableType]:
         Text("■ " * min(picture.exchanges, 20) + f"{picture.exchanges}"),
         Text(f"{picture.moves} moves{moving}", style="dim"),
     )
-    return [head, Text(), body, Text(f"  {sparkline(rates)}", style="cyan"), Text()]
-
-
-def sparkline(values: list[float]) -> str:
-    """Heights of a few values, the highest as high as a line is."""
-    most = max(values, default=0.0)
-    if most <= 0:
-        return ""
-    steps = len(SPARKS) - 1
-    return "".join(SPARKS[round(max(0.0, each) / most * steps)] for each in values)
+    return [head, Text(), body, Text(f"  {spark(rates)}", style="cyan"), Text()]
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from rich.console import Console
 from roq.errors import ConfigError, Unavailable
 from roq.simulation.live import words
 from roq.simulation.live.interrupts import Aside, interrupts
-from roq.simulation.live.show import Picture, Silent, show, sparkline
+from roq.simulation.live.show import Picture, Silent, show
 from roq.simulation.live.tasks import _understood, master_for
 from roq.simulation.live.words import BadWord
+from roq.simulation.report.terminal import spark
 
 PICTURE = Picture(
     phase="rush", elapsed=12.0, seconds=30.0, sent=9_000, due=10_000.0, received=18_000, failed=3,
@@ -50,8 +51,8 @@ def test_a_pipe_gets_lines() -> None:
 
 
 def test_rates_are_drawn_as_heights() -> None:
-    assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
-    assert sparkline([]) == sparkline([0.0]) == ""
+    assert spark([0, 1, 2, 7]) == " ▁▂█"
+    assert spark([]) == spark([0.0]).strip() == ""
 
 
 def test_local_masters_get_the_slots_that_are_needed() -> None:

@@ -1,4 +1,4 @@
-"""What the driver sees of a run while it goes on."""
+"""A run while it goes on, as the statistics stream tells it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from roq.client.admin.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
 from roq.simulation.archive.document import EventKind
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
-from roq.simulation.live.glance import Glance, window_seconds
-from roq.simulation.live.plan import plan
+from roq.simulation.archive.live_stats import LiveStats, window_seconds
 
 
-def glance(*samples: Sample, seconds: float = 10.0) -> Glance:
-    phase = Phase(name="load", seconds=seconds, publishers=[PublisherGroup(rate=10.0)])
-    made = Glance(plan(Scenario(name="a-test", title="", phases=[phase])), 1.0)
+def live_stats(*samples: Sample, seconds: float = 10.0) -> LiveStats:
+    made = LiveStats(seconds, 1.0, lambda begin, end: 10.0 * (end - begin))
     for when, document in samples:
         made.take(when, document)
     return made
@@ -35,7 +32,7 @@ def queue(when: float, exchanges: int) -> Sample:
 
 
 def test_windows_hold_what_totals_have_grown_by() -> None:
-    seen = glance(*(exchange(at + 0.1, 1, 1_000 * at) for at in range(-1, 5)), queue(0.2, 1))
+    seen = live_stats(*(exchange(at + 0.1, 1, 1_000 * at) for at in range(-1, 5)), queue(0.2, 1))
 
     series = seen.series(5.0)
 
@@ -46,7 +43,7 @@ def test_windows_hold_what_totals_have_grown_by() -> None:
 
 
 def test_an_exchange_that_was_started_again_counts_from_nothing() -> None:
-    seen = glance(
+    seen = live_stats(
         exchange(0.1, 1, 0), exchange(1.1, 1, 5_000), exchange(2.1, 1, 10, epoch=2),
         exchange(3.1, 1, 110, epoch=2),
     )  # fmt: skip
@@ -56,14 +53,14 @@ def test_an_exchange_that_was_started_again_counts_from_nothing() -> None:
 
 
 def test_what_happens_before_the_load_is_none_of_it() -> None:
-    seen = glance(move(-3.0, "p", "accepted"), queue(-1.0, 9), queue(1.0, 1), queue(11.0, 9))
+    seen = live_stats(move(-3.0, "p", "accepted"), queue(-1.0, 9), queue(1.0, 1), queue(11.0, 9))
 
     assert seen.figures()["moves"] == 0
     assert seen.figures()["exchanges_most"] == 1
 
 
 def test_figures_count_what_was_told() -> None:
-    seen = glance(
+    seen = live_stats(
         queue(0.5, 1), queue(4.0, 3), queue(9.0, 2),
         move(2.0, "p", "started"), move(2.1, "p", "accepted"), move(3.0, "q", "given_up"),
         scale(1.0, "out", "started"), scale(2.0, "out", "done", 2), scale(8.0, "in", "done", 2),
@@ -79,11 +76,11 @@ def test_figures_count_what_was_told() -> None:
 
 
 def test_without_a_monitor_nothing_is_said() -> None:
-    assert glance().figures() == {}
+    assert live_stats().figures() == {}
 
 
 def test_imbalance_is_that_of_the_last_windows() -> None:
-    seen = glance(
+    seen = live_stats(
         queue(0.5, 2),
         *(exchange(at + 0.1, 1, 3_000 * at) for at in range(10)),
         *(exchange(at + 0.1, 2, 1_000 * at) for at in range(10)),
@@ -94,7 +91,7 @@ def test_imbalance_is_that_of_the_last_windows() -> None:
 
 
 def test_latencies_are_those_that_tasks_have_told() -> None:
-    seen = glance()
+    seen = live_stats()
     histogram = Histogram()
     histogram.add(0.002, 99)
     histogram.add(0.5)

@@ -1,4 +1,4 @@
-"""What the driver sees of a run while it goes on, from the statistics stream and tasks' words.
+"""A run while it goes on, as the statistics stream and the messages of tasks tell it.
 
 Enough for the display, and for figures and a series of runs that keep no traces. Bounded: it keeps
 windows, not documents.
@@ -7,6 +7,7 @@ windows, not documents.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -20,7 +21,6 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.live.plan import Plan, offered_at
 
 EVENTS_MAX: Final = 10_000
 WINDOWS_MAX: Final = 600
@@ -60,23 +60,30 @@ class Rates(NamedTuple):
     messages_out: float
 
 
-class Glance:
-    """Takes in documents and words as they come.
+class LiveStats:
+    """Takes in documents and messages as they come.
 
     Args:
-        plan: of the run.
+        lasts: seconds that the load lasts.
         seconds: length of a window.
+        offered: messages that are to be sent between two moments; None: the load has no plan.
 
     Attributes:
         exchanges: that serve, as the monitor has said last.
         moves, moving: publishers moved; being moved now.
     """
 
-    def __init__(self, plan: Plan, seconds: float) -> None:
+    def __init__(
+        self,
+        lasts: float,
+        seconds: float,
+        offered: Callable[[float, float], float] | None = None,
+    ) -> None:
         self.exchanges = 0
         self.moves = 0
         self.moving = 0
-        self._plan = plan
+        self._lasts = lasts
+        self._offered = offered
         self._seconds = seconds
         self._seen: dict[tuple[int, int], tuple[float, ExchangeKpi]] = {}
         self._windows: defaultdict[int, dict[int, _Grown]] = defaultdict(dict)
@@ -101,7 +108,7 @@ class Glance:
                 self._exchange(at, document)
             case QueueKpi():
                 self.exchanges, self.moving = document.exchanges, document.moving
-                if 0 <= at <= self._plan.seconds:
+                if 0 <= at <= self._lasts:
                     self._last = document.exchanges
                     self._most = max(self._most, document.exchanges)
                     self._serving[self._number(at)] = document.exchanges
@@ -178,7 +185,7 @@ class Glance:
         before = self._seen.get(key)
         self._seen[key] = at, now
         self._newest = max(self._newest, at)
-        if before is None or not 0 <= at <= self._plan.seconds + self._seconds:
+        if before is None or not 0 <= at <= self._lasts + self._seconds:
             return
         grown = self._windows[self._number(at)].setdefault(now.number, _Grown())
         grown.messages_in += now.messages_in - before[1].messages_in
@@ -207,10 +214,16 @@ class Glance:
             at=end,
             exchanges=exchanges,
             serving=self._serving.get(number, len(exchanges)),
-            latency=_latency(self._latency[number]) if number in self._latency else None,
+            latency=LatencyWindow.of(self._latency.get(number, Histogram())),
             imbalance=max(loads) * len(loads) / total if len(loads) > 1 and total else None,
-            offered=offered_at(self._plan, number * self._seconds, end),
+            offered=self._wanted(end),
         )
+
+    def _wanted(self, end: float) -> float:
+        """Messages a second that are to be sent in the window that ends then."""
+        if self._offered is None:
+            return 0.0
+        return self._offered(end - self._seconds, end) / self._seconds
 
     def _event(self, at: float, kind: EventKind | None, exchange: int, text: str) -> None:
         if kind is None or at < 0:
@@ -225,23 +238,6 @@ class Glance:
 def window_seconds(seconds: float) -> float:
     """Length of the windows of a run: 1 s, or as much as makes 600 of them."""
     return max(1.0, seconds / WINDOWS_MAX)
-
-
-def _latency(histogram: Histogram) -> LatencyWindow | None:
-    counts = histogram.counts()
-    total = sum(counts.values())
-    if not total:
-        return None
-    middles = {bucket: Histogram({bucket: 1}).percentile(100) for bucket in counts}
-    return LatencyWindow(
-        count=total,
-        mean=1000 * sum(middles[bucket] * count for bucket, count in counts.items()) / total,
-        p50=1000 * histogram.percentile(50),
-        p90=1000 * histogram.percentile(90),
-        p99=1000 * histogram.percentile(99),
-        p999=1000 * histogram.percentile(99.9),
-        most=1000 * histogram.percentile(100),
-    )
 
 
 def _names(numbers: list[int]) -> str:
