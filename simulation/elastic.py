@@ -14,7 +14,10 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, picture, place, results
+from roq.simulation.archive.live_stats import stats_of
+from roq.simulation.report import picture
+from roq.simulation.report.charts import Bounds
+from roq.simulation.scenario import measures, place, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.profile import Profile
 from roq.simulation.scenario.results import Counts, Machine, Target
@@ -97,7 +100,8 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
         outcome = _outcome(scene, plan, machine, most, last)
     if drawing is not None:
         drawing.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw(scene.record, drawing, _caption(outcome), limit=plan.limit / 60)
+        bounds = Bounds(plan.limit / 60, plan.exchanges)
+        picture.write_stats(stats_of(scene.record), drawing, _caption(outcome), bounds)
     return outcome
 
 

@@ -11,8 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from roq.demo.latency import Histogram
-from roq.protocol.kpi import ExchangeKpi, MoveKpi, NumericDocument, QueueKpi, ScaleKpi
+from roq.demo.latency import Histogram, bucket_of
+from roq.protocol.kpi import (
+    ExchangeKpi,
+    MoveKpi,
+    NumericDocument,
+    QueueKpi,
+    ScaleKpi,
+    SubscriberKpi,
+)
 from roq.simulation.archive.document import (
     Event,
     EventKind,
@@ -21,9 +28,13 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
+from roq.simulation.scenario.record import Record
 
 EVENTS_MAX: Final = 10_000
 WINDOWS_MAX: Final = 600
+RECORD_WINDOWS: Final = 60
+WINDOW_SECONDS_LEAST: Final = 2.0
+"""Of the windows of a record: what is told once a second comes a moment early or late."""
 LAST_WINDOWS: Final = 5
 STALE_SECONDS: Final = 3.0
 """What was not heard of for so long is gone."""
@@ -69,6 +80,7 @@ class LiveStats:
         offered: messages that are to be sent between two moments; None: the load has no plan.
 
     Attributes:
+        lasts: as given.
         exchanges: that serve, as the monitor has said last.
         moves, moving: publishers moved; being moved now.
     """
@@ -82,7 +94,7 @@ class LiveStats:
         self.exchanges = 0
         self.moves = 0
         self.moving = 0
-        self._lasts = lasts
+        self.lasts = lasts
         self._offered = offered
         self._seconds = seconds
         self._seen: dict[tuple[int, int], tuple[float, ExchangeKpi]] = {}
@@ -108,7 +120,7 @@ class LiveStats:
                 self._exchange(at, document)
             case QueueKpi():
                 self.exchanges, self.moving = document.exchanges, document.moving
-                if 0 <= at <= self._lasts:
+                if 0 <= at <= self.lasts:
                     self._last = document.exchanges
                     self._most = max(self._most, document.exchanges)
                     self._serving[self._number(at)] = document.exchanges
@@ -185,7 +197,7 @@ class LiveStats:
         before = self._seen.get(key)
         self._seen[key] = at, now
         self._newest = max(self._newest, at)
-        if before is None or not 0 <= at <= self._lasts + self._seconds:
+        if before is None or not 0 <= at <= self.lasts + self._seconds:
             return
         grown = self._windows[self._number(at)].setdefault(now.number, _Grown())
         grown.messages_in += now.messages_in - before[1].messages_in
@@ -233,6 +245,20 @@ class LiveStats:
             self._events.append(Event(at=at, kind=kind, exchange=exchange, text=text))
         else:
             self._left_out += 1
+
+
+def stats_of(record: Record) -> LiveStats:
+    """What a whole record says; latencies are the means that subscribers tell."""
+    lasts = max((when for when, _ in record.samples), default=record.began) - record.began
+    found = LiveStats(lasts, max(WINDOW_SECONDS_LEAST, lasts / RECORD_WINDOWS))
+    for when, document in record.samples:
+        found.take(when - record.began, document)
+        if isinstance(document, SubscriberKpi) and document.received_per_second > 0:
+            latency = {str(bucket_of(document.latency_ms / 1_000)): 1}
+            found.latency(when - record.began, latency)
+    for when, text in record.marks:
+        found.event(when - record.began, EventKind.PHASE, text)
+    return found
 
 
 def window_seconds(seconds: float) -> float:

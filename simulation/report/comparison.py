@@ -13,9 +13,9 @@ from roq.simulation.report.markup import Markup, document, joined, tag
 from roq.simulation.report.outcome import wanted
 from roq.simulation.report.overlay import overlay
 from roq.simulation.report.parts import asset, colours, folded, footer, gallery, table, when
-from roq.simulation.report.plot import percent
 from roq.simulation.report.published import Published, Span, published
 from roq.simulation.report.statistics import Mean, mean
+from roq.simulation.report.svg import percent
 from roq.simulation.report.wording import NOTHING, count
 
 _LINES: Final = (

@@ -224,11 +224,16 @@ def phases_of(run: Run, series: Series | None) -> list[PhaseTime]:
     """When each phase was played; of a run that did not end, as far as its events tell."""
     if run.phases or series is None:
         return bounded_phases(run.phases)
+    return phases_told(series, run.seconds)
+
+
+def phases_told(series: Series, seconds: float) -> list[PhaseTime]:
+    """When each phase was played, as far as events tell."""
     begun = [event for event in series.events if event.kind == "phase"]
     if not begun:
         return []
     ends = [event.at for event in begun[1:]] + [
-        max(min(LATEST, run.seconds), *(w.at for w in series.windows), 0)
+        max(min(LATEST, seconds), *(w.at for w in series.windows), 0)
     ]
     return [
         PhaseTime(name=event.text, begins=event.at, ends=max(event.at, end))

@@ -52,10 +52,10 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
         if not values or max(values) <= 0:
             continue
         plot = Plot(
-            name=name, title=title, note=note, span=span, scale=_scale(name, values), unit=unit,
-            height=height, clock=clock,
+            name=name, title=title, note=note, span=span, scale=_scale(name, values),
+            begins=begins, ends=ends, unit=unit, height=height, clock=clock,
         )  # fmt: skip
-        _draw(plot, lines, begins, ends)
+        _draw(plot, lines)
         plots.append(plot)
     told = {
         "charts": [plot.told() for plot in plots],
@@ -86,12 +86,7 @@ def _scale(name: str, values: Sequence[float]) -> Scale:
     return linear(top, count=4)
 
 
-def _draw(
-    plot: Plot,
-    lines: Sequence[tuple[Group, list[Column]]],
-    begins: Sequence[float],
-    ends: Sequence[float],
-) -> None:
+def _draw(plot: Plot, lines: Sequence[tuple[Group, list[Column]]]) -> None:
     """The mean of each group as a line, and what its runs span around it."""
     said = []
     for at, (group, runs) in enumerate(lines):
@@ -102,13 +97,13 @@ def _draw(
             [choose(row) if row else None for row in rows] for choose in (fmean, min, max)
         )
         if len(runs) > 1:
-            plot.band(begins, ends, least, most, f"x{at}")
-        plot.line(begins, ends, means, f"x{at}")
+            plot.band(least, most, f"x{at}")
+        plot.line(means, f"x{at}")
         plot.rows.append(Row(group.name, f"x{at}", means))
         there = [value for value in means if value is not None]
         if there:
             if len(group.name) <= _NAME_MAX:
-                plot.ends.append(End(plot.scale.place(there[-1]), group.name, f"x{at}"))
+                plot.labels.append(End(plot.scale.place(there[-1]), group.name, f"x{at}"))
             said.append(f"{group.name}: {number(min(there))} to {number(max(there))}")
     plot.summary = "; ".join(said)
 

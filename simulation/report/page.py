@@ -10,7 +10,7 @@ from roq.simulation.archive.document import Event, Run, RunKind, Series
 from roq.simulation.archive.folder import RunError, read_run, read_series
 from roq.simulation.report import story
 from roq.simulation.report.bounds import bounded
-from roq.simulation.report.charts import charts
+from roq.simulation.report.charts import bounds_of, charts
 from roq.simulation.report.course import Course, at_the_end, course, phases_of, silence
 from roq.simulation.report.figures import FIRST, about, ordered
 from roq.simulation.report.marks import said as event_said
@@ -75,7 +75,7 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
     series = None if series is None else bounded(series)
     columns = course(series, run.seconds) if series is not None else None
     phases = phases_of(run, series)
-    plots = charts(run, series, columns, phases) if series and columns else []
+    plots = charts(series, columns, phases, bounds_of(run)) if series and columns else []
     body = tag(
         "main",
         _heading(run),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from kpi_samples import QUEUE_ID, exchange, move, scale
+from kpi_samples import QUEUE_ID, exchange, move, scale, subscriber
 
 from roq.client.admin.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
 from roq.simulation.archive.document import EventKind
-from roq.simulation.archive.live_stats import LiveStats, window_seconds
+from roq.simulation.archive.live_stats import LiveStats, stats_of, window_seconds
+from roq.simulation.scenario.record import Record
 
 
 def live_stats(*samples: Sample, seconds: float = 10.0) -> LiveStats:
@@ -109,3 +110,20 @@ def test_latencies_are_those_that_tasks_have_told() -> None:
 
 def test_long_runs_have_wider_windows() -> None:
     assert [window_seconds(each) for each in (10, 600, 3_600)] == [1, 1, 6]
+
+
+def test_a_record_is_told_window_by_window() -> None:
+    record = Record(10.0)
+    record.mark(10.0, "a light load")
+    record.take([exchange(10.0 + when, 1, 1_000 * when, publishers=2) for when in range(7)])
+    record.take([exchange(10.0 + when, 2, 500 * when, publishers=1) for when in range(2, 5)])
+    record.take([move(13.0, "aa", "accepted"), subscriber(11.0, "cc", 4.0)])
+    series = stats_of(record).series(6.0)
+    loads = [{one.exchange: one.bytes_in for one in each.exchanges} for each in series.windows]
+    assert loads == [{1: 500.0}, {1: 1_000.0, 2: 250.0}, {1: 1_000.0, 2: 250.0}]
+    publishers = [{one.exchange: one.publishers for one in w.exchanges} for w in series.windows]
+    assert publishers == [{1: 2}, {1: 2, 2: 1}, {1: 2, 2: 1}]
+    assert [each.latency is not None for each in series.windows] == [True, False, False]
+    assert [(each.at, each.kind) for each in series.events] == [
+        (0.0, EventKind.PHASE), (3.0, EventKind.MOVE),
+    ]  # fmt: skip
