@@ -1,8 +1,8 @@
 """Decides, while everything runs, whether publishers and subscribers got what they were promised.
 
 The unit is one stream (a publisher of chaos has one topic) at one subscriber, as in
-`roq.testing.history`. That one keeps whole histories; this one keeps positions, so that it can
-judge for hours. Pure.
+`roq.testing.history`, and what is lost, doubled or reordered there is decided by the same
+`Positions`. That one keeps whole histories; this one judges for hours. Pure.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from roq.simulation.chaos.journal import (
     Upto,
     Wrong,
 )
+from roq.testing.positions import Positions, Span
 
 LATE_SECONDS: Final = 60.0
 """So late a journal may be read; what publishers wrote down is kept for so long."""
-
-Span = tuple[int, int]
-"""Sequences from the first one up to, but not including, the second one."""
 
 
 @dataclass(slots=True)
@@ -84,29 +82,31 @@ class Place:
 
     Attributes:
         begin: the first sequence that it received, or reported.
-        next: the sequence after the highest one received.
-        received: messages.
-        skipped: missing before `next`.
+        got: what it has received from there on.
         told: reported as lost by the subscriber.
     """
 
     begin: int = 0
-    next: int = 0
-    received: int = 0
-    skipped: list[Span] = field(default_factory=list)
+    got: Positions = field(default_factory=Positions)
     told: list[Span] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, begin: int) -> Place:
+        """It begins here."""
+        return cls(begin, Positions(begin))
 
     @property
     def reached(self) -> int:
         """Everything below was received or was reported as lost."""
-        return max([self.next, *(end for _, end in self.told)])
+        return max([self.got.next, *(end for _, end in self.told)])
 
     def settle(self) -> tuple[int, int]:
         """Give how many are missing and how many of them nobody has reported; begin anew."""
-        told = {n for first, end in self.told for n in range(first, min(end, self.next))}
-        missing = [n for first, end in self.skipped for n in range(first, end)]
-        self.skipped = []
-        self.told = [span for span in self.told if span[1] > self.next]
+        end = self.got.next
+        told = {n for first, last in self.told for n in range(first, min(last, end))}
+        missing = list(self.got.lacking(0, end))
+        self.got.missing.clear()
+        self.told = [span for span in self.told if span[1] > end]
         return len(missing), sum(n not in told for n in missing)
 
 
@@ -232,32 +232,29 @@ class Judge:
         if place is None:
             place = reader.places[record.stream] = self._first(reader, record)
         self.tally.received += record.count
-        place.received += record.count
-        old = range(record.first, min(record.first + record.count, place.next))
-        if old:
-            late = sum(any(first <= n < end for first, end in place.skipped) for n in old)
-            self.tally.reordered += late
-            self.tally.duplicated += len(old) - late
+        got, after = place.got, place.got.next - 1
+        late, again = got.reordered, got.doubled
+        got.take(record.first, record.count)
+        late, again = got.reordered - late, got.doubled - again
+        self.tally.reordered += late
+        self.tally.duplicated += again
+        if late or again:
             self.findings.append(
-                f"{worker}: {len(old)} messages from {old[0]} on of {record.stream[:8]} have come "
-                f"{'late' if late else 'again'}, after {place.next - 1}"
+                f"{worker}: {late + again} messages from {record.first} on of {record.stream[:8]} "
+                f"have come {'late' if late else 'again'}, after {after}"
             )
-        if record.first > place.next:
-            place.skipped.append((place.next, record.first))
-        place.next = max(place.next, record.first + record.count)
 
     def _first(self, reader: Reader, record: Got) -> Place:
         """Where a subscriber begins: who was there first gets everything."""
         stream = self._streams.get(record.stream)
         if stream is not None and stream.opened < reader.opened:
-            return Place(begin=record.first, next=record.first)
+            return Place.at(record.first)
         return Place()
 
     def _lost(self, worker: str, record: Lost) -> None:
         reader = self._readers[self._present[worker]]
         if record.stream and record.count:
-            begin = Place(begin=record.first, next=record.first)
-            place = reader.places.setdefault(record.stream, begin)
+            place = reader.places.setdefault(record.stream, Place.at(record.first))
             place.told.append((record.first, record.first + record.count))
 
     # --- judging ----------------------------------------------------------------------------------
@@ -334,9 +331,9 @@ class Judge:
             reader.owed[name] = owed
             place = reader.places.get(name)
             if place is not None and owed < place.begin:
-                place.skipped.append((owed, place.begin))
+                place.got.missing.insert(0, (owed, place.begin))
             elif place is None:
-                reader.places[name] = Place(begin=owed, next=owed)
+                reader.places[name] = Place.at(owed)
 
 
 def _wants(reader: Reader, stream: Stream) -> bool:

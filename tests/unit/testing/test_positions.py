@@ -6,18 +6,21 @@ import random
 
 import pytest
 
-from roq.simulation.live import streams
-from roq.simulation.live.streams import Stream, StreamTally
+from roq.testing import positions
+from roq.testing.positions import Positions
 
 
-def fed(*numbers: int) -> StreamTally:
-    stream = Stream()
+def fed(*numbers: int) -> Positions:
+    one_by_one, by_rule = Positions(), Positions()
     for number in numbers:
-        if number == stream.next:
-            stream.next = number + 1
+        by_rule.take(number)
+        if number == one_by_one.next:
+            one_by_one.next = number + 1
         else:
-            stream.odd(number)
-    return stream.tally(1, "t")
+            one_by_one.odd(number)
+    for name in Positions.__slots__:
+        assert getattr(one_by_one, name) == getattr(by_rule, name)
+    return by_rule
 
 
 def test_in_order_nothing_is_missing() -> None:
@@ -69,13 +72,25 @@ def test_any_order_is_counted_as_a_plain_set_would(seed: int) -> None:
         seen.add(number)
     assert (tally.doubled, tally.reordered) == (doubled, reordered)
     for begin, end in ((0, 200), (50, 150), (0, 0), (190, 260)):
-        assert tally.lost(begin, end) == len(set(range(begin, end)) - seen)
+        lacking = set(range(begin, end)) - seen
+        assert tally.lost(begin, end) == len(lacking)
+        assert list(tally.lacking(begin, end)) == sorted(lacking)
+    assert tally.first == min(seen)
 
 
 def test_holes_are_bounded_and_rather_too_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "RANGES_MAX", 5)
+    monkeypatch.setattr(positions, "RANGES_MAX", 5)
 
     tally = fed(*range(0, 100, 2))
 
     assert len(tally.missing) <= 6
     assert tally.lost(0, 100) >= 50
+
+
+def test_batches_are_taken_in_as_their_messages_are() -> None:
+    found = Positions(begin=3)
+    for first, count in ((3, 2), (8, 2), (4, 3), (8, 4)):
+        found.take(first, count)
+
+    assert (found.next, found.missing) == (12, [(7, 8)])
+    assert (found.doubled, found.reordered) == (3, 2)
