@@ -186,42 +186,21 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="Watch a queue grow and shrink.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(20, 3_600),
-    default=80.0,
-    show_default=True,
-    help="How long the load goes up and down.",
+@results.option(
+    "--seconds", click.FloatRange(20, 3_600), 80.0, "How long the load goes up and down."
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(2, 100),
-    default=12,
-    show_default=True,
-    help="Publisher processes.",
+@results.option("--publishers", click.IntRange(2, 100), 12, "Publisher processes.")
+@results.option(
+    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
 )
-@click.option(
-    "--subscribers",
-    type=click.IntRange(1, 20),
-    default=2,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
-)
-@click.option(
-    "--exchanges",
-    type=click.IntRange(2, 8),
-    default=4,
-    show_default=True,
-    help="Exchanges at most.",
-)
-@click.option(
+@results.option("--exchanges", click.IntRange(2, 8), 4, "Exchanges at most.")
+@results.option(
     "--limit",
-    type=click.IntRange(min=100_000),
-    default=30_000_000,
-    show_default=True,
-    help="Bytes per minute that one exchange may take.",
+    click.IntRange(min=100_000),
+    30_000_000,
+    "Bytes per minute that one exchange may take.",
 )
-@click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
+@results.option("--policy", str, "balanced", "Which policy decides.")
 @results.scenario("Directory for JSON and picture.")
 def main(
     seconds: float,
@@ -269,10 +248,7 @@ def _show(outcome: Outcome) -> None:
         f"{outcome.pause_ms:.1f} ms; {outcome.moves_failed} moves failed\n"
     )
     out.print(results.counts_table(outcome.counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

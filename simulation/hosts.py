@@ -216,26 +216,17 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @click.command(short_help="Throughput where hosts are the bottleneck.")
-@click.option(
-    "--hosts",
-    type=click.IntRange(1, 8),
-    default=4,
-    show_default=True,
-    help="Hosts at most; from 3 on striping is measured as well.",
+@results.option(
+    "--hosts", click.IntRange(1, 8), 4, "Hosts at most; from 3 on striping is measured as well."
 )
-@click.option(
+@results.option(
     "--megabits",
-    type=click.FloatRange(1, 1_000),
-    default=40.0,
-    show_default=True,
-    help="What the link of a host carries inwards, a second.",
+    click.FloatRange(1, 1_000),
+    40.0,
+    "What the link of a host carries inwards, a second.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(2, 600),
-    default=8.0,
-    show_default=True,
-    help="How long each number of hosts is measured.",
+@results.option(
+    "--seconds", click.FloatRange(2, 600), 8.0, "How long each number of hosts is measured."
 )
 @results.scenario()
 def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: bool) -> bool:
@@ -270,10 +261,7 @@ def _show(outcome: Outcome) -> None:
     title = f"Links of {outcome.plan.megabits:g} Mbit/s ({bytes_text(outcome.plan.link_bytes)}/s)"
     columns = ("", "publishers#", "payload in#", "to one#", "each exchange", "all arrived")
     out.print(results.table(title, columns, rows))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

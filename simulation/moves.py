@@ -249,44 +249,16 @@ def _calls(seconds: Sequence[float]) -> Calls:
 
 
 @click.command(short_help="Publishers that move all the time, under load.")
-@click.option(
-    "--count", type=click.IntRange(1, 100_000), default=500, show_default=True, help="Relocations."
+@results.option("--count", click.IntRange(1, 100_000), 500, "Relocations.")
+@results.option("--publishers", click.IntRange(1, 64), 8, "Publisher processes.")
+@results.option(
+    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="Publisher processes.",
+@results.option("--exchanges", click.IntRange(2, 8), 3, "Exchange processes.")
+@results.option(
+    "--rate", click.FloatRange(1, 100_000), 400.0, "Messages a second of each publisher."
 )
-@click.option(
-    "--subscribers",
-    type=click.IntRange(1, 20),
-    default=2,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
-)
-@click.option(
-    "--exchanges",
-    type=click.IntRange(2, 8),
-    default=3,
-    show_default=True,
-    help="Exchange processes.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(1, 100_000),
-    default=400.0,
-    show_default=True,
-    help="Messages a second of each publisher.",
-)
-@click.option(
-    "--payload",
-    type=click.IntRange(32, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Bytes of a message.",
-)
+@results.option("--payload", click.IntRange(32, 1_000_000), 1_000, "Bytes of a message.")
 @click.option("--naive", is_flag=True, help="Show what the naive hand-off loses, too.")
 @results.scenario()
 def main(
@@ -345,10 +317,7 @@ def _show(outcome: Outcome) -> None:
         title = f"The naive hand-off, {outcome.naive.moves} moves"
         out.print()
         out.print(results.counts_table(outcome.naive.counts, title))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -246,33 +246,21 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="The published experiment on this machine.")
-@click.option(
+@results.option(
     "--scale",
-    type=click.FloatRange(1, 60),
-    default=20.0,
-    show_default=True,
-    help="So many times faster than published do publishers arrive.",
+    click.FloatRange(1, 60),
+    20.0,
+    "So many times faster than published do publishers arrive.",
 )
-@click.option(
+@results.option(
     "--share",
-    type=click.FloatRange(0.01, 1),
-    default=0.5,
-    show_default=True,
-    help="Part of the published rates; limits and links are scaled along.",
+    click.FloatRange(0.01, 1),
+    0.5,
+    "Part of the published rates; limits and links are scaled along.",
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(1, 64),
-    default=16,
-    show_default=True,
-    help="Publisher processes.",
-)
-@click.option(
-    "--listeners",
-    type=click.IntRange(1, 40),
-    default=20,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
+@results.option("--publishers", click.IntRange(1, 64), 16, "Publisher processes.")
+@results.option(
+    "--listeners", click.IntRange(1, 40), 20, "Subscriber processes; each gets everything."
 )
 @click.option(
     "--policy",
@@ -319,10 +307,7 @@ def _show(outcome: Outcome) -> None:
         f"{outcome.pause_ms:.1f} ms\n"
     )
     out.print(results.counts_table(outcome.counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

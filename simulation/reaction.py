@@ -210,28 +210,15 @@ def _weight(number: int, publishers: int) -> float:
 
 
 @click.command(short_help="How fast a queue reacts.")
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="Overloads that are measured.",
-)
-@click.option(
-    "--publishers",
-    type=click.IntRange(8, 64),
-    default=16,
-    show_default=True,
-    help="Publisher processes.",
-)
-@click.option(
+@results.option("--rounds", click.IntRange(1, 100), 3, "Overloads that are measured.")
+@results.option("--publishers", click.IntRange(8, 64), 16, "Publisher processes.")
+@results.option(
     "--steady",
-    type=click.FloatRange(1, 3_600),
-    default=30.0,
-    show_default=True,
-    help="Seconds in which no publisher is to move; RoQ's own target says 300.",
+    click.FloatRange(1, 3_600),
+    30.0,
+    "Seconds in which no publisher is to move; RoQ's own target says 300.",
 )
-@click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
+@results.option("--policy", str, "balanced", "Which policy decides.")
 @results.scenario()
 def main(
     rounds: int, publishers: int, steady: float, policy: str, output: Path, as_json: bool
@@ -261,10 +248,7 @@ def _show(outcome: Outcome) -> None:
     out.print()
     for counts in outcome.counts:
         out.print(results.counts_table(counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

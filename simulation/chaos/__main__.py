@@ -140,12 +140,8 @@ def _saved(made: Ground, folder: Path) -> Path:
 
 @click.command(short_help="Break everything, and look whether every message arrives.")
 @click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 86_400),
-    default=3_600.0,
-    show_default=True,
-    help="How long things go on going wrong.",
+@results.option(
+    "--seconds", click.FloatRange(1, 86_400), 3_600.0, "How long things go on going wrong."
 )
 @click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="End after so many steps, if before."
@@ -168,12 +164,11 @@ def _saved(made: Ground, folder: Path) -> Path:
     is_flag=True,
     help="Hosts on loopback addresses: needs no root, and links cannot be cut.",
 )
-@click.option(
+@results.option(
     "--zookeepers",
-    type=click.Choice(["1", "3"]),
-    default="3",
-    show_default=True,
-    help="Servers of the registry, each on a host of the cluster.",
+    click.Choice(["1", "3"]),
+    "3",
+    "Servers of the registry, each on a host of the cluster.",
 )
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(

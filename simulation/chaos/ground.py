@@ -16,8 +16,8 @@ from roq.protocol.control import ClusterInfo, ClusterInfoRequest
 from roq.simulation.chaos.crew import Crew
 from roq.simulation.chaos.parts import Daemon, Parts
 from roq.simulation.chaos.site import Node, Site, site
-from roq.simulation.chaos.waiting import until
 from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.waiting import until
 
 START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0

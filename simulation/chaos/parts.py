@@ -20,7 +20,7 @@ from roq.local.part import guarded
 from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
 from roq.simulation.chaos.site import Node, Site, note_clock
-from roq.simulation.chaos.waiting import until
+from roq.simulation.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
 QUORUM_PORT: Final = 2888

@@ -202,9 +202,7 @@ def _calls(path: Path) -> list[tuple[float, float]]:
 
 
 @click.command(short_help="How long each failure lasts.")
-@click.option(
-    "--repeat", type=click.IntRange(1, 1_000), default=30, show_default=True, help="Of each."
-)
+@results.option("--repeat", click.IntRange(1, 1_000), 30, "Of each.")
 @click.option(
     "--only",
     metavar="WHAT",

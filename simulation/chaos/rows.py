@@ -22,7 +22,7 @@ from roq.protocol.kpi import ExchangeKpi
 from roq.simulation.chaos.crew import Worker
 from roq.simulation.chaos.ground import Ground, leads
 from roq.simulation.chaos.parts import Daemon, Offspring, send
-from roq.simulation.chaos.waiting import until
+from roq.simulation.waiting import until
 
 STEADY: Final = "steady"
 """The queue whose publishers are timed; it stays on its host."""

@@ -206,13 +206,9 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
 
 @click.command(short_help="Kill Spark and exchanges, and see that nothing is lost in silence.")
 @click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
-@click.option("--kills", type=click.IntRange(1, 10_000), default=60, show_default=True)
-@click.option(
-    "--rate",
-    type=click.FloatRange(1, 10_000),
-    default=300.0,
-    show_default=True,
-    help="Messages a second, published the whole time.",
+@results.option("--kills", click.IntRange(1, 10_000), 60, "How many.")
+@results.option(
+    "--rate", click.FloatRange(1, 10_000), 300.0, "Messages a second, published the whole time."
 )
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:

@@ -20,13 +20,13 @@ import psutil
 from roq.errors import RoQError
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from roq.simulation.chaos.waiting import until
 from roq.simulation.chaos_spark.application import QUERIES, Job
 from roq.simulation.chaos_spark.judge import Loss
 from roq.simulation.chaos_spark.progress import Progress, covers, progress, reached
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import Traffic
 from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.waiting import until
 from roq.spark.offsets import LogKey
 
 DRIVER: Final = "driver"

@@ -21,7 +21,7 @@ from typing import Final
 
 import psutil
 
-from roq.simulation.chaos.waiting import until
+from roq.simulation.waiting import until
 
 MARK: Final = "ROQ_CHAOS_SPARK"
 CLEAN_SECONDS: Final = 20.0

@@ -232,16 +232,16 @@ def measure(publishers: int, size: int, seconds: float, rate: float, turns: int)
 
 
 @click.command()
-@click.option("--publishers", type=click.IntRange(1, 100), default=8, show_default=True,
-              help="In one task.")  # fmt: skip
-@click.option("--size", type=click.IntRange(24), default=100, show_default=True,
-              help="Payload bytes.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(1, 600), default=5.0, show_default=True,
-              help="Of one turn.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(1), default=6_000.0, show_default=True,
-              help="Messages a second of all publishers, where not flat out.")  # fmt: skip
-@click.option("--turns", type=click.IntRange(1, 100), default=5, show_default=True,
-              help="Of each kind.")  # fmt: skip
+@results.option("--publishers", click.IntRange(1, 100), 8, "In one task.")
+@results.option("--size", click.IntRange(24), 100, "Payload bytes.")
+@results.option("--seconds", click.FloatRange(1, 600), 5.0, "Of one turn.")
+@results.option(
+    "--rate",
+    click.FloatRange(1),
+    6_000.0,
+    "Messages a second of all publishers, where not flat out.",
+)
+@results.option("--turns", click.IntRange(1, 100), 5, "Of each kind.")
 @click.option("--worker", type=click.Choice(["same", "bare"]), hidden=True)
 @results.scenario()
 def main(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -27,7 +27,9 @@ from roq.simulation.scenario.crew import ScenarioError
 from roq.testing.history import Verdict
 
 RESULTS: Final = Path("simulation/results")
+Kind: TypeAlias = click.IntRange | click.FloatRange | click.Choice[str] | type[str]
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., object])
 D = TypeVar("D", bound=msgspec.Struct)
 
 
@@ -153,6 +155,17 @@ def scenario(
     return decorated
 
 
+def option(name: str, kind: Kind, default: float | str, text: str) -> Callable[[F], F]:
+    """An option of a command that shows its default."""
+
+    def decorated(function: F) -> F:
+        return click.option(name, type=kind, default=default, show_default=True, help=text)(
+            function
+        )
+
+    return decorated
+
+
 def told(
     document: D,
     name: str,
@@ -210,6 +223,13 @@ def targets_table(targets: Sequence[Target]) -> Table:
              Text(mark, style=style))
         )  # fmt: skip
     return table("Targets", ("", "measured#", "wanted#", ""), rows)
+
+
+def end(out: Console, targets: Sequence[Target], machine: Machine) -> None:
+    """Print what stands below the figures: targets, and on what it was measured."""
+    for each in (targets_table(targets), machine_text(machine)):
+        out.print()
+        out.print(each)
 
 
 def counts_table(found: Counts, title: str = "History of every live subscriber") -> RenderableType:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from commands import gone
 
-from roq.simulation.chaos.waiting import until
 from roq.simulation.chaos_spark.site import folders, marked, site
+from roq.simulation.waiting import until
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 RUN = f"""

@@ -10,6 +10,11 @@ from typing import Final
 STEP_SECONDS: Final = 0.02
 
 
+def rest(seconds: float) -> None:
+    """Do nothing for so long."""
+    until(lambda: False, seconds, seconds)
+
+
 def until(condition: Callable[[], bool], seconds: float, step: float = STEP_SECONDS) -> bool:
     """Ask again and again until it holds; False if it still does not after `seconds`."""
     deadline = time.monotonic() + seconds
