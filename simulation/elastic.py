@@ -107,12 +107,12 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
 
 def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
     """Give the highest and the last number of exchanges."""
-    crew = scene.crew
-    crew.add(plan.subscribers, publishes=False)
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    workers = scene.workers
+    workers.add(plan.subscribers, publishes=False)
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD)
     scene.enter("publishers and subscribers connect")
-    crew.open(crew.subscribers)
-    crew.open(publishers)
+    workers.open(workers.subscribers)
+    workers.open(publishers)
     scene.record.began = scene.record.samples[-1].when
     begin = scene.elapsed
     profile = Profile([(share * plan.seconds, load) for share, load in SHARES])
@@ -127,11 +127,11 @@ def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
         if abs(wanted - rate) > RATE_STEP * unit or (wanted != rate and now > profile.seconds):
             _phase(scene, wanted - rate, first=rate < 0)
             rate = wanted
-            crew.rate(publishers, rate)
+            workers.rate(publishers, rate)
 
     scene.run(plan.seconds, follow)
     last = scene.exchanges()
-    crew.rate(publishers, 0)
+    workers.rate(publishers, 0)
     scene.enter("the last messages arrive")
     scene.finish()
     return most, last
@@ -150,7 +150,7 @@ def _phase(scene: Stage, change: float, *, first: bool) -> None:
 
 def _outcome(scene: Stage, plan: Plan, machine: Machine, most: int, last: int) -> Outcome:
     record = scene.record
-    counts = results.counts(scene.crew.verdict())
+    counts = results.counts(scene.workers.judge)
     accepted = record.moves()
     return Outcome(
         machine=machine,

@@ -150,7 +150,7 @@ def _measure(
             [sample for sample in scene.record.samples if sample.when <= window.end]
         )
         rate = measures.rate(scene.record.samples, window)
-        counts = results.counts(scene.crew.verdict())
+        counts = results.counts(scene.workers.judge)
     return Run(
         what=what,
         exchanges=exchanges,
@@ -167,11 +167,11 @@ def _measure(
 
 def _load(scene: Stage, plan: Plan, publishers: int, stripes: int) -> measures.Window:
     """Publish as fast as it goes; give the time in which it was measured."""
-    crew = scene.crew
-    crew.open(crew.add(1, publishes=False))
-    workers = crew.add(publishers, publishes=True, payload=PAYLOAD)
-    crew.open(workers)
-    crew.rate(workers, -1.0)
+    workers = scene.workers
+    workers.open(workers.add(1, publishes=False))
+    senders = workers.add(publishers, publishes=True, payload=PAYLOAD)
+    workers.open(senders)
+    workers.rate(senders, -1.0)
 
     def spread() -> bool:
         return any(len(move.targets) == stripes for _, move in scene.record.moves())
@@ -182,7 +182,7 @@ def _load(scene: Stage, plan: Plan, publishers: int, stripes: int) -> measures.W
     begin = scene.record.began + scene.elapsed
     scene.run(plan.seconds)
     window = measures.Window(begin, scene.record.began + scene.elapsed)
-    crew.rate(workers, 0)
+    workers.rate(senders, 0)
     scene.finish()
     return window
 

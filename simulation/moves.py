@@ -17,15 +17,15 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
+from roq.simulation.real.commands import Move
+from roq.simulation.real.relays import relays
+from roq.simulation.real.timings import Timings, percentile
+from roq.simulation.real.workers import Worker, Workers
 from roq.simulation.scenario import measures, place, results, shuffle
-from roq.simulation.scenario.crew import Crew, Worker
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.job import Move
 from roq.simulation.scenario.measures import Window
-from roq.simulation.scenario.relays import relays
 from roq.simulation.scenario.results import Counts, Machine, Target
 from roq.simulation.scenario.stage import QUEUE, Stage, stage
-from roq.simulation.scenario.timings import Timings, percentile
 
 NAME: Final = "moves"
 RATIO_GOAL: Final = 2.0
@@ -123,12 +123,14 @@ def run(plan: Plan, shown: Display) -> Outcome:
     ):
         for number in range(1, plan.exchanges):
             scene.cluster.add_exchange(QUEUE, where.hosts[number % len(where.hosts)])
-        crew = scene.crew
-        crew.open(crew.add(plan.subscribers, publishes=False))
-        publishers = crew.add(plan.publishers, publishes=True, payload=plan.payload, timings=True)
+        workers = scene.workers
+        workers.open(workers.add(plan.subscribers, publishes=False))
+        publishers = workers.add(
+            plan.publishers, publishes=True, payload=plan.payload, timings=True
+        )
         scene.enter("publishers connect")
-        crew.open(publishers)
-        crew.rate(publishers, plan.rate)
+        workers.open(publishers)
+        workers.rate(publishers, plan.rate)
         scene.run(1.0)
         scene.enter(f"{plan.count} moves")
         scene.cluster.set_rules(QUEUE, rules)
@@ -142,7 +144,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
         seconds = scene.elapsed - began
         scene.enter("the last messages arrive")
         scene.run(1.0)
-        crew.rate(publishers, 0)
+        workers.rate(publishers, 0)
         scene.finish()
         return _outcome(scene, plan, machine, seconds)
 
@@ -151,8 +153,8 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, seconds: float) -> Outc
     record = scene.record
     pauses = [move.pause_ms for _, move in record.moves()]
     during, between, windows = compare(scene)
-    finished = [worker.finished for worker in scene.crew.workers if worker.finished]
-    counts = results.counts(scene.crew.verdict())
+    finished = [worker.finished for worker in scene.workers.all if worker.finished]
+    counts = results.counts(scene.workers.judge)
     ratio = during.p99 / between.p99 if between.p99 else None
     return Outcome(
         machine=machine,
@@ -185,10 +187,10 @@ def compare(scene: Stage) -> tuple[Calls, Calls, int]:
     during: list[float] = []
     between: list[float] = []
     windows = 0
-    for worker in scene.crew.publishers:
+    for worker in scene.workers.publishers:
         moves = windows_of(scene, worker)
-        timings = Timings.load(Path(worker.job.timings))
-        whole = Window(worker.opened + 1.0, scene.record.began + scene.elapsed)
+        timings = Timings.load(Path(worker.job.calls))
+        whole = Window((worker.opened or 0.0) + 1.0, scene.record.began + scene.elapsed)
         pairs = measures.quiet_windows(moves, whole, DISTANCE_SECONDS, PERIOD_SECONDS)
         during += timings.within(move for move, _ in pairs)
         between += timings.within(quiet for _, quiet in pairs)
@@ -222,21 +224,21 @@ def run_naively(plan: Plan) -> Naive:
     with (
         tempfile.TemporaryDirectory(prefix="roq-scenario-") as folder,
         relays(plan.exchanges) as addresses,
-        Crew(Path(folder), addresses, QUEUE) as crew,
+        Workers(Path(folder), addresses, QUEUE) as workers,
     ):
-        crew.open(crew.add(plan.subscribers, publishes=False, naive=True))
-        crew.poll(1.0)  # nothing tells when a bare subscription is in force
-        publishers = crew.add(plan.publishers, publishes=True, payload=plan.payload, naive=True)
-        crew.open(publishers)
-        crew.rate(publishers, plan.rate)
-        crew.poll(1.0)
+        workers.open(workers.add(plan.subscribers, publishes=False, naive=True))
+        workers.poll(1.0)  # nothing tells when a bare subscription is in force
+        publishers = workers.add(plan.publishers, publishes=True, payload=plan.payload, naive=True)
+        workers.open(publishers)
+        workers.rate(publishers, plan.rate)
+        workers.poll(1.0)
         for _, publisher in zip(range(count), cycle(publishers), strict=False):
             publisher.tell(Move())
-            crew.poll(NAIVE_PAUSE_SECONDS)
-        crew.poll(1.0)
-        crew.rate(publishers, 0)
-        crew.finish()
-        return Naive(moves=count, counts=results.counts(crew.verdict()))
+            workers.poll(NAIVE_PAUSE_SECONDS)
+        workers.poll(1.0)
+        workers.rate(publishers, 0)
+        workers.finish()
+        return Naive(moves=count, counts=results.counts(workers.judge))
 
 
 def _calls(seconds: Sequence[float]) -> Calls:

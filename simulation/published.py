@@ -137,25 +137,25 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
 
 def _play(scene: Stage, plan: Plan) -> measures.Window:
     """Give when the full load was on."""
-    crew = scene.crew
-    listeners = crew.add(plan.listeners, publishes=False)
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD, burst=BURST)
+    workers = scene.workers
+    listeners = workers.add(plan.listeners, publishes=False)
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD, burst=BURST)
     scene.enter("listeners connect")
-    crew.open(listeners)
+    workers.open(listeners)
     scene.record.began = scene.record.samples[-1].when
     for number, publisher in enumerate(publishers, start=1):
         scene.enter(f"publisher {number} of {plan.publishers}")
         begin = scene.elapsed
-        crew.start([publisher])
+        workers.start([publisher])
         scene.until(lambda who=publisher: bool(who.id), 30.0, "a publisher connects")  # type: ignore[misc]
-        crew.rate([publisher], plan.per_minute / 60)
+        workers.rate([publisher], plan.per_minute / 60)
         scene.run(max(0.0, ARRIVAL_SECONDS / plan.scale - (scene.elapsed - begin)))
     scene.enter("all publishers")
     scene.run(HOLD_SECONDS / 3)
     began = scene.record.began + scene.elapsed
     scene.run(HOLD_SECONDS * 2 / 3)
     whole = measures.Window(began, scene.record.began + scene.elapsed)
-    crew.rate(publishers, 0)
+    workers.rate(publishers, 0)
     scene.enter("the last messages arrive")
     scene.finish()
     return whole
@@ -166,13 +166,13 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window)
     inward = 60 * measures.rate(record.samples, whole, "messages_in")
     outward = 60 * measures.rate(record.samples, whole, "messages_out")
     at_the_end = measures.publishers_at(record.samples, whole.end)
-    arrivals = sorted(worker.opened for worker in scene.crew.publishers)
+    arrivals = sorted(worker.opened or 0.0 for worker in scene.workers.publishers)
     started_at = {
         document.number: sum(arrival <= when - document.seconds for arrival in arrivals)
         for when, document in record.scalings("out")
     }
     latency = Histogram()
-    for worker in scene.crew.subscribers:
+    for worker in scene.workers.subscribers:
         if worker.finished is not None:
             latency.merge(Histogram(worker.finished.latency))
     milliseconds = {
@@ -180,7 +180,7 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window)
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99))
     }
     steady = [value for when, value in measures.latency_of(record) if whole.begin < when]
-    counts = results.counts(scene.crew.verdict())
+    counts = results.counts(scene.workers.judge)
     expected = plan.publishers * plan.per_minute
     mean = sum(steady) / len(steady) if steady else 0.0
     arrived = [started_at[number] for number in sorted(started_at)]

@@ -18,8 +18,8 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
+from roq.simulation.real.workers import Worker
 from roq.simulation.scenario import measures, place, results
-from roq.simulation.scenario.crew import Worker
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.place import Place
 from roq.simulation.scenario.results import Counts, Machine, Target
@@ -117,17 +117,17 @@ def _rules(plan: Plan, most: int) -> ScalingRules:
 
 
 def _people(scene: Stage, plan: Plan) -> list[Worker]:
-    crew = scene.crew
-    crew.open(crew.add(1, publishes=False))
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
-    crew.open(publishers)
+    workers = scene.workers
+    workers.open(workers.add(1, publishes=False))
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    workers.open(publishers)
     return publishers
 
 
 def _finish(scene: Stage, publishers: Sequence[Worker]) -> Counts:
-    scene.crew.rate(publishers, 0)
+    scene.workers.rate(publishers, 0)
     scene.finish()
-    return results.counts(scene.crew.verdict())
+    return results.counts(scene.workers.judge)
 
 
 def _overload(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
@@ -138,12 +138,12 @@ def _overload(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Co
         seconds = []
         for number in range(1, plan.rounds + 1):
             scene.enter(f"overload {number}: a light load")
-            scene.crew.rate(publishers, 0.4 * UNIT / plan.publishers)
+            scene.workers.rate(publishers, 0.4 * UNIT / plan.publishers)
             scene.run(8.0)
             busy = _at_the_fuller(scene, publishers)
             scene.enter(f"overload {number}: twice what an exchange may take")
             began = scene.record.marks[-1].when
-            scene.crew.rate(busy, 2.0 * UNIT / len(busy))
+            scene.workers.rate(busy, 2.0 * UNIT / len(busy))
             scene.until(
                 lambda since=began: measures.first_move_after(scene.record, since) is not None,  # type: ignore[misc]
                 WAIT_SECONDS,
@@ -170,7 +170,7 @@ def _growth(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Coun
     with stage(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
         publishers = _people(scene, plan)
         scene.enter("growth: load for four exchanges")
-        scene.crew.rate(publishers, 3.2 * UNIT / plan.publishers)
+        scene.workers.rate(publishers, 3.2 * UNIT / plan.publishers)
         scene.until(lambda: len(scene.record.scalings("out")) >= EXCHANGES - 1, WAIT_SECONDS)
         scene.run(2.0)
         seconds = measures.serve_seconds(scene.record)
@@ -184,7 +184,7 @@ def _balance(where: Place, shown: Display, plan: Plan) -> tuple[float | None, fl
         scene.enter("balance: one exchange for all")
         rates = [2.4 * UNIT * _weight(number, plan.publishers) for number in range(plan.publishers)]
         for publisher, rate in zip(publishers, rates, strict=True):
-            scene.crew.rate([publisher], rate)
+            scene.workers.rate([publisher], rate)
         scene.run(4.0)
         scene.enter("balance: three exchanges more")
         for number in range(1, EXCHANGES):

@@ -45,13 +45,13 @@ class Positions:
         for number in range(first, min(first + count, self.next)):
             self.odd(number)
         if first + count > self.next:
-            self._skip_to(first)
+            self.skip_to(first)
             self.next = first + count
 
     def odd(self, number: int) -> bool:
         """Take in a message that is not the next one; gives whether it is new."""
         if number > self.next:
-            self._skip_to(number)
+            self.skip_to(number)
             self.next = number + 1
             return True
         if self._found(number):
@@ -74,9 +74,11 @@ class Positions:
         for first, last in [*self.missing, (self.next, end)]:
             yield from range(max(first, begin), min(last, end))
 
-    def _skip_to(self, number: int) -> None:
+    def skip_to(self, number: int) -> None:
+        """What comes next is this one: those before it that have not come are missing."""
         if number > self.next:
             self.missing.append((self.next, number))
+            self.next = number
             self._bound()
 
     def _found(self, number: int) -> bool:

@@ -110,7 +110,7 @@ def run(
             if course.elapsed >= seconds or len(result.steps) == steps:
                 break
         result.seconds = course.elapsed
-        result.tally = asdict(made.crew.judge.tally)
+        result.tally = asdict(made.workers.judge.tally)
         result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
     return result
 

@@ -14,9 +14,9 @@ from roq.errors import RoQError
 from roq.simulation.chaos.change import Change
 from roq.simulation.chaos.faults import FAULTS, Happening, NobodyThere
 from roq.simulation.chaos.ground import Ground
-from roq.simulation.chaos.judge import Tally
 from roq.simulation.chaos.plan import Draw, Step
 from roq.simulation.chaos.words import Words
+from roq.simulation.real.judge import Tally
 
 WHOLE_SECONDS: Final = 40.0
 """After everything is healed the cluster has so long to be whole again."""
@@ -92,7 +92,7 @@ class Course:
 
     def play(self, step: Step) -> Outcome:
         """Let everything of a step happen, heal it, and look at what is left."""
-        ground, judge = self._ground, self._ground.crew.judge
+        ground, judge = self._ground, self._ground.workers.judge
         ground.rest(step.calm)
         began, before = self.elapsed, replace(judge.tally)
         happened = list(self._happen(step))
@@ -167,7 +167,7 @@ class Course:
 
     def _behind(self, happened: list[_Active]) -> list[str]:
         """Subscribers that do not get what was acknowledged by now; waits for them."""
-        judge = self._ground.crew.judge
+        judge = self._ground.workers.judge
         # What a dead publisher had acknowledged may have died with an exchange: nobody replays it.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
         marks = judge.acked(ended=not forgotten)
@@ -176,7 +176,7 @@ class Course:
 
     def _judged(self, happened: list[_Active], before: Tally) -> list[str]:
         """What the judge has found that must not be."""
-        judge = self._ground.crew.judge
+        judge = self._ground.workers.judge
         findings, judge.findings = judge.findings, []
         faults = [FAULTS[each.draw.kind] for each in happened]
         # Beyond the replay allowance messages may be lost with an exchange; they are counted.

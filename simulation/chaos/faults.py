@@ -142,10 +142,10 @@ def kill_client(kind: str) -> Callable[[Ground, Draw], Happening]:
     """SIGKILL a publisher or subscriber; another one takes its place."""
 
     def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(getattr(ground.crew, kind), draw.dice)
-        ground.crew.kill(hit)
+        hit = pick(getattr(ground.workers, kind), draw.dice)
+        ground.workers.kill(hit)
         yield str(hit)
-        ground.crew.again(hit)
+        ground.workers.again(hit)
 
     return happen
 
@@ -154,7 +154,7 @@ def pause_client(kind: str) -> Callable[[Ground, Draw], Happening]:
     """SIGSTOP a publisher or subscriber, and SIGCONT."""
 
     def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(getattr(ground.crew, kind), draw.dice)
+        hit = pick(getattr(ground.workers, kind), draw.dice)
         hit.signal(signal.SIGSTOP)
         yield str(hit)
         hit.signal(signal.SIGCONT)

@@ -13,10 +13,9 @@ import roq
 from roq.cli.survey import ask_all
 from roq.errors import RoQError
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest
-from roq.simulation.chaos.crew import Crew
 from roq.simulation.chaos.parts import Daemon, Parts
 from roq.simulation.chaos.site import Node, Site, site
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError, Workers
 from roq.simulation.waiting import until
 
 START_SECONDS: Final = 60.0
@@ -47,18 +46,18 @@ class Ground:
     """Where chaos plays.
 
     Attributes:
-        site, parts, crew: machines, processes, clients.
+        site, parts, workers: machines, processes, clients.
         cluster: a connection for questions.
         wishes: the queues.
         last_complaint: what kept the cluster from being whole for the longest, the last time.
     """
 
     def __init__(
-        self, where: Site, parts: Parts, crew: Crew, cluster: roq.Cluster, wishes: list[Wish]
+        self, where: Site, parts: Parts, workers: Workers, cluster: roq.Cluster, wishes: list[Wish]
     ) -> None:
         self.site = where
         self.parts = parts
-        self.crew = crew
+        self.workers = workers
         self.cluster = cluster
         self.wishes = wishes
         self.last_complaint = ""
@@ -66,7 +65,7 @@ class Ground:
     def tend(self) -> None:
         """Start again what is wanted and has ended, and read what the clients have written."""
         self.parts.tend()
-        self.crew.read()
+        self.workers.read()
 
     def until(self, condition: Callable[[], bool], seconds: float, step: float = 0.02) -> bool:
         """Let it go on until something holds; False if it does not after `seconds`."""
@@ -103,7 +102,7 @@ class Ground:
         if len(leaders) != 1:
             return [f"{' and '.join(leaders) or 'nobody'} leads"]
         try:
-            return [*self._host_complaints(), *self._queue_complaints(), *self.crew.troubles()]
+            return [*self._host_complaints(), *self._queue_complaints(), *self.workers.troubles()]
         except RoQError as error:
             return [f"the cluster does not tell how it is: {type(error).__name__}: {error}"]
 
@@ -195,9 +194,9 @@ def ground(
             raise ScenarioError(words)
         cluster = stack.enter_context(roq.connect(parts.addresses, timeout=ASK_SECONDS))
         far = None if where.far is None else where.far.host
-        crew = Crew(where.folder / "clients", parts.addresses, far)
-        stack.callback(crew.close)
-        made = Ground(where, parts, crew, cluster, wishes)
+        workers = Workers(where.folder / "clients", parts.addresses, far=far)
+        stack.callback(workers.close)
+        made = Ground(where, parts, workers, cluster, wishes)
         for wish in wishes:
             _furnish(made, wish, calls=calls)
         if complaints := made.whole(START_SECONDS):
@@ -215,14 +214,14 @@ def _furnish(made: Ground, wish: Wish, *, calls: bool) -> None:
     for each in range(wish.subscribers):
         # Every second one wants one topic only.
         prefix = f"{wish.name}." if each % 2 == 0 else f"{wish.name}.1"
-        made.crew.subscriber(wish.name, prefix, far=each < wish.far)
-    subscribers = made.crew.subscribers
+        made.workers.subscriber(wish.name, prefix, far=each < wish.far)
+    subscribers = made.workers.subscribers
     deadline = time.monotonic() + START_SECONDS
     while any(worker.opened is None for worker in subscribers):
         made.rest(0.05)
         if time.monotonic() > deadline:
-            raise ScenarioError("; ".join(made.crew.troubles()))
+            raise ScenarioError("; ".join(made.workers.troubles()))
     for each in range(wish.publishers):
-        made.crew.publisher(
+        made.workers.publisher(
             wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls, far=each < wish.far
         )

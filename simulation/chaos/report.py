@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +14,10 @@ from rich.text import Text
 
 from roq.simulation.chaos.ground import Ground, Wish, ground
 from roq.simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
+from roq.simulation.real.timings import Timings, percentile
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.scenario import results
-from roq.simulation.scenario.crew import ScenarioError
 from roq.simulation.scenario.results import Machine
-from roq.simulation.scenario.timings import percentile
 from roq.testing import namespaces
 
 NAME: Final = "chaos_report"
@@ -139,7 +138,7 @@ def run(repeat: int, only: tuple[str, ...], say: Callable[[str], None]) -> Repor
             repeat=repeat,
             rows=[row for row in rows.rows if row.seconds or row.violations],
             flows=_flows(made, rows),
-            tally=msgspec.to_builtins(made.crew.judge.tally),
+            tally=msgspec.to_builtins(made.workers.judge.tally),
             troubles=troubles,
         )
 
@@ -164,7 +163,7 @@ def _play_all(
 
 def _after(rows: Rows) -> list[str]:
     """Wait until all is well again and every message has come; what is wrong in the end."""
-    made, judge = rows.ground, rows.ground.crew.judge
+    made, judge = rows.ground, rows.ground.workers.judge
     violations = [f"not whole: {each}" for each in made.whole(WHOLE_SECONDS)]
     marks = judge.acked(ended=False)
     made.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS)
@@ -176,15 +175,16 @@ def _after(rows: Rows) -> list[str]:
 
 
 def _flows(made: Ground, rows: Rows) -> list[Flow]:
-    calls: list[tuple[float, float]] = []
-    for worker in made.crew.publishers:
-        if worker.job.queue == STEADY and worker.job.calls:
-            calls += _calls(Path(worker.job.calls))
+    calls = [
+        Timings.load(Path(worker.job.calls))
+        for worker in made.workers.publishers
+        if worker.job.queue == STEADY and worker.job.calls
+    ]
     return [_flow(name, windows, calls) for name, windows in rows.windows.items()]
 
 
-def _flow(name: str, windows: list[tuple[float, float]], calls: list[tuple[float, float]]) -> Flow:
-    took = [took for began, took in calls if any(low <= began < high for low, high in windows)]
+def _flow(name: str, windows: list[tuple[float, float]], calls: Sequence[Timings]) -> Flow:
+    took = [each for timings in calls for each in timings.within(windows)]
     return Flow(
         what=name,
         calls=len(took),
@@ -193,12 +193,6 @@ def _flow(name: str, windows: list[tuple[float, float]], calls: list[tuple[float
         most=max(took, default=0.0),
         errors=0,
     )
-
-
-def _calls(path: Path) -> list[tuple[float, float]]:
-    numbers = array("d")
-    numbers.frombytes(path.read_bytes())
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 @click.command(short_help="How long each failure lasts.")

@@ -19,9 +19,9 @@ from roq.client.admin.views import ScalingRules
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi
-from roq.simulation.chaos.crew import Worker
 from roq.simulation.chaos.ground import Ground, leads
 from roq.simulation.chaos.parts import Daemon, Offspring, send
+from roq.simulation.real.workers import Worker
 from roq.simulation.waiting import until
 
 STEADY: Final = "steady"
@@ -231,11 +231,11 @@ class Rows:
 
     def lose_clients(self, number: signal.Signals) -> Measure:
         """A publisher and a subscriber get a signal, SIGKILL or SIGSTOP."""
-        crew, row = self.ground.crew, self.client_killed
+        workers, row = self.ground.workers, self.client_killed
         if number == signal.SIGSTOP:
             row = self.client_hung
         before = yield from self._settled_counts()
-        guests = [crew.subscriber(STEADY, STEADY), crew.publisher(STEADY, f"{STEADY}.guest")]
+        guests = [workers.subscriber(STEADY, STEADY), workers.publisher(STEADY, f"{STEADY}.guest")]
         both = (before[0] + 1, before[1] + 1)
         if (yield from self._eventually(lambda: self._counted() == both)) is None:
             row.violations.append("the guests were never counted")
@@ -244,7 +244,7 @@ class Rows:
             guest.signal(number)
         row.add(began, (yield from self._eventually(lambda: self._counted() == before)))
         for guest in guests:
-            crew.kill(guest)
+            workers.kill(guest)
 
     # --- control ----------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Rows:
 
     def _served(self, queue: str, began: float, row: Row, everybody: Row | None = None) -> Measure:
         """Until all publishers of a queue are acknowledged over a new connection."""
-        workers = [each for each in self.ground.crew.publishers if each.job.queue == queue]
+        workers = [each for each in self.ground.workers.publishers if each.job.queue == queue]
         deadline = began + LIMIT
         while not all(_back(each, began) for each in workers) and time.monotonic() < deadline:
             yield
@@ -340,7 +340,7 @@ class Rows:
         return self._counts
 
     def _settled_counts(self) -> Generator[None, None, tuple[int, int]]:
-        workers = [each for each in self.ground.crew.workers if each.job.queue == STEADY]
+        workers = [each for each in self.ground.workers.all if each.job.queue == STEADY]
         publishers = sum(each.job.publishes for each in workers)
         wanted = (publishers, len(workers) - publishers)
         yield from self._eventually(lambda: self._counted() == wanted)

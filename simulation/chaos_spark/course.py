@@ -25,7 +25,7 @@ from roq.simulation.chaos_spark.judge import Loss
 from roq.simulation.chaos_spark.progress import Progress, covers, progress, reached
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import Traffic
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.waiting import until
 from roq.spark.offsets import LogKey
 

@@ -18,7 +18,7 @@ import psutil
 from roq.coordination.java import find_java
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.waiting import until
 
 START_SECONDS: Final = 120.0

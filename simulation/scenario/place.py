@@ -20,7 +20,7 @@ from typing import Final
 from roq.coordination.embedded import prepare
 from roq.local.settings import Section
 from roq.runtime.process import Child, spawn
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
 from roq.testing import cluster
 from roq.testing.namespaces import NetworkHost, missing, network
 

@@ -23,9 +23,10 @@ from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console as standard_console
 from roq.cli.output import print_json
 from roq.errors import RoQError
-from roq.simulation.scenario.crew import ScenarioError
-from roq.testing.history import Verdict
+from roq.simulation.real.judge import Judge
+from roq.simulation.real.workers import ScenarioError
 
+WRONG_MAX: Final = 12
 RESULTS: Final = Path("simulation/results")
 Kind: TypeAlias = click.IntRange | click.FloatRange | click.Choice[str] | type[str]
 P = ParamSpec("P")
@@ -88,18 +89,19 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return self.sent > 0 and not wrong
 
 
-def counts(verdict: Verdict) -> Counts:
-    """The sums of a verdict."""
+def counts(judge: Judge) -> Counts:
+    """What a judge says at the end."""
+    expected, tally = judge.finish(), judge.tally
     return Counts(
-        sent=verdict.sent,
-        received=verdict.received,
-        lost=verdict.lost + verdict.counted_lost,
-        duplicated=verdict.duplicated,
-        reordered=verdict.reordered,
-        foreign=verdict.foreign,
-        subscribers=len({row.subscriber for row in verdict.rows}),
-        streams=len(verdict.rows),
-        wrong=[] if verdict.ok else str(verdict).splitlines()[1:],
+        sent=expected.sent,
+        received=tally.received,
+        lost=tally.lost + tally.counted_lost,
+        duplicated=tally.duplicated,
+        reordered=tally.reordered,
+        foreign=tally.foreign,
+        subscribers=expected.subscribers,
+        streams=expected.streams,
+        wrong=judge.findings[:WRONG_MAX],
     )
 
 

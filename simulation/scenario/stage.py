@@ -11,7 +11,7 @@ import roq
 from roq.cli.board import Board
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario.crew import Crew, ScenarioError
+from roq.simulation.real.workers import ScenarioError, Workers
 from roq.simulation.scenario.display import Display, Picture
 from roq.simulation.scenario.place import Place
 from roq.simulation.scenario.record import Record
@@ -26,7 +26,7 @@ class Stage:
 
     Attributes:
         cluster: a connection to it.
-        crew: the workers.
+        workers: the workers.
         record: what was seen so far.
         phase: what happens now, for people.
     """
@@ -35,13 +35,13 @@ class Stage:
         self,
         place: Place,
         cluster: roq.Cluster,
-        crew: Crew,
+        workers: Workers,
         statistics: Statistics,
         display: Display,
     ) -> None:
         self.place = place
         self.cluster = cluster
-        self.crew = crew
+        self.workers = workers
         self.record = Record(time.monotonic())
         self.phase = "the cluster is there"
         self._statistics = statistics
@@ -86,7 +86,7 @@ class Stage:
                     raise ScenarioError(f"{what}: not within {seconds:g} s")
                 return False
             each()
-            self.crew.poll(min(TICK_SECONDS, max(0.0, deadline - time.monotonic())))
+            self.workers.poll(min(TICK_SECONDS, max(0.0, deadline - time.monotonic())))
             self.update()
         return True
 
@@ -100,7 +100,7 @@ class Stage:
 
     def finish(self) -> None:
         """Bring the work to its end."""
-        self.crew.finish(self.update)
+        self.workers.finish(self.update)
 
     def exchanges(self) -> int:
         """How many serve at the moment, by the statistics stream."""
@@ -111,8 +111,8 @@ class Stage:
             phase=self.phase,
             elapsed=self.elapsed,
             view=self._board.view(time.monotonic()),
-            sent=sum(worker.messages for worker in self.crew.publishers),
-            received=[worker.messages for worker in self.crew.subscribers if worker.id],
+            sent=sum(worker.messages for worker in self.workers.publishers),
+            received=[worker.messages for worker in self.workers.subscribers if worker.id],
         )
 
 
@@ -134,13 +134,13 @@ def stage(
     """
     with (
         roq.connect(place.address, timeout=30.0) as cluster,
-        Crew(place.folder, place.address, QUEUE) as crew,
+        Workers(place.folder, [place.address], QUEUE) as workers,
     ):
         cluster.create_queue(QUEUE, host=host or place.hosts[0], limits=limits)
         if rules is not None:
             cluster.set_rules(QUEUE, rules)
         with cluster.statistics(QUEUE) as statistics:
-            made = Stage(place, cluster, crew, statistics, display)
+            made = Stage(place, cluster, workers, statistics, display)
             made.until(lambda: made.exchanges() > 0, HEARD_SECONDS, "the monitor is heard")
             yield made
         cluster.remove_queue(QUEUE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.scenario.timings import Timings, percentile
+from roq.simulation.real.timings import Timings, percentile
 
 
 def made() -> Timings:
@@ -27,10 +27,16 @@ def test_no_window_holds_nothing() -> None:
 
 def test_a_file_holds_all_of_them(tmp_path: Path) -> None:
     path = tmp_path / "timings"
-    made().save(path)
+    assert len(Timings.load(path)) == 0
+    timings = made()
+    timings.append_to(path)
+    timings.add(10.0, 0.01)
+    timings.append_to(path)
+    with path.open("ab") as file:
+        file.write(bytes(9))  # a pair that is not written as a whole yet
     again = Timings.load(path)
-    assert len(again) == 10
-    assert list(again.within([(0.0, 99.0)])) == list(made().within([(0.0, 99.0)]))
+    assert (len(timings), len(again)) == (0, 11)
+    assert list(again.within([(0.0, 9.5)])) == list(made().within([(0.0, 99.0)]))
 
 
 def test_percentiles_are_values_that_occurred() -> None:

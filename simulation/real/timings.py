@@ -1,4 +1,4 @@
-"""How long each `publish()` took, and when: two arrays of numbers in a file."""
+"""How long each `publish()` took, and when: a file of pairs of numbers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ class Timings:
     """Moments (seconds on the monotonic clock, one for all processes) and durations (seconds)."""
 
     def __init__(self) -> None:
-        self._when = array("d")
-        self._took = array("f")
+        self._pairs = array("d")
 
     def add(self, began: float, took: float) -> None:
         """Note one call."""
-        self._when.append(began)
-        self._took.append(took)
+        self._pairs.extend((began, took))
 
     def __len__(self) -> int:
-        return len(self._when)
+        return len(self._pairs) // 2
 
     def within(self, windows: Iterable[tuple[float, float]]) -> Iterator[float]:
         """Durations of the calls that began in one of these spans of time."""
         spans = sorted(windows)
         index = 0
-        for when, took in zip(self._when, self._took, strict=True):
+        for when, took in zip(self._pairs[::2], self._pairs[1::2], strict=True):
             while index < len(spans) and spans[index][1] < when:
                 index += 1
             if index == len(spans):
@@ -35,19 +33,20 @@ class Timings:
             if spans[index][0] <= when:
                 yield took
 
-    def save(self, path: Path) -> None:
-        """Write a file."""
-        path.write_bytes(self._when.tobytes() + self._took.tobytes())
+    def append_to(self, path: Path) -> None:
+        """Write what was noted to the end of a file, and begin anew."""
+        if self._pairs:
+            with path.open("ab") as file:
+                self._pairs.tofile(file)
+            self._pairs = array("d")
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read one."""
-        data = path.read_bytes()
+        """Read a file, as far as whole pairs are in it; there may be none yet."""
         timings = cls()
-        count = len(data) // (timings._when.itemsize + timings._took.itemsize)
-        split = count * timings._when.itemsize
-        timings._when.frombytes(data[:split])
-        timings._took.frombytes(data[split:])
+        data = path.read_bytes() if path.exists() else b""
+        pair = 2 * timings._pairs.itemsize
+        timings._pairs.frombytes(data[: len(data) // pair * pair])
         return timings
 
 

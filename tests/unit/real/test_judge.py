@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.chaos.journal import (
+from roq.simulation.real.journal import (
     Finished,
     Got,
     Journal,
@@ -20,7 +20,7 @@ from roq.simulation.chaos.journal import (
     Upto,
     Wrong,
 )
-from roq.simulation.chaos.judge import Judge
+from roq.simulation.real.judge import Judge
 
 STREAM = "ab" * 16
 
@@ -201,6 +201,26 @@ def test_errors_foreign_messages_and_what_was_given_up_are_violations(told: Told
 def test_not_being_able_to_connect_is_none(told: Told) -> None:
     told.publish(Refused(2.0, "Unavailable: nobody", working=False), Finished(3.0))
     assert told.judge.tally.violations == 0
+
+
+def test_in_the_end_what_is_missing_at_the_end_of_a_stream_is_lost(told: Told) -> None:
+    told.published(10)
+    told.read(got(0, 4), got(5, 3))
+    assert told.judge.finish() == (10, 1, 1)
+    assert told.judge.tally.lost == 3  # 4, 8 and 9
+
+
+def test_in_the_end_of_whom_nothing_was_heard_everything_is_lost(told: Told) -> None:
+    told.published(10)
+    assert told.judge.finish().sent == 10
+    assert told.judge.tally.lost == 10
+
+
+def test_in_the_end_what_was_meant_for_others_is_foreign(told: Told) -> None:
+    told.judge.take("publisher-2", "q", "other", Opened(1.0, "cd" * 16))
+    told.read(Got(3.0, "cd" * 16, 0, 2), Got(3.0, "ef" * 16, 0, 1))
+    assert told.judge.finish() == (0, 1, 1)
+    assert told.judge.tally.foreign == 3
 
 
 def test_a_journal_is_read_while_it_grows(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from roq.simulation.chaos.journal import (
+from roq.simulation.real.journal import (
     Back,
     Finished,
     Got,
@@ -155,6 +155,20 @@ class Tally:
         return (
             self.lost + self.duplicated + self.reordered + self.foreign + self.errors + self.failed
         )
+
+
+class Expected(NamedTuple):
+    """What all subscribers together were to get.
+
+    Attributes:
+        sent: messages, counted once for each subscriber that wants them.
+        subscribers: how many there are.
+        streams: how many each wants, summed up.
+    """
+
+    sent: int
+    subscribers: int
+    streams: int
 
 
 class Judge:
@@ -312,6 +326,29 @@ class Judge:
         for stream in self._streams.values():
             stream.settled = stream.ended
             stream.forget()
+
+    def finish(self) -> Expected:
+        """Nothing more comes: also what is missing at the end of a stream never will."""
+        sent = wanted = 0
+        for reader in self._readers.values():
+            for name, stream in self._streams.items():
+                if not _wants(reader, stream):
+                    continue
+                began = Place() if stream.opened >= reader.opened else Place.at(stream.published)
+                place = reader.places.setdefault(name, began)
+                place.got.skip_to(stream.published)
+                wanted += 1
+                sent += stream.published - place.begin
+            for name, place in reader.places.items():
+                known = self._streams.get(name)
+                if known is None or not _wants(reader, known):
+                    self.tally.foreign += place.got.next - place.begin
+                    self.findings.append(
+                        f"{reader.subscriber} has got {name[:8]}, not meant for it"
+                    )
+        expected = Expected(sent, len(self._readers), wanted)
+        self.check()
+        return expected
 
     def _owes(self, stream: Stream, name: str, reader: Reader, count: int) -> bool:
         """Whether any of the first `count` messages was published when the reader was there."""

@@ -106,7 +106,14 @@ class Lost(_Record, frozen=True, array_like=True, tag="lost"):
 
 
 class Finished(_Record, frozen=True, array_like=True, tag="finished"):
-    """The worker has done all that it wanted to, and ends."""
+    """The worker has done all that it was told to, and ends."""
+
+    replayed: int = 0
+    """Batches that were sent again (publishers)."""
+    duplicates: int = 0
+    """Doubles that were dropped before the program saw them (subscribers)."""
+    latency: dict[str, int] = {}
+    """Creation to receipt, `roq.demo.latency.Histogram` (subscribers)."""
 
 
 Record: TypeAlias = (

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from itertools import cycle
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import zmq
 
@@ -29,6 +29,18 @@ DRAIN_MS: Final = 10_000
 POLL_MS: Final = 100
 SEPARATOR: Final = "+"
 """Between the two addresses of a relay: where it pulls, and where it publishes."""
+
+
+class Stats(NamedTuple):
+    """As of RoQ's publisher; a bare socket knows next to nothing."""
+
+    acked_messages: int
+    failed_messages: int = 0
+    unknown_messages: int = 0
+    replayed_batches: int = 0
+    connections: int = 1
+    exchange: str = "relay"
+    ready: bool = True
 
 
 class Publisher:
@@ -46,6 +58,10 @@ class Publisher:
         head = HEAD.pack(self.id, self._sequence, time.time_ns() // 1_000)
         self._socket.send_multipart([topic.encode(), head, payload])
         self._sequence += 1
+
+    def stats(self) -> Stats:
+        """How far it is, as far as it knows."""
+        return Stats(self._sequence)
 
     def move(self) -> None:
         """The naive hand-off."""

@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from roq.local.part import guarded
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
 
 END_SECONDS: Final = 5.0
 
 
 @contextmanager
-def relays(count: int) -> Iterator[str]:
-    """So many relays until the block ends; gives their addresses as a job wants them.
+def relays(count: int) -> Iterator[list[str]]:
+    """So many relays until the block ends; gives their addresses.
 
     Raises:
         ScenarioError: one did not start.
@@ -25,7 +25,7 @@ def relays(count: int) -> Iterator[str]:
     with ExitStack() as stack:
         for _ in range(count):
             process = subprocess.Popen(
-                guarded([sys.executable, "-P", "-m", "roq.simulation.scenario.naive"]),
+                guarded([sys.executable, "-P", "-m", "roq.simulation.real.naive"]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
@@ -37,7 +37,7 @@ def relays(count: int) -> Iterator[str]:
             if not line:
                 raise ScenarioError("a relay did not start")
             addresses.append(line)
-        yield ",".join(addresses)
+        yield addresses
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
