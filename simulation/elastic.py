@@ -17,7 +17,7 @@ from roq.client.admin.views import ScalingRules
 from roq.simulation.archive.live_stats import stats_of
 from roq.simulation.report import picture
 from roq.simulation.report.charts import Bounds
-from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.profile import Profile
 from roq.simulation.scenario.results import Counts, Machine, Target
@@ -93,7 +93,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     )
     with (
         results.measured() as machine,
-        place.local(plan.hosts) as where,
+        environment.local(plan.hosts) as where,
         stage(where, shown, rules=rules) as scene,
     ):
         most, last = _play(scene, plan)

@@ -18,9 +18,9 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.place import Links, Place
+from roq.simulation.scenario.environment import Environment, Links
 from roq.simulation.scenario.results import Counts, Machine, Target
 from roq.simulation.scenario.stage import QUEUE, Stage, stage
 
@@ -100,7 +100,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
     striping: list[Run] = []
     with (
         results.measured() as machine,
-        place.networked(plan.hosts, links, exchanges_per_host=1) as where,
+        environment.networked(plan.hosts, links, exchanges_per_host=1) as where,
     ):
         for count in range(1, plan.hosts + 1):
             base = runs[0].bytes_per_second if runs else 0.0
@@ -121,7 +121,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
 
 
 def _measure(
-    where: Place,
+    where: Environment,
     shown: Display,
     plan: Plan,
     what: str,

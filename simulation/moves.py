@@ -21,7 +21,7 @@ from roq.simulation.real.commands import Move
 from roq.simulation.real.relays import relays
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.workers import Worker, Workers
-from roq.simulation.scenario import measures, place, results, shuffle
+from roq.simulation.scenario import environment, measures, results, shuffle
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.measures import Window
 from roq.simulation.scenario.results import Counts, Machine, Target
@@ -118,7 +118,9 @@ def run(plan: Plan, shown: Display) -> Outcome:
         results.measured() as machine,
         tempfile.TemporaryDirectory(prefix="roq-plugin-") as plugin,
         shuffle.offered(Path(plugin)),
-        place.local(2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}) as where,
+        environment.local(
+            2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}
+        ) as where,
         stage(where, shown) as scene,
     ):
         for number in range(1, plan.exchanges):

@@ -25,7 +25,7 @@ from roq.demo.latency import Histogram
 from roq.simulation.archive.live_stats import stats_of
 from roq.simulation.report import picture
 from roq.simulation.report.charts import Bounds
-from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.results import Counts, Machine, Target
 from roq.simulation.scenario.stage import Stage, stage
@@ -120,10 +120,10 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
         cooldown_seconds=COOLDOWN_SECONDS,
         policy=plan.policy,
     )
-    links = place.Links(outward=plan.link_megabits)
+    links = environment.Links(outward=plan.link_megabits)
     with (
         results.measured() as machine,
-        place.networked(EXCHANGES, links, exchanges_per_host=1) as where,
+        environment.networked(EXCHANGES, links, exchanges_per_host=1) as where,
         stage(where, shown, rules=rules) as scene,
     ):
         whole = _play(scene, plan)

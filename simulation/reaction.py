@@ -19,9 +19,9 @@ import msgspec
 
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real.workers import Worker
-from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.place import Place
+from roq.simulation.scenario.environment import Environment
 from roq.simulation.scenario.results import Counts, Machine, Target
 from roq.simulation.scenario.stage import QUEUE, Stage, stage
 
@@ -80,7 +80,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
     Raises:
         ScenarioError, RoQError: it could not be measured.
     """
-    with results.measured() as machine, place.local(2) as where:
+    with results.measured() as machine, environment.local(2) as where:
         overload, first = _overload(where, shown, plan)
         serve, second = _growth(where, shown, plan)
         balance, best, steady, third = _balance(where, shown, plan)
@@ -130,7 +130,7 @@ def _finish(scene: Stage, publishers: Sequence[Worker]) -> Counts:
     return results.counts(scene.workers.judge)
 
 
-def _overload(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
+def _overload(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """Two exchanges with room; the publishers of one of them get busy."""
     with stage(where, shown, rules=_rules(plan, 2)) as scene:
         scene.cluster.add_exchange(QUEUE, where.hosts[-1])
@@ -165,7 +165,7 @@ def _at_the_fuller(scene: Stage, publishers: Sequence[Worker]) -> list[Worker]:
     return max(by_exchange.values(), key=len, default=list(publishers))
 
 
-def _growth(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
+def _growth(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """One exchange, and load for four."""
     with stage(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
         publishers = _people(scene, plan)
@@ -177,7 +177,9 @@ def _growth(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Coun
         return seconds, _finish(scene, publishers)
 
 
-def _balance(where: Place, shown: Display, plan: Plan) -> tuple[float | None, float, int, Counts]:
+def _balance(
+    where: Environment, shown: Display, plan: Plan
+) -> tuple[float | None, float, int, Counts]:
     """One exchange for all, three more at once; then nothing changes any more."""
     with stage(where, shown, rules=_rules(plan, 1)) as scene:
         publishers = _people(scene, plan)

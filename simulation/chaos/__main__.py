@@ -117,7 +117,7 @@ def run(
 
 def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
     """The kinds that can be done here, and why others cannot."""
-    lacking = {text.partition(":")[0]: text for text in made.site.lacking}
+    lacking = {text.partition(":")[0]: text for text in made.machines.lacking}
     usable, skipped = [], []
     for kind in kinds:
         needs = FAULTS[kind.name].needs
@@ -131,7 +131,7 @@ def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]
 def _saved(made: Ground, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(
-        made.site.folder,
+        made.machines.folder,
         folder,
         ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock", "*.pipe"),
     )

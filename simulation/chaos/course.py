@@ -83,7 +83,7 @@ class Course:
         self._patience = patience
         self._began = time.monotonic()
         self._change: Change | None = None
-        self._words = Words(ground.site.folder)
+        self._words = Words(ground.machines.folder)
 
     @property
     def elapsed(self) -> float:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from roq.simulation.chaos.detour import Detour
 from roq.simulation.chaos.ground import Ground
-from roq.simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
 from roq.simulation.chaos.plan import Draw, Kind
+from roq.simulation.real.detour import Detour
+from roq.simulation.real.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
 from roq.testing.faults import parse_endpoint
 
 T = TypeVar("T")
@@ -167,7 +167,7 @@ def pause_client(kind: str) -> Callable[[Ground, Draw], Happening]:
 
 def kill_host(ground: Ground, draw: Draw) -> Happening:
     """Everything on a machine is gone at the same instant, and nobody hears a last word of it."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(ground.machines.nodes, draw.dice)
     if node.link is not None:
         node.link.cut()
     for daemon in ground.parts.on(node):
@@ -184,7 +184,7 @@ def kill_host(ground: Ground, draw: Draw) -> Happening:
 
 def cut_link(ground: Ground, draw: Draw) -> Happening:
     """The plug of a machine is pulled, and put in again."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(ground.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     node.link.cut()
@@ -194,7 +194,7 @@ def cut_link(ground: Ground, draw: Draw) -> Happening:
 
 def deafen(ground: Ground, draw: Draw) -> Happening:
     """A machine gets nothing any more, but is heard."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(ground.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     with node.link.deaf():
@@ -219,7 +219,7 @@ def mute_exchange(ground: Ground, draw: Draw) -> Happening:
 
 def lose_packets(ground: Ground, draw: Draw) -> Happening:
     """1 to 10 % of the packets of a machine are lost."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(ground.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     percent = 1.0 + 9.0 * draw.strength
@@ -229,7 +229,7 @@ def lose_packets(ground: Ground, draw: Draw) -> Happening:
 
 def part_registry(ground: Ground, draw: Draw) -> Happening:
     """A machine does not reach ZooKeeper elsewhere, long enough for its sessions to expire."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(ground.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     with node.link.closed_to(ZOOKEEPER_PORT), node.link.closed_to(QUORUM_PORT):
@@ -238,7 +238,7 @@ def part_registry(ground: Ground, draw: Draw) -> Happening:
 
 def fill_disk(ground: Ground, draw: Draw) -> Happening:
     """The disk of a machine is full: logs, start files and the registry's data."""
-    node = pick([node for node in ground.site.nodes if node.small], draw.dice)
+    node = pick([node for node in ground.machines.nodes if node.small], draw.dice)
     with node.ballast.open("wb", buffering=0) as ballast:
         try:
             while ballast.write(DISK_CHUNK):
@@ -253,9 +253,9 @@ def fill_disk(ground: Ground, draw: Draw) -> Happening:
 
 
 def _far(ground: Ground) -> Detour:
-    if ground.site.far is None:
+    if ground.machines.far is None:
         raise NobodyThere
-    return ground.site.far
+    return ground.machines.far
 
 
 def delay_line(ground: Ground, draw: Draw) -> Happening:

@@ -13,8 +13,8 @@ import roq
 from roq.cli.survey import ask_all
 from roq.errors import RoQError
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest
-from roq.simulation.chaos.parts import Daemon, Parts
-from roq.simulation.chaos.site import Node, Site, site
+from roq.simulation.real.machines import Machines, Node, machines
+from roq.simulation.real.parts import Daemon, Parts
 from roq.simulation.real.workers import ScenarioError, Workers
 from roq.simulation.waiting import until
 
@@ -46,16 +46,21 @@ class Ground:
     """Where chaos plays.
 
     Attributes:
-        site, parts, workers: machines, processes, clients.
+        machines, parts, workers: where it runs, its processes, its clients.
         cluster: a connection for questions.
         wishes: the queues.
         last_complaint: what kept the cluster from being whole for the longest, the last time.
     """
 
     def __init__(
-        self, where: Site, parts: Parts, workers: Workers, cluster: roq.Cluster, wishes: list[Wish]
+        self,
+        where: Machines,
+        parts: Parts,
+        workers: Workers,
+        cluster: roq.Cluster,
+        wishes: list[Wish],
     ) -> None:
-        self.site = where
+        self.machines = where
         self.parts = parts
         self.workers = workers
         self.cluster = cluster
@@ -179,7 +184,7 @@ def ground(
         Unavailable: namespaces cannot be made here.
         ScenarioError: it does not start.
     """
-    with site(nodes, networked=networked) as where, ExitStack() as stack:
+    with machines(nodes, networked=networked) as where, ExitStack() as stack:
         parts = Parts(
             where,
             managers=managers,
@@ -188,10 +193,7 @@ def ground(
             kpi_ms=kpi_ms,
             clocks_jump=clocks_jump,
         )
-        stack.callback(parts.stop)
-        if missing := parts.start(START_SECONDS):
-            words = "\n".join(f"{each} does not serve:\n{each.words()}" for each in missing)
-            raise ScenarioError(words)
+        stack.enter_context(parts.running())
         cluster = stack.enter_context(roq.connect(parts.addresses, timeout=ASK_SECONDS))
         far = None if where.far is None else where.far.host
         workers = Workers(where.folder / "clients", parts.addresses, far=far)

@@ -20,7 +20,7 @@ from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi
 from roq.simulation.chaos.ground import Ground, leads
-from roq.simulation.chaos.parts import Daemon, Offspring, send
+from roq.simulation.real.parts import Daemon, Offspring, send
 from roq.simulation.real.workers import Worker
 from roq.simulation.waiting import until
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import roq
@@ -13,7 +15,7 @@ from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real.workers import ScenarioError, Workers
 from roq.simulation.scenario.display import Display, Picture
-from roq.simulation.scenario.place import Place
+from roq.simulation.scenario.environment import Environment
 from roq.simulation.scenario.record import Record
 
 QUEUE: Final = "load"
@@ -33,7 +35,7 @@ class Stage:
 
     def __init__(
         self,
-        place: Place,
+        place: Environment,
         cluster: roq.Cluster,
         workers: Workers,
         statistics: Statistics,
@@ -118,7 +120,7 @@ class Stage:
 
 @contextmanager
 def stage(
-    place: Place,
+    place: Environment,
     display: Display,
     *,
     rules: ScalingRules | None = None,
@@ -132,9 +134,11 @@ def stage(
         limits: of the queue, where they differ from the defaults.
         host: where monitor and first exchange run.
     """
+    # The journals of one queue are not those of the next.
+    folder = Path(tempfile.mkdtemp(prefix="workers-", dir=place.folder))
     with (
         roq.connect(place.address, timeout=30.0) as cluster,
-        Workers(place.folder, [place.address], QUEUE) as workers,
+        Workers(folder, [place.address], QUEUE) as workers,
     ):
         cluster.create_queue(QUEUE, host=host or place.hosts[0], limits=limits)
         if rules is not None:

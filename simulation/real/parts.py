@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,8 @@ from roq.hcm.records import ProcessRecord
 from roq.local.part import guarded
 from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
-from roq.simulation.chaos.site import Node, Site, note_clock
+from roq.simulation.real.machines import Machines, Node, note_clock
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
@@ -34,6 +35,7 @@ _CLOCK: Final = {
     "NO_FAKE_STAT": "1",
 }
 """A clock that is set is that of CLOCK_REALTIME, within a second; the monotonic one goes on."""
+START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 8.0
 AGAIN_SECONDS: Final = 0.5
 """A daemon that has ended is started again after so long, as systemd would."""
@@ -184,6 +186,7 @@ class Parts:
         apart: so many of the first nodes have no host manager.
         kpi_ms: milliseconds between two reports of an exchange.
         clocks_jump: clocks of RoQ's daemons can be set; ZooKeeper's cannot.
+        hcm: further settings of host managers, as in their environment.
 
     Attributes:
         zookeepers, gcms, hcms: the daemons.
@@ -192,30 +195,32 @@ class Parts:
 
     def __init__(
         self,
-        site: Site,
+        on: Machines,
         *,
         managers: int = 2,
         zookeepers: int = 1,
         apart: int = 0,
         kpi_ms: int = 1_000,
         clocks_jump: bool = False,
+        hcm: Mapping[str, str] | None = None,
     ) -> None:
-        keepers = site.nodes[:zookeepers]
+        keepers = on.nodes[:zookeepers]
         servers = ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in keepers)
-        self._site = site
+        self._machines = on
         self.zookeepers = _zookeepers(keepers)
-        self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in site.nodes[:managers]]
+        self.addresses = [f"{node.address}:{CLIENT_PORT}" for node in on.nodes[:managers]]
         common = {"ZK_SERVERS": servers}
-        clocks = site.clocks if clocks_jump else ""
-        self.gcms = [_daemon("gcm", node, common, clocks) for node in site.nodes[:managers]]
+        clocks = on.clocks if clocks_jump else ""
+        self.gcms = [_daemon("gcm", node, common, clocks) for node in on.nodes[:managers]]
         own = {
             **common,
             "GCM_ADDRESS": ",".join(self.addresses),
             "MONITOR_STAT_PERIOD": str(kpi_ms),
             # Nobody else kills the same child so often that it is better left alone.
             "CHILDREN_CRASHES_MOST": "1000",
+            **(hcm or {}),
         }
-        self.hcms = [_daemon("hcm", node, own, clocks) for node in site.nodes[apart:]]
+        self.hcms = [_daemon("hcm", node, own, clocks) for node in on.nodes[apart:]]
 
     @property
     def daemons(self) -> list[Daemon]:
@@ -234,18 +239,28 @@ class Parts:
         """Those of one node."""
         return [daemon for daemon in self.daemons if daemon.node is node]
 
-    def start(self, seconds: float) -> list[Daemon]:
-        """Start all of them; gives those that do not serve after `seconds`."""
-        for daemon in self.daemons:
-            daemon.wanted = True
-            daemon.tend()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """All of them, until the block ends.
 
-        def serve() -> bool:
-            self.tend()
-            return all(daemon.serves() for daemon in self.daemons)
+        Raises:
+            ScenarioError: some do not serve in time; says what they have said.
+        """
+        try:
+            for daemon in self.daemons:
+                daemon.wanted = True
+            until(self._serve, START_SECONDS, step=0.05)
+            missing = [daemon for daemon in self.daemons if not daemon.serves()]
+            if missing:
+                texts = (f"{each} does not serve:\n{each.words()}" for each in missing)
+                raise ScenarioError("\n".join(texts))
+            yield
+        finally:
+            self.stop()
 
-        until(serve, seconds, step=0.05)
-        return [daemon for daemon in self.daemons if not daemon.serves()]
+    def _serve(self) -> bool:
+        self.tend()
+        return all(daemon.serves() for daemon in self.daemons)
 
     def tend(self) -> None:
         """Start again what has ended and is wanted."""
@@ -254,7 +269,7 @@ class Parts:
 
     def offspring(self) -> list[Offspring]:
         """Monitors and exchanges that run, stopped or not, whoever knows of them."""
-        return list(_offspring(self._site.nodes))
+        return list(_offspring(self._machines.nodes))
 
     def stop(self) -> None:
         """End everything, children first by those that have started them."""

@@ -1,6 +1,6 @@
 """A bad line for one machine: everything that it opens goes through a relay that can be slow.
 
-    python -m roq.simulation.chaos.detour     prints its port, then takes commands on standard input
+    python -m roq.simulation.real.detour     prints its port, then takes commands on standard input
 
 Commands, one a line: `delay SECONDS` (each way), `stall`, `go on`, `cut`.
 """
@@ -63,7 +63,7 @@ def detour(host: NetworkHost, log: Path) -> Iterator[Detour]:
     Raises:
         Unavailable: the system refused.
     """
-    argv = [*host.absolute_prefix, sys.executable, "-P", "-m", "roq.simulation.chaos.detour"]
+    argv = [*host.absolute_prefix, sys.executable, "-P", "-m", "roq.simulation.real.detour"]
     with log.open("ab") as errors:
         process = subprocess.Popen(
             guarded(argv, SIGKILL),

@@ -1,4 +1,4 @@
-"""The machines of a chaos run: network namespaces, or loopback addresses where those cannot be.
+"""The machines of a run: network namespaces, or loopback addresses where those cannot be.
 
 Each has a small disk of its own, so that one can be full. Everything lies in one folder, whose name
 holds our pid: `sweep` removes what a run that was killed has left.
@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 
 from roq.errors import Unavailable
-from roq.simulation.chaos.detour import Detour, detour
+from roq.simulation.real.detour import Detour, detour
 from roq.testing import namespaces
 from roq.testing.namespaces import NetworkHost
 
@@ -69,7 +69,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Machines:
     """All machines.
 
     Attributes:
@@ -88,11 +88,12 @@ class Site:
 
 
 @contextmanager
-def site(count: int, *, networked: bool) -> Iterator[Site]:
+def machines(count: int, *, networked: bool, bad: bool = True) -> Iterator[Machines]:
     """So many machines until the block ends; this thread, and what it starts, reaches all of them.
 
     Args:
         networked: namespaces, which needs root; else loopback addresses.
+        bad: disks can be full, and one client more is on a machine with a bad line.
 
     Raises:
         Unavailable: namespaces are wanted and cannot be made; says why.
@@ -104,19 +105,19 @@ def site(count: int, *, networked: bool) -> Iterator[Site]:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         stack.callback(_remove, folder)
         lacking = [] if networked else ["links: hosts on loopback addresses have none"]
-        links, far = _links(stack, count, folder) if networked else ([None] * count, None)
+        links, far = _links(stack, count, folder, bad=bad) if networked else ([None] * count, None)
         nodes = []
         for number, link in enumerate(links, 1):
             address = f"127.97.{os.getpid() % 250}.{number}" if link is None else link.address
             disk = folder / f"node{number}"
             disk.mkdir()
-            nodes.append(Node(address, disk, link, networked and _mounted(stack, disk)))
+            nodes.append(Node(address, disk, link, networked and bad and _mounted(stack, disk)))
         if not all(node.small for node in nodes):
             lacking.append("disks: no file system can be mounted here")
         clocks = _clocks()
         if not clocks:
             lacking.append("clocks: no libfaketime (apt-get install faketime)")
-        yield Site(folder, tuple(nodes), far, clocks, tuple(lacking))
+        yield Machines(folder, tuple(nodes), far, clocks, tuple(lacking))
 
 
 def sweep() -> list[str]:
@@ -157,12 +158,14 @@ def folders() -> list[Path]:
     return sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"))
 
 
-def _links(stack: ExitStack, count: int, folder: Path) -> tuple[list[NetworkHost | None], Detour]:
+def _links(
+    stack: ExitStack, count: int, folder: Path, *, bad: bool
+) -> tuple[list[NetworkHost | None], Detour | None]:
     """The plugs of so many machines, and a client's with a bad line; we are on one more."""
-    front, far, *others = stack.enter_context(namespaces.network(count + 2))
-    bad_line = stack.enter_context(detour(far, folder / "detour.log"))
+    front, *others = stack.enter_context(namespaces.network(count + 1 + bad))
+    line = stack.enter_context(detour(others.pop(), folder / "detour.log")) if bad else None
     stack.enter_context(front.entered())
-    return list(others), bad_line
+    return list(others), line
 
 
 def _clocks() -> str:
