@@ -21,7 +21,7 @@ from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.profile import Profile
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario.under_load import UnderLoad, under_load
 
 NAME: Final = "elastic"
 PAYLOAD: Final = 2_000
@@ -94,7 +94,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     with (
         results.measured() as machine,
         environment.local(plan.hosts) as where,
-        stage(where, shown, rules=rules) as scene,
+        under_load(where, shown, rules=rules) as scene,
     ):
         most, last = _play(scene, plan)
         outcome = _outcome(scene, plan, machine, most, last)
@@ -105,7 +105,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     return outcome
 
 
-def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
+def _play(scene: UnderLoad, plan: Plan) -> tuple[int, int]:
     """Give the highest and the last number of exchanges."""
     workers = scene.workers
     workers.add(plan.subscribers, publishes=False)
@@ -137,7 +137,7 @@ def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
     return most, last
 
 
-def _phase(scene: Stage, change: float, *, first: bool) -> None:
+def _phase(scene: UnderLoad, change: float, *, first: bool) -> None:
     if first:
         phase = "a light load"
     elif change > 0:
@@ -148,7 +148,7 @@ def _phase(scene: Stage, change: float, *, first: bool) -> None:
         scene.enter(phase)
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, most: int, last: int) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, most: int, last: int) -> Outcome:
     record = scene.record
     counts = results.counts(scene.workers.judge)
     accepted = record.moves()

@@ -22,7 +22,7 @@ from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.environment import Environment, Links
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "hosts"
 STRIPES: Final = 3
@@ -138,7 +138,7 @@ def _measure(
         exchanges_max=exchanges,
     )
     limits = {"window_bytes": WINDOW_BYTES}
-    with stage(where, shown, rules=rules, limits=limits) as scene:
+    with under_load(where, shown, rules=rules, limits=limits) as scene:
         for host in where.hosts[1:exchanges]:
             scene.cluster.add_exchange(QUEUE, host)
         scene.enter(what)
@@ -165,7 +165,7 @@ def _measure(
     )
 
 
-def _load(scene: Stage, plan: Plan, publishers: int, stripes: int) -> measures.Window:
+def _load(scene: UnderLoad, plan: Plan, publishers: int, stripes: int) -> measures.Window:
     """Publish as fast as it goes; give the time in which it was measured."""
     workers = scene.workers
     workers.open(workers.add(1, publishes=False))

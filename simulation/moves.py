@@ -25,7 +25,7 @@ from roq.simulation.scenario import environment, measures, results, shuffle
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.measures import Window
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "moves"
 RATIO_GOAL: Final = 2.0
@@ -121,7 +121,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
         environment.local(
             2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}
         ) as where,
-        stage(where, shown) as scene,
+        under_load(where, shown) as scene,
     ):
         for number in range(1, plan.exchanges):
             scene.cluster.add_exchange(QUEUE, where.hosts[number % len(where.hosts)])
@@ -151,7 +151,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
         return _outcome(scene, plan, machine, seconds)
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, seconds: float) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, seconds: float) -> Outcome:
     record = scene.record
     pauses = [move.pause_ms for _, move in record.moves()]
     during, between, windows = compare(scene)
@@ -183,7 +183,7 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, seconds: float) -> Outc
     )  # fmt: skip
 
 
-def compare(scene: Stage) -> tuple[Calls, Calls, int]:
+def compare(scene: UnderLoad) -> tuple[Calls, Calls, int]:
     """`publish()` during moves and between them, pooled over all publishers, and the number of
     windows of either kind."""
     during: list[float] = []
@@ -200,7 +200,7 @@ def compare(scene: Stage) -> tuple[Calls, Calls, int]:
     return _calls(during), _calls(between), windows
 
 
-def windows_of(scene: Stage, worker: Worker) -> list[Window]:
+def windows_of(scene: UnderLoad, worker: Worker) -> list[Window]:
     """When this publisher was being moved, by what the monitor told."""
     began: dict[int, float] = {
         move.epoch: when

@@ -28,7 +28,7 @@ from roq.simulation.report.charts import Bounds
 from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario.under_load import UnderLoad, under_load
 
 NAME: Final = "published"
 EXCHANGES: Final = 4
@@ -124,7 +124,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     with (
         results.measured() as machine,
         environment.networked(EXCHANGES, links, exchanges_per_host=1) as where,
-        stage(where, shown, rules=rules) as scene,
+        under_load(where, shown, rules=rules) as scene,
     ):
         whole = _play(scene, plan)
         outcome = _outcome(scene, plan, machine, whole)
@@ -135,7 +135,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     return outcome
 
 
-def _play(scene: Stage, plan: Plan) -> measures.Window:
+def _play(scene: UnderLoad, plan: Plan) -> measures.Window:
     """Give when the full load was on."""
     workers = scene.workers
     listeners = workers.add(plan.listeners, publishes=False)
@@ -161,7 +161,7 @@ def _play(scene: Stage, plan: Plan) -> measures.Window:
     return whole
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, whole: measures.Window) -> Outcome:
     record = scene.record
     inward = 60 * measures.rate(record.samples, whole, "messages_in")
     outward = 60 * measures.rate(record.samples, whole, "messages_out")

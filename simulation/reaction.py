@@ -23,7 +23,7 @@ from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.environment import Environment
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "reaction"
 LIMIT: Final = 30_000_000
@@ -116,7 +116,7 @@ def _rules(plan: Plan, most: int) -> ScalingRules:
     )
 
 
-def _people(scene: Stage, plan: Plan) -> list[Worker]:
+def _people(scene: UnderLoad, plan: Plan) -> list[Worker]:
     workers = scene.workers
     workers.open(workers.add(1, publishes=False))
     publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD)
@@ -124,7 +124,7 @@ def _people(scene: Stage, plan: Plan) -> list[Worker]:
     return publishers
 
 
-def _finish(scene: Stage, publishers: Sequence[Worker]) -> Counts:
+def _finish(scene: UnderLoad, publishers: Sequence[Worker]) -> Counts:
     scene.workers.rate(publishers, 0)
     scene.finish()
     return results.counts(scene.workers.judge)
@@ -132,7 +132,7 @@ def _finish(scene: Stage, publishers: Sequence[Worker]) -> Counts:
 
 def _overload(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """Two exchanges with room; the publishers of one of them get busy."""
-    with stage(where, shown, rules=_rules(plan, 2)) as scene:
+    with under_load(where, shown, rules=_rules(plan, 2)) as scene:
         scene.cluster.add_exchange(QUEUE, where.hosts[-1])
         publishers = _people(scene, plan)
         seconds = []
@@ -154,7 +154,7 @@ def _overload(where: Environment, shown: Display, plan: Plan) -> tuple[list[floa
         return seconds, _finish(scene, publishers)
 
 
-def _at_the_fuller(scene: Stage, publishers: Sequence[Worker]) -> list[Worker]:
+def _at_the_fuller(scene: UnderLoad, publishers: Sequence[Worker]) -> list[Worker]:
     """Those that publish at the exchange that has most of them."""
     places = measures.places(scene.record.samples)
     by_exchange: dict[int, list[Worker]] = {}
@@ -167,7 +167,7 @@ def _at_the_fuller(scene: Stage, publishers: Sequence[Worker]) -> list[Worker]:
 
 def _growth(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """One exchange, and load for four."""
-    with stage(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
+    with under_load(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
         publishers = _people(scene, plan)
         scene.enter("growth: load for four exchanges")
         scene.workers.rate(publishers, 3.2 * UNIT / plan.publishers)
@@ -181,7 +181,7 @@ def _balance(
     where: Environment, shown: Display, plan: Plan
 ) -> tuple[float | None, float, int, Counts]:
     """One exchange for all, three more at once; then nothing changes any more."""
-    with stage(where, shown, rules=_rules(plan, 1)) as scene:
+    with under_load(where, shown, rules=_rules(plan, 1)) as scene:
         publishers = _people(scene, plan)
         scene.enter("balance: one exchange for all")
         rates = [2.4 * UNIT * _weight(number, plan.publishers) for number in range(plan.publishers)]

@@ -13,10 +13,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.simulation.chaos.course import Course, Outcome
+from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.faults import FAULTS
-from roq.simulation.chaos.ground import Ground, Wish, ground
 from roq.simulation.chaos.plan import Kind, chosen, plan
+from roq.simulation.chaos.player import Outcome, Player
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine
 from roq.testing import namespaces
@@ -79,7 +79,7 @@ def run(
     """
     with (
         results.measured() as machine,
-        ground(
+        environment(
             list(wishes),
             nodes=nodes,
             networked=networked,
@@ -90,7 +90,7 @@ def run(
         usable, skipped = _usable(made, kinds)
         for each in skipped:
             say(f"skipped: {each}")
-        course = Course(made, say, patience)
+        player = Player(made, say, patience)
         result = Result(
             machine=machine,
             seed=seed,
@@ -102,20 +102,20 @@ def run(
             tally={},
         )
         for step in plan(seed, usable):
-            outcome = course.play(step)
+            outcome = player.play(step)
             result.steps.append(outcome)
             slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
             if (outcome.violations or slow) and logs is not None:
                 say(f"           logs: {_saved(made, logs / f'{seed}-{step.number}')}")
-            if course.elapsed >= seconds or len(result.steps) == steps:
+            if player.elapsed >= seconds or len(result.steps) == steps:
                 break
-        result.seconds = course.elapsed
+        result.seconds = player.elapsed
         result.tally = asdict(made.workers.judge.tally)
         result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
     return result
 
 
-def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
+def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
     """The kinds that can be done here, and why others cannot."""
     lacking = {text.partition(":")[0]: text for text in made.machines.lacking}
     usable, skipped = [], []
@@ -128,7 +128,7 @@ def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]
     return usable, skipped
 
 
-def _saved(made: Ground, folder: Path) -> Path:
+def _saved(made: Environment, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(
         made.machines.folder,

@@ -12,7 +12,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from roq.simulation.chaos.ground import Ground, Wish, ground
+from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.workers import ScenarioError
@@ -117,7 +117,7 @@ def run(repeat: int, only: tuple[str, ...], say: Callable[[str], None]) -> Repor
     plays = [play for play in PLAYS if not only or play[0].startswith((*only, CONTROL))]
     with (
         results.measured() as machine,
-        ground(
+        environment(
             list(WISHES),
             nodes=APART + HOSTS,
             apart=APART,
@@ -163,7 +163,7 @@ def _play_all(
 
 def _after(rows: Rows) -> list[str]:
     """Wait until all is well again and every message has come; what is wrong in the end."""
-    made, judge = rows.ground, rows.ground.workers.judge
+    made, judge = rows.environment, rows.environment.workers.judge
     violations = [f"not whole: {each}" for each in made.whole(WHOLE_SECONDS)]
     marks = judge.acked(ended=False)
     made.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS)
@@ -174,7 +174,7 @@ def _after(rows: Rows) -> list[str]:
     return violations
 
 
-def _flows(made: Ground, rows: Rows) -> list[Flow]:
+def _flows(made: Environment, rows: Rows) -> list[Flow]:
     calls = [
         Timings.load(Path(worker.job.calls))
         for worker in made.workers.publishers

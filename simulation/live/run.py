@@ -37,14 +37,14 @@ from roq.simulation.description.offered import offered
 from roq.simulation.description.scenario import Scenario
 from roq.simulation.live import faults
 from roq.simulation.live.clocks import Clock, anchor, sentence
-from roq.simulation.live.course import Course
+from roq.simulation.live.conductor import Conductor
 from roq.simulation.live.driver import Driver
+from roq.simulation.live.environment import Environment
 from roq.simulation.live.interrupts import Aside, Interrupted, check, interrupts
 from roq.simulation.live.plan import plan
 from roq.simulation.live.request import LiveRequest
 from roq.simulation.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.live.show import Show, Silent
-from roq.simulation.live.surroundings import Surroundings
 from roq.simulation.live.tasks import Tasks, master_for
 from roq.simulation.live.tracing import Tracing
 from roq.simulation.live.verdict import Counts, TaskTally, count, figures
@@ -161,22 +161,22 @@ class LiveRun:
     def _play(self, document: Run) -> Run:
         setting = self._setting
         with ExitStack() as stack:
-            around = Surroundings(setting, self._spark, stack)
+            around = Environment(setting, self._spark, stack)
             cluster = around.start()
             around.look_at_executors(cluster)
             queues = around.make_queues(cluster)
             statistics = stack.enter_context(cluster.statistics(queues.load))
-            driver = Driver(cluster, queues.words, setting.plan, setting.run, setting.clock)
+            driver = Driver(cluster, queues.messages, setting.plan, setting.run, setting.clock)
             self._driver = stack.enter_context(driver)
             tracing = self._trace(stack, cluster, queues)
             tracer = tracing.publisher if tracing is not None else None
-            course = Course(
+            conductor = Conductor(
                 setting, self._spark, cluster, queues, around.own, statistics, driver, tracer, stack
             )
             try:
-                found = self._judged(document, course.play(), tracing, RunState.COMPLETE)
+                found = self._judged(document, conductor.play(), tracing, RunState.COMPLETE)
             except Interrupted:
-                found = self._judged(document, course.end(), None, RunState.INTERRUPTED)
+                found = self._judged(document, conductor.end(), None, RunState.INTERRUPTED)
             self._show.step("everything ends")
         return msgspec.structs.replace(found, remarks=[*found.remarks, *around.remarks])
 

@@ -23,7 +23,7 @@ class Queues(NamedTuple):
     """Names of the queues of a run."""
 
     load: str
-    words: str
+    messages: str
     """In which driver and tasks talk."""
     traces: str
     """Empty: none are kept."""

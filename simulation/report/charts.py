@@ -10,7 +10,7 @@ from typing import Final
 
 from roq.model import exchange_name
 from roq.simulation.archive.document import PhaseTime, Run, Series
-from roq.simulation.report.course import LATENCIES, OTHERS, Column, Course, has, known
+from roq.simulation.report.columns import LATENCIES, OTHERS, Column, Columns, has, known
 from roq.simulation.report.marks import Lane, marks
 from roq.simulation.report.plot import End, Inside, Plot, Row
 from roq.simulation.report.ticks import Scale, linear, logarithmic
@@ -51,7 +51,7 @@ def bounds_of(run: Run) -> Bounds:
 
 
 def charts(
-    series: Series, found: Course, phases: Sequence[PhaseTime], bounds: Bounds
+    series: Series, found: Columns, phases: Sequence[PhaseTime], bounds: Bounds
 ) -> list[Plot]:
     """All charts for which there is something to draw, the most important first."""
     bounds = Bounds() if _together(found) else bounds
@@ -75,21 +75,21 @@ def name_of(exchange: int) -> str:
     return "others" if exchange == OTHERS else exchange_name(exchange) if exchange else "all"
 
 
-def _together(found: Course) -> bool:
+def _together(found: Columns) -> bool:
     """Whether the run does not tell its exchanges apart: they may be of many queues."""
     return found.exchanges == [0]
 
 
-def _whose(found: Course) -> str:
+def _whose(found: Columns) -> str:
     return "all exchanges" if _together(found) else "each exchange"
 
 
-def exchange_style(found: Course, exchange: int) -> str:
+def exchange_style(found: Columns, exchange: int) -> str:
     """The class that gives an exchange its colour."""
     return f"x{found.exchanges.index(exchange)}"
 
 
-def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> Plot | None:
+def _throughput(series: Series, found: Columns, phases: Sequence[PhaseTime]) -> Plot | None:
     if not found.ends:
         return None
     total = found.total
@@ -122,7 +122,7 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
     return plot
 
 
-def _throughput_summary(found: Course, total: Column) -> str:
+def _throughput_summary(found: Columns, total: Column) -> str:
     there = [
         (value, end) for value, end in zip(total, found.ends, strict=True) if value is not None
     ]
@@ -140,7 +140,7 @@ def _throughput_summary(found: Course, total: Column) -> str:
     return said
 
 
-def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+def _stack(plot: Plot, found: Columns, columns: dict[int, Column]) -> None:
     """Bands upon each other: each is drawn down to the axis and covered by those below it."""
     ground: Column = [0.0 if heard else None for heard in found.heard]
     below = ground
@@ -164,7 +164,7 @@ def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
         under = edge
 
 
-def _name_band(plot: Plot, found: Course, exchange: int, under: Column, edge: Column) -> None:
+def _name_band(plot: Plot, found: Columns, exchange: int, under: Column, edge: Column) -> None:
     """Beside a band that lasts until the end, else inside of it where it is thickest."""
     style, name = exchange_style(found, exchange), name_of(exchange)
     low = [plot.scale.place(value or 0.0) for value in under]
@@ -182,7 +182,7 @@ def _name_band(plot: Plot, found: Course, exchange: int, under: Column, edge: Co
         plot.inside.append(Inside(place, middle, name))
 
 
-def _latency(found: Course) -> Plot | None:
+def _latency(found: Columns) -> Plot | None:
     measured = [v for column in found.latency.values() for v in column if v is not None]
     if not measured:
         return None
@@ -220,7 +220,7 @@ def _latency_scale(low: float, high: float) -> Scale:
     return logarithmic(low, high) if high / low >= _LOG_FROM else linear(high)
 
 
-def _latency_summary(found: Course) -> str:
+def _latency_summary(found: Columns) -> str:
     def span(name: str) -> str:
         values = [value for value in found.latency[name] if value is not None]
         return f"{quantity(min(values), 'ms')} to {quantity(max(values), 'ms')}"
@@ -230,7 +230,7 @@ def _latency_summary(found: Course) -> str:
     return said + (f" Nothing was measured in {count(holes, 'window')}." if holes else "")
 
 
-def _bytes(found: Course, limit: float) -> Plot | None:
+def _bytes(found: Columns, limit: float) -> Plot | None:
     if not has(found.bytes) or not found.ends:
         return None
     top = max(value for column in found.bytes.values() for value in column if value is not None)
@@ -261,7 +261,7 @@ def _byte_scale(top: float) -> Scale:
     return Scale(found.low, found.high * scale, [tick * scale for tick in found.ticks])
 
 
-def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float = 1.0) -> None:
+def _lines(plot: Plot, found: Columns, columns: dict[int, Column], factor: float = 1.0) -> None:
     """A line for each of few exchanges; of many the least, the middle and the most."""
     told = {
         exchange: [None if value is None else value * factor for value in columns[exchange]]
@@ -279,7 +279,7 @@ def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float 
                 plot.labels.append(End(plot.scale.place(last), name_of(exchange), style))
 
 
-def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+def _many_lines(plot: Plot, found: Columns, columns: dict[int, Column]) -> None:
     there = [
         sorted(v for column in columns.values() if (v := column[at]) is not None)
         for at in range(len(found.ends))
@@ -294,7 +294,7 @@ def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
             plot.labels.append(End(plot.scale.place(last), name, "many"))
 
 
-def _imbalance(found: Course) -> Plot | None:
+def _imbalance(found: Columns) -> Plot | None:
     values = [value for value in found.imbalance if value is not None]
     if not values:
         return None
@@ -315,7 +315,7 @@ def _imbalance(found: Course) -> Plot | None:
     return plot
 
 
-def _cpu(found: Course) -> Plot | None:
+def _cpu(found: Columns) -> Plot | None:
     values = [v for column in found.cpu.values() for v in column if v is not None]
     if not values:
         return None
@@ -335,7 +335,7 @@ def _cpu(found: Course) -> Plot | None:
     return plot
 
 
-def _serving(found: Course, most: int) -> Plot | None:
+def _serving(found: Columns, most: int) -> Plot | None:
     there = known(found.serving)
     if not there:
         return None
@@ -363,7 +363,7 @@ def _serving(found: Course, most: int) -> Plot | None:
     return plot
 
 
-def _publishers(found: Course) -> Plot | None:
+def _publishers(found: Columns) -> Plot | None:
     if not has(found.publishers):
         return None
     total = found.together(found.publishers)

@@ -70,7 +70,7 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
 
 def _lines(made: Sequence[Group], told: dict[str, object]) -> str:
     """How lines are to be read."""
-    silent = any(found.quiet for group in made for found in group.courses)
+    silent = any(found.quiet for group in made for found in group.columns)
     return _LINES + (_SHARES if told.get("clock") else "") + (_SILENT if silent else "")
 
 

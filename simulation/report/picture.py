@@ -18,7 +18,7 @@ from roq.simulation.archive.live_stats import LiveStats
 from roq.simulation.report import drawing
 from roq.simulation.report.bounds import bounded
 from roq.simulation.report.charts import Bounds, bounds_of, charts
-from roq.simulation.report.course import course, phases_of, phases_told
+from roq.simulation.report.columns import columns_of, phases_of, phases_told
 from roq.simulation.report.figures import about
 from roq.simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
 from roq.simulation.report.plot import Plot
@@ -158,7 +158,7 @@ def write_stats(stats: LiveStats, path: Path, caption: Caption, bounds: Bounds) 
         bounds: of the queue.
     """
     series = stats.series(stats.lasts)
-    found, phases = course(series, stats.lasts), phases_told(series, stats.lasts)
+    found, phases = columns_of(series, stats.lasts), phases_told(series, stats.lasts)
     plots = {plot.name: plot for plot in charts(series, found, phases, bounds)}
     if "latency" in plots:
         plots["latency"].title, plots["latency"].note = "Latency in ms", "means of subscribers"
@@ -176,7 +176,7 @@ def write_stats(stats: LiveStats, path: Path, caption: Caption, bounds: Bounds) 
 
 def _charts_of(run: Run, series: Series) -> Charts | None:
     """The charts of a run; None if nothing was measured."""
-    columns = course(series, run.seconds)
+    columns = columns_of(series, run.seconds)
     if not columns.ends:
         return None
     plots = charts(series, columns, phases_of(run, series), bounds_of(run))

@@ -41,7 +41,7 @@ LOOK_SECONDS: Final = 0.1
 _TAG_BITS: Final = 32
 
 
-class Course:
+class Conductor:
     """The load of a run.
 
     Args:
@@ -126,7 +126,7 @@ class Course:
                     tag=tag,
                     addresses=self._cluster.addresses,
                     queue=queues.load,
-                    words=queues.words,
+                    messages=queues.messages,
                     traces=queues.traces,
                     share=share,
                     marks=plan.marks,

@@ -94,7 +94,7 @@ def plan(seed: int, kills: int) -> Iterator[str]:
         left -= len(some)
 
 
-class Course:
+class Player:
     """One run.
 
     Args:

@@ -35,7 +35,7 @@ _OURS: Final = re.compile(rf"{_PREFIX}(\d+)-\w+")
 
 
 @contextmanager
-def site() -> Iterator[Path]:
+def run_folder() -> Iterator[Path]:
     """A folder until the block ends; what was started meanwhile is gone then, and so is it.
 
     Also when this process is killed.

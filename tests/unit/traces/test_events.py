@@ -6,8 +6,7 @@ import pytest
 from traces import BEGAN_US, us
 
 from roq.simulation.archive.document import EventKind
-from roq.simulation.traces.grid import grid
-from roq.simulation.traces.happenings import (
+from roq.simulation.traces.events import (
     Overload,
     births_and_deaths,
     gaps,
@@ -17,6 +16,7 @@ from roq.simulation.traces.happenings import (
     reactions,
     scalings,
 )
+from roq.simulation.traces.grid import grid
 
 LOAD = grid(BEGAN_US, 60.0)
 

@@ -19,7 +19,7 @@ FELL: Final = re.compile(rb"ended by signal (?!9\b|15\b)(\d+)")
 RUNS: Final = re.compile(rb" (\S+) (?:runs|goes on), epoch (\d+), pid (\d+)$")
 
 
-class Words:
+class LogWatch:
     """Reads all logs below a folder as they grow.
 
     Args:

@@ -13,17 +13,17 @@ from msgspec import Meta
 
 from roq.errors import RoQError
 
-TO_DRIVER: Final = "words.driver"
-TO_TASKS: Final = "words.task"
+TO_DRIVER: Final = "messages.driver"
+TO_TASKS: Final = "messages.task"
 REASON_MAX: Final = 4_000
 Count = Annotated[int, Meta(ge=0)]
 
 
-class BadWord(RoQError):
+class BadMessage(RoQError):
     """A message that is none of these."""
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True, tag_field="word"):
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="message"):
     """Base: of which run it is."""
 
     run: str
@@ -32,14 +32,14 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, tag_field="word"):
 # --- from tasks -----------------------------------------------------------------------------------
 
 
-class Ping(Word, frozen=True, kw_only=True, tag="ping"):
+class Ping(Message, frozen=True, kw_only=True, tag="ping"):
     """What time is it? Answered by `Pong` at once."""
 
     task: int
     number: int
 
 
-class Ready(Word, frozen=True, kw_only=True, tag="ready"):
+class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """All that is to be there when the load begins is there."""
 
     task: int
@@ -48,14 +48,14 @@ class Ready(Word, frozen=True, kw_only=True, tag="ready"):
     """Seconds by which its idea of the driver's clock may be wrong."""
 
 
-class Progress(Word, frozen=True, kw_only=True, tag="progress"):
+class Progress(Message, frozen=True, kw_only=True, tag="progress"):
     """What a task has done so far; once a second.
 
     Attributes:
         sent, sent_bytes: published.
         received, received_bytes: by all its subscribers together.
         late, failed: of what was to be published.
-        latency: of what came since the last word; as `roq.demo.latency.Histogram.counts`.
+        latency: of what came since the last message; as `roq.demo.latency.Histogram.counts`.
     """
 
     task: int
@@ -68,7 +68,7 @@ class Progress(Word, frozen=True, kw_only=True, tag="progress"):
     latency: dict[str, Count] = {}
 
 
-class Ended(Word, frozen=True, kw_only=True, tag="ended"):
+class Ended(Message, frozen=True, kw_only=True, tag="ended"):
     """All publishers of a task have gone.
 
     Attributes:
@@ -79,7 +79,7 @@ class Ended(Word, frozen=True, kw_only=True, tag="ended"):
     sent: dict[str, Count]
 
 
-class Trouble(Word, frozen=True, kw_only=True, tag="trouble"):
+class Trouble(Message, frozen=True, kw_only=True, tag="trouble"):
     """A task cannot go on."""
 
     task: int
@@ -89,7 +89,7 @@ class Trouble(Word, frozen=True, kw_only=True, tag="trouble"):
 # --- from the driver ------------------------------------------------------------------------------
 
 
-class Pong(Word, frozen=True, kw_only=True, tag="pong"):
+class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     """Answer to a `Ping`: the driver's clock, microseconds since 1970."""
 
     task: int
@@ -101,7 +101,7 @@ class Pong(Word, frozen=True, kw_only=True, tag="pong"):
         return (self.run, self.task, self.number) == (ping.run, ping.task, ping.number)
 
 
-class Begin(Word, frozen=True, kw_only=True, tag="begin"):
+class Begin(Message, frozen=True, kw_only=True, tag="begin"):
     """The load begins at this moment by the driver's clock.
 
     Attributes:
@@ -112,17 +112,17 @@ class Begin(Word, frozen=True, kw_only=True, tag="begin"):
     clock_error: float
 
 
-class Finish(Word, frozen=True, kw_only=True, tag="finish"):
+class Finish(Message, frozen=True, kw_only=True, tag="finish"):
     """Nothing more comes; whoever has got so much under its prefix may go."""
 
     sent: dict[str, Count]
 
 
-class Stop(Word, frozen=True, kw_only=True, tag="stop"):
+class Stop(Message, frozen=True, kw_only=True, tag="stop"):
     """Publish no more; what is under way is waited for shortly."""
 
 
-class Alive(Word, frozen=True, kw_only=True, tag="alive"):
+class Alive(Message, frozen=True, kw_only=True, tag="alive"):
     """The driver is there; once a second."""
 
 
@@ -134,32 +134,32 @@ _FROM_TASK: Final = msgspec.json.Decoder(FromTask)
 _FROM_DRIVER: Final = msgspec.json.Decoder(FromDriver)
 
 
-def encode(word: FromTask | FromDriver) -> bytes:
-    """The payload of a word."""
-    return _ENCODER.encode(word)
+def encode(message: FromTask | FromDriver) -> bytes:
+    """The payload of a message."""
+    return _ENCODER.encode(message)
 
 
 def from_task(payload: bytes) -> FromTask:
-    """The word of a task.
+    """The message of a task.
 
     Raises:
-        BadWord: it is none.
+        BadMessage: it is none.
     """
     try:
-        word: FromTask = _FROM_TASK.decode(payload)
+        message: FromTask = _FROM_TASK.decode(payload)
     except msgspec.DecodeError as error:
-        raise BadWord(str(error)) from None
-    return word
+        raise BadMessage(str(error)) from None
+    return message
 
 
 def from_driver(payload: bytes) -> FromDriver:
-    """The word of the driver.
+    """The message of the driver.
 
     Raises:
-        BadWord: it is none.
+        BadMessage: it is none.
     """
     try:
-        word: FromDriver = _FROM_DRIVER.decode(payload)
+        message: FromDriver = _FROM_DRIVER.decode(payload)
     except msgspec.DecodeError as error:
-        raise BadWord(str(error)) from None
-    return word
+        raise BadMessage(str(error)) from None
+    return message

@@ -1,4 +1,4 @@
-"""Plays the steps of a plan on a ground, and says after each what came of it."""
+"""Plays the steps of a plan on a environment, and says after each what came of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 
 from roq.errors import RoQError
 from roq.simulation.chaos.change import Change
+from roq.simulation.chaos.environment import Environment
 from roq.simulation.chaos.faults import FAULTS, Happening, NobodyThere
-from roq.simulation.chaos.ground import Ground
+from roq.simulation.chaos.logs import LogWatch
 from roq.simulation.chaos.plan import Draw, Step
-from roq.simulation.chaos.words import Words
 from roq.simulation.real.judge import Tally
 
 WHOLE_SECONDS: Final = 40.0
@@ -69,7 +69,7 @@ class _Active:
         return f"{self.draw.kind} {self.hit}{lasting}"
 
 
-class Course:
+class Player:
     """One run.
 
     Args:
@@ -77,13 +77,15 @@ class Course:
         patience: so many times as long as promised may everything take.
     """
 
-    def __init__(self, ground: Ground, say: Callable[[str], None], patience: float = 1.0) -> None:
-        self._ground = ground
+    def __init__(
+        self, environment: Environment, say: Callable[[str], None], patience: float = 1.0
+    ) -> None:
+        self._environment = environment
         self._say = say
         self._patience = patience
         self._began = time.monotonic()
         self._change: Change | None = None
-        self._words = Words(ground.machines.folder)
+        self._words = LogWatch(environment.machines.folder)
 
     @property
     def elapsed(self) -> float:
@@ -92,15 +94,17 @@ class Course:
 
     def play(self, step: Step) -> Outcome:
         """Let everything of a step happen, heal it, and look at what is left."""
-        ground, judge = self._ground, self._ground.workers.judge
-        ground.rest(step.calm)
+        environment, judge = self._environment, self._environment.workers.judge
+        environment.rest(step.calm)
         began, before = self.elapsed, replace(judge.tally)
         happened = list(self._happen(step))
         healed = time.monotonic()
         change, self._change = self._change, None
-        violations = [f"not whole: {each}" for each in ground.whole(WHOLE_SECONDS * self._patience)]
+        violations = [
+            f"not whole: {each}" for each in environment.whole(WHOLE_SECONDS * self._patience)
+        ]
         whole = None if violations else time.monotonic() - healed
-        waited_for = ground.last_complaint
+        waited_for = environment.last_complaint
         if change is not None:
             violations += change.settle()
         looked = time.monotonic()
@@ -110,7 +114,7 @@ class Course:
         judge.check()
         violations += self._judged(happened, before)
         violations += self._words.look()
-        violations += ground.parts.take_crashes()
+        violations += environment.parts.take_crashes()
         outcome = Outcome(
             number=step.number,
             began=round(began, 2),
@@ -129,16 +133,16 @@ class Course:
 
     def _happen(self, step: Step) -> Iterator[_Active]:
         """Begin and heal the faults of a step, each in its time."""
-        ground, began = self._ground, time.monotonic()
+        environment, began = self._environment, time.monotonic()
         waiting = sorted(step.draws, key=lambda draw: draw.after)
         active: list[_Active] = []
         change_at = None if step.change_after is None else began + step.change_after
         while waiting or active or change_at is not None:
-            ground.tend()
+            environment.tend()
             now = time.monotonic()
             if change_at is not None and now >= change_at:
                 change_at = None
-                self._change = Change(ground, f"extra-{step.number}", self._patience)
+                self._change = Change(environment, f"extra-{step.number}", self._patience)
                 self._say(f"{self.elapsed:7.1f} s  queue extra-{step.number} is created")
             if waiting and now >= began + waiting[0].after:
                 draw = waiting.pop(0)
@@ -149,10 +153,10 @@ class Course:
             for each in [each for each in active if each.ends <= now]:
                 active.remove(each)
                 each.heal()
-            ground.rest(0.02)
+            environment.rest(0.02)
 
     def _begin(self, draw: Draw) -> _Active | None:
-        happening = FAULTS[draw.kind].happen(self._ground, draw)
+        happening = FAULTS[draw.kind].happen(self._environment, draw)
         try:
             hit = next(happening)
         except NobodyThere:
@@ -167,16 +171,16 @@ class Course:
 
     def _behind(self, happened: list[_Active]) -> list[str]:
         """Subscribers that do not get what was acknowledged by now; waits for them."""
-        judge = self._ground.workers.judge
+        judge = self._environment.workers.judge
         # What a dead publisher had acknowledged may have died with an exchange: nobody replays it.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
         marks = judge.acked(ended=not forgotten)
-        self._ground.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)
+        self._environment.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)
         return judge.behind(marks)
 
     def _judged(self, happened: list[_Active], before: Tally) -> list[str]:
         """What the judge has found that must not be."""
-        judge = self._ground.workers.judge
+        judge = self._environment.workers.judge
         findings, judge.findings = judge.findings, []
         faults = [FAULTS[each.draw.kind] for each in happened]
         # Beyond the replay allowance messages may be lost with an exchange; they are counted.

@@ -23,7 +23,7 @@ TICK_SECONDS: Final = 0.05
 HEARD_SECONDS: Final = 20.0
 
 
-class Stage:
+class UnderLoad:
     """Where a scenario plays.
 
     Attributes:
@@ -119,14 +119,14 @@ class Stage:
 
 
 @contextmanager
-def stage(
+def under_load(
     place: Environment,
     display: Display,
     *,
     rules: ScalingRules | None = None,
     limits: Mapping[str, int] | None = None,
     host: str | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[UnderLoad]:
     """Make the queue and a stage for it; queue and workers end with the block.
 
     Args:
@@ -144,7 +144,7 @@ def stage(
         if rules is not None:
             cluster.set_rules(QUEUE, rules)
         with cluster.statistics(QUEUE) as statistics:
-            made = Stage(place, cluster, workers, statistics, display)
+            made = UnderLoad(place, cluster, workers, statistics, display)
             made.until(lambda: made.exchanges() > 0, HEARD_SECONDS, "the monitor is heard")
             yield made
         cluster.remove_queue(QUEUE)

@@ -15,7 +15,7 @@ STEPS_MIN = 12
 """Pieces of one phase whose rate changes all the time; a coarser step is made finer."""
 
 
-class Course:
+class Timeline:
     """A rate over time; before its beginning it is what it is in its beginning.
 
     Args:

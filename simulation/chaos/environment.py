@@ -42,7 +42,7 @@ class Wish:
     """Monitor and first exchange are on this host, the next exchange on the next one, …"""
 
 
-class Ground:
+class Environment:
     """Where chaos plays.
 
     Attributes:
@@ -157,7 +157,7 @@ def leads(address: str) -> bool:
 
 
 @contextmanager
-def ground(
+def environment(
     wishes: list[Wish],
     *,
     nodes: int = 3,
@@ -168,7 +168,7 @@ def ground(
     kpi_ms: int = 1_000,
     clocks_jump: bool = False,
     calls: bool = False,
-) -> Iterator[Ground]:
+) -> Iterator[Environment]:
     """Start all of it; nothing is left after the block.
 
     Args:
@@ -198,7 +198,7 @@ def ground(
         far = None if where.far is None else where.far.host
         workers = Workers(where.folder / "clients", parts.addresses, far=far)
         stack.callback(workers.close)
-        made = Ground(where, parts, workers, cluster, wishes)
+        made = Environment(where, parts, workers, cluster, wishes)
         for wish in wishes:
             _furnish(made, wish, calls=calls)
         if complaints := made.whole(START_SECONDS):
@@ -206,7 +206,7 @@ def ground(
         yield made
 
 
-def _furnish(made: Ground, wish: Wish, *, calls: bool) -> None:
+def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
     """Make a queue and its clients."""
     nodes = made.hosts
     hosts = [nodes[(wish.host + each) % len(nodes)].address for each in range(wish.exchanges)]

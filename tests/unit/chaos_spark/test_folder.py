@@ -10,14 +10,14 @@ from pathlib import Path
 
 from commands import gone
 
-from roq.simulation.chaos_spark.site import folders, marked, site
+from roq.simulation.chaos_spark.folder import folders, marked, run_folder
 from roq.simulation.waiting import until
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 RUN = f"""
 import subprocess, sys
-from roq.simulation.chaos_spark.site import site
-with site() as folder:
+from roq.simulation.chaos_spark.folder import run_folder
+with run_folder() as folder:
     (folder / "file").write_text("")
     subprocess.run({SLEEPER!r}, start_new_session=True)
 """
@@ -28,7 +28,7 @@ def mine(pid: int) -> list[Path]:
 
 
 def test_nothing_is_left_after_the_block() -> None:
-    with site() as folder:
+    with run_folder() as folder:
         assert str(folder) == os.environ["ROQ_CHAOS_SPARK"]
         with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, start_new_session=True) as process:
             assert process.stdout is not None

@@ -1,6 +1,6 @@
 """A task's talk with the driver: it hears when to begin and to end, and tells how far it is.
 
-All of it is one thread, with a queue for words and, if clients are to be traced, one for traces.
+All of it is one thread, with a queue for messages and, if clients are to be traced, one for traces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import roq
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import RoQError, Unavailable
-from roq.simulation.live import words
+from roq.simulation.live import messages
 from roq.simulation.live.clocks import (
     Clock,
     RoundTrip,
@@ -28,7 +28,7 @@ from roq.simulation.live.clocks import (
 from roq.simulation.live.receivers import Receiver
 from roq.simulation.live.senders import Sender
 from roq.simulation.live.windows import Windows
-from roq.simulation.traces import messages
+from roq.simulation.traces import messages as traces
 from roq.simulation.traces.messages import CLIENT_TOPIC, ClientTrace
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Ended(RoQError):
     """The run has ended before the task could do anything."""
 
 
-class Voice:
+class TaskChannel:
     """Opened by `with`; from then on it hears. It must not be asked by the tasks of other runs.
 
     Args:
@@ -89,12 +89,12 @@ class Voice:
         self._outbox: Publisher | None = None
         self._tracer: Publisher | None = None
         self._told: dict[int, int] = {}
-        self._thread = threading.Thread(target=self._run, name="voice", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
 
     def __enter__(self) -> Self:
         job = self._job
-        self._inbox = self._cluster.subscriber(job.words, words.TO_TASKS)
-        self._outbox = self._cluster.publisher(job.words, timeout=PUBLISH_SECONDS)
+        self._inbox = self._cluster.subscriber(job.messages, messages.TO_TASKS)
+        self._outbox = self._cluster.publisher(job.messages, timeout=PUBLISH_SECONDS)
         if job.traces:
             self._tracer = self._cluster.publisher(job.traces, timeout=PUBLISH_SECONDS)
         clock = clock_here(self._job.anchor, machine())
@@ -127,7 +127,7 @@ class Voice:
     def ready(self) -> None:
         """All that is to be there is there."""
         self._say(
-            words.Ready(
+            messages.Ready(
                 run=self._job.run,
                 task=self._job.task,
                 host=machine() or self.host,
@@ -141,7 +141,7 @@ class Voice:
 
     def ended(self) -> None:
         """All publishers have gone."""
-        self._say(words.Ended(run=self._job.run, task=self._job.task, sent=self._sent()))
+        self._say(messages.Ended(run=self._job.run, task=self._job.task, sent=self._sent()))
 
     # --- hearing ----------------------------------------------------------------------------------
 
@@ -165,20 +165,20 @@ class Voice:
 
     def _hear(self) -> None:
         assert self._inbox is not None  # noqa: S101 - opened before the thread
-        message = self._inbox.receive(HEAR_SECONDS)
-        if message is None:
+        received = self._inbox.receive(HEAR_SECONDS)
+        if received is None:
             return
-        word = words.from_driver(message.payload)
-        if word.run != self._job.run:
+        message = messages.from_driver(received.payload)
+        if message.run != self._job.run:
             return
         self._heard = time.monotonic()
-        match word:
-            case words.Begin():
-                self._clock_error = word.clock_error
-                self.begin_us = word.at_us
-            case words.Finish():
-                self.sent = word.sent
-            case words.Stop():
+        match message:
+            case messages.Begin():
+                self._clock_error = message.clock_error
+                self.begin_us = message.at_us
+            case messages.Finish():
+                self.sent = message.sent
+            case messages.Stop():
                 self.stopped = True
             case _:
                 return
@@ -202,18 +202,18 @@ class Voice:
     def _round_trip(self, number: int) -> RoundTrip | None:
         """One question and its answer; None if there was none in time."""
         assert self._inbox is not None  # noqa: S101 - opened before
-        mine = words.Ping(run=self._job.run, task=self._job.task, number=number)
+        mine = messages.Ping(run=self._job.run, task=self._job.task, number=number)
         asked = monotonic_us()
         self._say(mine)
         deadline = time.monotonic() + TRIP_SECONDS
         while (left := deadline - time.monotonic()) > 0:
-            message = self._inbox.receive(left)
+            received = self._inbox.receive(left)
             came = monotonic_us()
-            if message is None:
+            if received is None:
                 break
-            word = words.from_driver(message.payload)
-            if isinstance(word, words.Pong) and word.answers(mine):
-                return RoundTrip(asked, word.time_us, came)
+            message = messages.from_driver(received.payload)
+            if isinstance(message, messages.Pong) and message.answers(mine):
+                return RoundTrip(asked, message.time_us, came)
         return None
 
     # --- telling ----------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Voice:
         }
         self._told = latency
         self._say(
-            words.Progress(
+            messages.Progress(
                 run=self._job.run,
                 task=self._job.task,
                 sent=sum(each.messages for each in self._senders),
@@ -275,7 +275,7 @@ class Voice:
                 latency_sum=window.latency_sum,
                 clock_error=self._clock_error if role == "subscriber" else 0.0,
             )
-            self._tracer.publish(messages.encode(trace), CLIENT_TOPIC)
+            self._tracer.publish(traces.encode(trace), CLIENT_TOPIC)
             self._number += 1
 
     def _sent(self) -> dict[str, int]:
@@ -287,17 +287,17 @@ class Voice:
                         sums[prefix] += count
         return sums
 
-    def _say(self, word: words.FromTask) -> None:
+    def _say(self, message: messages.FromTask) -> None:
         if self._outbox is not None:
-            self._outbox.publish(words.encode(word), words.TO_DRIVER)
+            self._outbox.publish(messages.encode(message), messages.TO_DRIVER)
 
     def _say_trouble(self, error: BaseException) -> None:
         try:
             self._say(
-                words.Trouble(
+                messages.Trouble(
                     run=self._job.run,
                     task=self._job.task,
-                    reason=str(error)[: words.REASON_MAX] or repr(error),
+                    reason=str(error)[: messages.REASON_MAX] or repr(error),
                 )
             )
         except RoQError:

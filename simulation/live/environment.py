@@ -24,7 +24,7 @@ from roq.testing.running import RunningCluster
 QUEUE_SECONDS: Final = 30.0
 
 
-class Surroundings:
+class Environment:
     """Made step by step; all of it ends with the stack.
 
     Args:
@@ -109,7 +109,7 @@ class Surroundings:
         """
         name = self._setting.run
         traces = f"{name}-traces" if self._setting.request.traces else ""
-        queues = Queues(name, f"{name}-words", traces)
+        queues = Queues(name, f"{name}-messages", traces)
         self._show.step(f"queue {name} is made")
         self._aside(lambda: self._make_queues(cluster, queues))
         return queues
@@ -140,7 +140,7 @@ class Surroundings:
         rules = queue_rules(scenario)
         if rules is not None:
             cluster.set_rules(queues.load, rules)
-        for name in filter(None, (queues.words, queues.traces)):
+        for name in filter(None, (queues.messages, queues.traces)):
             self._make_queue(cluster, name, {"exchanges_max": 1})
 
     def _make_queue(self, cluster: roq.Cluster, name: str, limits: dict[str, int]) -> None:
@@ -164,7 +164,7 @@ class Surroundings:
 
     def _aside(self, work: Callable[[], object]) -> None:
         """Something that takes a while; when the run is to end, it does afterwards."""
-        Aside(work, "surroundings").wait()
+        Aside(work, "environment").wait()
         check(self._setting.stop)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.chaos.words import Words
+from roq.simulation.chaos.logs import LogWatch
 
 LEADS = "2026-01-01T00:00:00.000Z INFO    gcm: leading, epoch 7\n"
 RUNS = "2026-01-01T00:00:00.000Z INFO    host: q.x1 runs, epoch 65537, pid 12\n"
@@ -17,7 +17,7 @@ class Logs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.words = Words(folder)
+        self.words = LogWatch(folder)
         (folder / "node").mkdir()
 
     def write(self, name: str, text: str) -> list[str]:

@@ -39,7 +39,7 @@ Stretch: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Columns:
     """Columns of equal length, one entry for each window; None where nothing was measured.
 
     Attributes:
@@ -110,7 +110,7 @@ LATENCIES: Final = {
 """Parts of `LatencyWindow`, and how they are written."""
 
 
-def course(series: Series, seconds: float = 0.0) -> Course:
+def columns_of(series: Series, seconds: float = 0.0) -> Columns:
     """The columns of a run.
 
     Args:
@@ -140,7 +140,7 @@ def course(series: Series, seconds: float = 0.0) -> Course:
 
     heard = [window.covered >= HEARD_FROM for window in windows]
     offered = [window.offered for window in windows]
-    return Course(
+    return Columns(
         begins=begins,
         ends=ends,
         span=max([min(LATEST, seconds), *ends, *(event.at for event in series.events)], default=0.0)
@@ -169,7 +169,7 @@ def course(series: Series, seconds: float = 0.0) -> Course:
     )
 
 
-def silence(found: Course) -> str:
+def silence(found: Columns) -> str:
     """How long nobody heard the statistics, in a sentence; nothing if they were heard all along."""
     if found.silent < _SILENT_FROM * found.span and not found.quiet:
         return ""
@@ -191,7 +191,7 @@ def has(columns: dict[int, Column]) -> bool:
     return any(value for column in columns.values() for value in column)
 
 
-def at_the_end(run: Run, found: Course) -> dict[str, float]:
+def at_the_end(run: Run, found: Columns) -> dict[str, float]:
     """Figures of the last phase, and with how many publishers further exchanges came.
 
     Averages over a whole run that grows say little; these can be compared with other systems.
@@ -241,7 +241,7 @@ def phases_told(series: Series, seconds: float) -> list[PhaseTime]:
     ]
 
 
-def _in(phase: PhaseTime | None, found: Course) -> list[int]:
+def _in(phase: PhaseTime | None, found: Columns) -> list[int]:
     """The windows in a phase of which anything is known; none if no exchange served in any."""
     if phase is None:
         return []
