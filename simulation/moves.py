@@ -1,6 +1,6 @@
 """Publishers that move all the time, under load: `python -m roq.simulation.moves --count 500`.
 
-A policy of somebody else, offered by an entry point, moves one publisher in every round.
+A policy of another package, offered by an entry point, moves one publisher in every round.
 Each live subscriber's history is checked, and `publish()` during moves is compared with `publish()`
 between them. `--naive` does the same with bare sockets: close with linger 0, connect elsewhere.
 """
@@ -35,9 +35,9 @@ MARGIN_SECONDS: Final = 0.01
 DISTANCE_SECONDS: Final = 0.05
 """Between a move and what counts as between moves."""
 PERIOD_SECONDS: Final = 0.25
-"""KPI period: the policy moves somebody four times a second."""
+"""KPI period: the policy moves a publisher four times a second."""
 LIMIT: Final = 2_000_000_000
-"""Of one exchange, bytes a minute: nobody is ever overloaded here."""
+"""Of one exchange, bytes a minute: no exchange is ever overloaded here."""
 MOVE_SECONDS_MAX: Final = 1.0
 """A move is to be expected at least so often."""
 NAIVE_MOVES_MAX: Final = 200
@@ -90,7 +90,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     during: Calls
     between: Calls
     replayed: int
-    """Batches that were sent again; doubles of them were dropped before anybody saw them."""
+    """Batches that were sent again; doubles of them were dropped before a program saw them."""
     dropped: int
     counts: Counts
     targets: list[Target]
@@ -98,7 +98,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def reached(self) -> bool:
-        """Whether nothing was lost, doubled or reordered, and nobody had to wait."""
+        """Whether nothing was lost, doubled or reordered, and no caller had to wait."""
         return self.counts.ok and all(target.reached for target in self.targets)
 
 

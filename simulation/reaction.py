@@ -3,7 +3,7 @@
     overload    an exchange gets more than it may take → its first publisher is somewhere else
     growth      the decision to add an exchange → it serves
     balance     a step from 1 to 4 exchanges → the busiest has no more than 1.25 of the mean
-    steady      the load does not change → nobody moves
+    steady      the load does not change → no publisher moves
 
 All are measured from the outside, on the statistics stream.
 """
@@ -226,7 +226,8 @@ def main(
     rounds: int, publishers: int, steady: float, policy: str, output: Path, as_json: bool
 ) -> bool:
     """Measure how fast a queue reacts to an overload, how long a new exchange takes, how soon the
-    load is even after a step from 1 to 4 exchanges, and that nobody moves when nothing changes.
+    load is even after a step from 1 to 4 exchanges, and that no publisher moves when nothing
+    changes.
 
     \b
     Example:

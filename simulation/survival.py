@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     sent: int = 0
     received: int = 0
     counted_lost: int = 0
-    """Reported as lost, and excused: somebody was cut off while an exchange died, or for long."""
+    """Reported as lost, and excused: a process was cut off while an exchange died, or for long."""
     seeds_with_losses: int = 0
     unpromised: int = 0
     """Did not arrive, and their publisher died with them in its hands."""

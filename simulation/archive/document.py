@@ -32,12 +32,12 @@ class RunState(StrEnum):
     """How a run ended."""
 
     RUNNING = "running"
-    """Or whoever ran it was killed, on another machine."""
+    """Or its process was killed, on another machine."""
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     ABANDONED = "abandoned"
-    """Whoever ran it was killed, and could not say so."""
+    """Its process was killed, and could not say so."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Process(Document, frozen=True, kw_only=True):
     """One process among all that there ever were.
 
     Attributes:
-        place: the machine since its last start, and the container; empty if nobody knows.
+        place: the machine since its last start, and the container; empty if that is not known.
         pid: there.
         start: when it began, in ticks since the start of the machine.
     """
@@ -190,7 +190,7 @@ class Window(Document, frozen=True, kw_only=True):
         offered: messages a second that the scenario wants.
         covered: share of the window that the statistics tell of, of the exchange of which they tell
             least; the rates of each exchange are those of the part in which it was heard. Of a
-            window with 0 nobody knows what exchanges did together.
+            window with 0 it is not known what exchanges did together.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""Somebody who creates a queue while things go wrong: it is there in the end, or it is not."""
+"""A program that creates a queue while things go wrong: it is there in the end, or it is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Change:
     """A queue that is being created.
 
     Args:
-        name: of the queue; nobody has used it before.
+        name: of the queue; a new one.
         patience: so many times as long may everything take.
     """
 
@@ -30,7 +30,7 @@ class Change:
         self._name = name
         self._refusal: RoQError | None = None
         self._seen = "?"
-        """How the queue was when somebody told last; empty: there was none; `?`: nobody told."""
+        """How the queue was when a manager told last; empty: there was none; `?`: none told."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="change")
         self._created: Future[None] = self._pool.submit(self._create)
 
@@ -69,7 +69,7 @@ class Change:
             return
 
     def _is_decided(self) -> bool:
-        """Whether the queue is there as a whole, or not at all; nobody tells: it is not decided."""
+        """Whether the queue is there as a whole or not at all; no manager tells: not decided."""
         try:
             queues = {queue.name: queue.state for queue in self._environment.cluster.queues()}
         except RoQError:
@@ -79,7 +79,7 @@ class Change:
         return self._seen in {"running", ""}
 
     def _is_removed(self) -> bool:
-        """Remove the queue; False: not now, since nobody in reach may change anything."""
+        """Remove the queue; False: not now, since no manager in reach may change anything."""
         try:
             self._environment.cluster.remove_queue(self._name, timeout=self._create_seconds)
         except QueueNotFound:  # an attempt that was not answered has done it

@@ -105,7 +105,7 @@ class Environment:
             return found
         leaders = [address for address in self.parts.addresses if leads(address)]
         if len(leaders) != 1:
-            return [f"{' and '.join(leaders) or 'nobody'} leads"]
+            return [f"{' and '.join(leaders) or 'no manager'} leads"]
         try:
             return [*self._host_complaints(), *self._queue_complaints(), *self.workers.troubles()]
         except RoQError as error:
@@ -131,7 +131,7 @@ class Environment:
             (child.child, child.pid) for host in hosts.values() for child in host.children
         )
         runs = Counter((each.child, each.pid) for each in self.parts.offspring())
-        found += [f"{child} runs as {pid}, and nobody knows" for child, pid in runs - known]
+        found += [f"{child} runs as {pid}, and no manager knows" for child, pid in runs - known]
         found += [f"{child} is told to run as {pid}" for child, pid in known - runs]
         return found
 

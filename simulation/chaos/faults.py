@@ -166,7 +166,7 @@ def pause_client(kind: str) -> Callable[[Environment, Draw], Happening]:
 
 
 def kill_host(environment: Environment, draw: Draw) -> Happening:
-    """Everything on a machine is gone at the same instant, and nobody hears a last word of it."""
+    """Everything on a machine is gone at the same instant, and no peer hears a last word of it."""
     node = pick(environment.machines.nodes, draw.dice)
     if node.link is not None:
         node.link.cut()

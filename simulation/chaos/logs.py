@@ -1,7 +1,7 @@
-"""What everybody writes to its log, and what must not stand there, whatever is broken.
+"""What all processes write to their logs, and what must not stand there, whatever is broken.
 
-No process may end by an error of its own. Nobody leads under an epoch that another one has led
-under, and no two processes of a child have the same one: by these, everybody else tells which of
+No process may end by an error of its own. No manager leads under an epoch that another one has led
+under, and no two processes of a child have the same one: by these, all others tell which of
 two counts.
 """
 

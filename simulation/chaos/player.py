@@ -36,7 +36,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     """What happened to whom, and for how long."""
     kinds: list[str]
     changed: bool
-    """Somebody has created a queue meanwhile."""
+    """A program has created a queue meanwhile."""
     waited_for: str
     """The last thing that kept the cluster from being whole."""
     whole_seconds: float | None
@@ -172,7 +172,7 @@ class Player:
     def _behind(self, happened: list[_Active]) -> list[str]:
         """Subscribers that do not get what was acknowledged by now; waits for them."""
         judge = self._environment.workers.judge
-        # What a dead publisher had acknowledged may have died with an exchange: nobody replays it.
+        # What a dead publisher had acknowledged may have died with an exchange, too.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
         marks = judge.acked(ended=not forgotten)
         self._environment.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)

@@ -50,7 +50,7 @@ class Flow(msgspec.Struct, kw_only=True):
     errors: int
 
     def reached(self, control: Flow) -> bool:
-        """Whether nobody had to wait too long, compared with a time without failures."""
+        """Whether no caller had to wait too long, compared with a time without failures."""
         most = max(MOST_GOAL, MOST_RATIO * control.most)
         return self.calls > 0 and not self.errors and self.p999 <= P999_GOAL and self.most <= most
 

@@ -106,7 +106,7 @@ class Rows:
         return [each for each in vars(self).values() if isinstance(each, Row)]
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Ask no more."""
         self._ending = True
         self._pool.shutdown()
         self._statistics.close()

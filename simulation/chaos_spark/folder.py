@@ -113,7 +113,7 @@ def _mark(process: psutil.Process) -> str:
             return ""
         return str(process.environ().get(MARK, ""))
     except (psutil.Error, OSError):
-        return ""  # it has ended, or is somebody else's
+        return ""  # it has ended, or is another user's
 
 
 def _kill(process: psutil.Process) -> None:
@@ -124,7 +124,7 @@ def _kill(process: psutil.Process) -> None:
 
 
 def keep(folder: Path) -> None:
-    """Wait until standard input ends, that is, until whoever has started us has; then clean up."""
+    """Wait until standard input ends with the process that has started us; then clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(sys.stdin.fileno(), 4_096):

@@ -259,7 +259,7 @@ class Player:
     def _kill_exchange(self, dice: random.Random) -> float:
         """Kill the one with the longest log that both queries know; gives when.
 
-        Both have to fail: nobody knows what else was in the log.
+        Both have to fail: it is not known what else was in the log.
         """
         found: list[LogKey] = []
 

@@ -39,7 +39,7 @@ class Standalone:
 
     Attributes:
         master: its address, `spark://…`; empty before the start.
-        home: for `SPARK_HOME` of whoever uses it.
+        home: for `SPARK_HOME` of its users.
 
     Raises:
         ScenarioError: pyspark is not installed.

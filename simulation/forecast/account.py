@@ -93,7 +93,7 @@ class Account:
         self.unserved = 0
         """Publishers that are nowhere."""
         self.reactions: list[float] = []
-        """Seconds from the beginning of an overload until somebody had left."""
+        """Seconds from the beginning of an overload until a publisher had left."""
         self.reliefs: list[float] = []
         """Seconds from its beginning to its end."""
         self._recorder = recorder
@@ -164,7 +164,7 @@ class Account:
         self._hosts.change(exchange.host, -self.present.busy.pop(exchange.number, 0.0))
 
     def left(self, number: int, now: float) -> None:
-        """Somebody has left an exchange."""
+        """A publisher has left an exchange."""
         since, seen = self._overloaded.get(number, (now, True))
         if not seen:
             self.reactions.append(now - since)

@@ -372,7 +372,7 @@ class Queue:
     # --- more exchanges, and fewer ----------------------------------------------------------------
 
     def add_exchange(self, now: float) -> None:
-        """Somebody adds an exchange by hand.
+        """An operator adds an exchange by hand.
 
         Raises:
             NoCapacity: there is no room for it.
@@ -441,7 +441,7 @@ class Queue:
                 self.losses.lose(exchange, now)
 
     def lose_monitor(self, now: float) -> None:
-        """Another one takes over, knows nothing, and waits before it moves anybody."""
+        """Another one takes over, knows nothing, and waits before it moves a publisher."""
         self._hosts.free_monitor(self._monitor)
         self._monitor = self._hosts.place_monitor()
         self._decides_from = now + self._parameters.heal_seconds + PUBLISHERS_RETURN_SECONDS

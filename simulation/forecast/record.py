@@ -69,7 +69,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, and what it took.
 
     Attributes:
-        order: by whoever wanted it.
+        order: by the user.
         case: as it was played.
         began: seconds since 1970.
         took: seconds.

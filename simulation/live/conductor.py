@@ -49,7 +49,7 @@ class Conductor:
         spark: does the work.
         cluster: a connection.
         queues: of the run.
-        parts: processes of the cluster, for faults; None: it is somebody else's.
+        parts: processes of the cluster, for faults; None: it is another one's.
         statistics: of the queue under load.
         driver: talks with the tasks.
         tracer: for traces of the driver; None: none are kept.

@@ -32,7 +32,7 @@ class Driver:
     """Opened by `with`; from then on it hears.
 
     Args:
-        cluster: a connection; closed by whoever gave it.
+        cluster: a connection; closed by its owner.
         queue: for messages.
         plan: what tasks do.
         run: id of the run.

@@ -42,7 +42,7 @@ SETTLE_SECONDS: Final = 0.5
 STOPPED_SECONDS: Final = 1.0
 """The same after the run was interrupted."""
 LEAVING_SECONDS: Final = 2.0
-"""The same for subscribers that nobody can tell how much they are to get."""
+"""The same for subscribers that cannot be told how much they are to get."""
 GAP_LEAST: Final = 0.0005
 GAP_MOST: Final = 0.005
 GAP_EACH: Final = 0.0001
@@ -104,7 +104,7 @@ class Load:
 
     Args:
         job: what to do.
-        cluster: a connection of its own; whoever gave it closes it.
+        cluster: a connection of its own; its owner closes it.
     """
 
     def __init__(self, job: Job, cluster: roq.Cluster) -> None:

@@ -113,7 +113,7 @@ class Begin(Message, frozen=True, kw_only=True, tag="begin"):
 
 
 class Finish(Message, frozen=True, kw_only=True, tag="finish"):
-    """Nothing more comes; whoever has got so much under its prefix may go."""
+    """Nothing more comes; a subscriber that has got so much under its prefix may go."""
 
     sent: dict[str, Count]
 

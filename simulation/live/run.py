@@ -94,7 +94,7 @@ def run(
     slots = len(made.shares) + (TRACE_SLOTS if request.traces else 0)
     master = request.master if session is not None else master_for(request.master, slots)
     if request.cluster:
-        # Nobody is to wait for Spark to hear that.
+        # No user is to wait for Spark to hear that.
         roq.connect(parse_addresses(request.cluster)).close()
     folder = make(request.out, new_id(scenario.name, RunKind.LIVE))
     now, window = anchor(), window_seconds(made.seconds)

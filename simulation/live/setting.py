@@ -41,7 +41,7 @@ class Setting:
         window: length of windows, seconds.
         live_stats: what the driver sees of it.
         show: shows how it goes on.
-        stop: somebody wants it to end.
+        stop: it is to end.
     """
 
     request: LiveRequest

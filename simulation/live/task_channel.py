@@ -219,7 +219,7 @@ class TaskChannel:
     # --- telling ----------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        """Progress and traces; the thread, and whoever closes it when that has ended."""
+        """Progress and traces; the thread, and the thread that closes it when that has ended."""
         latency: dict[int, int] = {}
         late = failed = 0
         for sender in self._senders:

@@ -1,8 +1,8 @@
 """What all tasks have counted, put together: what was lost, doubled and reordered; pure.
 
 A message is lost at a subscriber if it was published, the subscriber was owed it, and it has not
-come. What its publisher was told to have failed (or what nobody knows of) is not lost but failed:
-so many of what is missing of that stay are not counted.
+come. What its publisher was told to have failed (or what is not known to have arrived) is not lost
+but failed: so many of what is missing of that stay are not counted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SentTally(msgspec.Struct, frozen=True, kw_only=True):
         late: published more than 10 ms after they should.
         late_most: seconds; the latest.
         unsent: were due, but not published when it ended.
-        failed: given up, or nobody knows whether they were delivered.
+        failed: given up, or not known to have arrived.
         latency, latency_sum, latency_most: until `publish()` had returned.
     """
 

@@ -3,7 +3,7 @@
 A bound is the sum of the two kinds of trouble that take the longest: one may have to wait for the
 other. What is added is what stands in docs/guarantees.md for the failure itself, and the longest
 time for which what it left behind is mended late: connections that are made again after a pause,
-commands on their way to somebody who has died, attempts that are repeated.
+commands on their way to a process that has died, attempts that are repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ this at most."""
 ARRIVAL_SECONDS: Final = 30.0
 """A leader whose process has never seen a host waits so long for it: all may just be starting."""
 DISMISS_SECONDS: Final = 24.0
-"""An exchange that nobody wants, on a host without a manager, is emptied and ends."""
+"""An exchange that no queue wants, on a host without a manager, is emptied and ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Owed:
 
 _CLIENTS: Final = Owed(seconds=PAUSE_SECONDS)
 _LOST: Final = Owed(sessions=1.0, seconds=PROOF_SECONDS + START_SECONDS + SETTLE_SECONDS)
-"""Somebody may have been taken for lost, and what ran there be set up elsewhere."""
+"""A process may have been taken for lost, and what ran there be set up elsewhere."""
 _CHILD: Final = Owed(seconds=START_SECONDS + SETTLE_SECONDS)
 _LEADER: Final = Owed(sessions=1.0, seconds=2.0)
 _REGISTRY: Final = Owed(sessions=2.0, seconds=2.0)
@@ -71,7 +71,7 @@ LOOK_SECONDS: Final = 1.0
 TAKES_HOSTS: Final = frozenset(
     {"partition", "one-way", "isolate", "pause", "kill-host", "kill-hcm"}
 )
-"""Kinds by which somebody may be missing while something is to be changed or mended."""
+"""Kinds by which a process may be missing while something is to be changed or mended."""
 
 
 def heal_seconds(happened: Collection[str], session: float) -> float:
@@ -85,7 +85,7 @@ def heal_seconds(happened: Collection[str], session: float) -> float:
     owed = sorted(OWED[kind].seconds + OWED[kind].sessions * session for kind in kinds)
     seconds = LOOK_SECONDS + sum(owed[-2:])
     if len(kinds) > 1 and kinds & TAKES_HOSTS:
-        # An attempt may have been made with somebody who was just going.
+        # An attempt may have been made with a process that was just going.
         seconds += RETRY_SECONDS
     if "kill-gcm" in kinds and kinds & TAKES_HOSTS:
         seconds += ARRIVAL_SECONDS

@@ -84,7 +84,7 @@ def draw(
     usual = [kind for kind in KINDS if kind not in LATER]
     kinds = random.sample(usual, random.choice([1, 1, 2, 2, 3, 4, 6]))
     if "empty" in kinds:
-        # Managers remember what the registry has forgotten: nobody is left if they die as well.
+        # Managers remember what the registry has forgotten: nothing is left if they die as well.
         kinds = [kind for kind in kinds if kind != "kill-gcm"]
     many = random.choice([1, 1, 1, 3])
     many *= random.randint(1, 3) + len(kinds) * random.randint(1, 2)
@@ -117,7 +117,7 @@ class Troubles:
 
     Attributes:
         happened: how often, by kind.
-        cut_off: seconds in which somebody was cut off, all together.
+        cut_off: seconds in which a process was cut off, all together.
     """
 
     def __init__(self, cluster: Cluster, plan: list[Trouble]) -> None:
@@ -257,7 +257,7 @@ class Troubles:
         return self._split(ones, others, seconds, both=False)
 
     def _isolate(self, random: Random, seconds: float) -> str:
-        """Two machines do not hear each other; everybody else hears both."""
+        """Two machines do not hear each other; all others hear both."""
         one, other = random.sample(self._machines(), 2)
         return self._split([one], [other], seconds, both=random.random() < 0.7)
 
@@ -487,7 +487,7 @@ class Troubles:
         return self._ask(RemoveQueue(QName=name))
 
     def _drain(self, random: Random, seconds: float) -> str:
-        """A host is drained or cordoned, and that is taken back; whoever leads by then hears it."""
+        """A host is drained or cordoned, and that is taken back; the leader by then hears it."""
         console = self._cluster.console
         name = random.choice(self._cluster.hosts).machine
         request = random.choice([DrainHost, DrainHost, CordonHost])(Host=name)

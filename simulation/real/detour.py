@@ -25,7 +25,7 @@ END_SECONDS: Final = 5.0
 
 
 class Detour:
-    """The relay of one machine, seen by whoever has started it.
+    """The relay of one machine, seen by the process that has started it.
 
     Attributes:
         host: everything that is started there takes the detour.

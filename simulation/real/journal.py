@@ -1,7 +1,7 @@
 """What workers write down as it happens: one JSON line a record, appended, never held back.
 
 A worker may be killed at any moment, so nothing stays in its memory: a publisher says how far it is
-about to go *before* it publishes. Whoever judges reads the files while they grow.
+about to go *before* it publishes. The judge reads the files while they grow.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class State(_Record, frozen=True, array_like=True, tag="state"):
     """`publish()` has returned for so many."""
     acked: int
     failed: int
-    """Given up, or nobody knows."""
+    """Given up, or not known to have arrived."""
     replayed: int
     """Batches."""
     slowest: float
@@ -65,7 +65,7 @@ class Refused(_Record, frozen=True, array_like=True, tag="refused"):
 
     text: str
     working: bool
-    """Whether it was at work already; opening one may fail while nobody is there."""
+    """Whether it was at work already; opening one may fail while no manager is there."""
 
 
 # --- subscribers ----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Stream:
         upto: at most so many messages.
         published: `publish()` has returned for at least so many.
         acked: at least so many were acknowledged.
-        failed: given up by the publisher, or nobody knows.
+        failed: given up by the publisher, or not known to have arrived.
         ended: it publishes no more (killed, closed, or it has raised).
         settled: it had ended by the last check.
         starts: when it was about to publish, and the first sequence of what followed.
@@ -70,7 +70,7 @@ class Stream:
         return self.starts[at][1] if at < len(self.starts) else None
 
     def forget(self) -> None:
-        """Drop what nobody will ask for."""
+        """Drop what will not be asked for."""
         if self.starts:
             old = bisect_left(self.starts, (self.starts[-1][0] - LATE_SECONDS, 0))
             del self.starts[:old]
@@ -101,7 +101,7 @@ class Place:
         return max([self.got.next, *(end for _, end in self.told)])
 
     def settle(self) -> tuple[int, int]:
-        """Give how many are missing and how many of them nobody has reported; begin anew."""
+        """Give how many are missing and how many of them were not reported; begin anew."""
         end = self.got.next
         told = {n for first, last in self.told for n in range(first, min(last, end))}
         missing = list(self.got.lacking(0, end))
@@ -305,7 +305,7 @@ class Judge:
         return late
 
     def take_slowest(self) -> float:
-        """The longest `publish()` of anybody since the last such question, seconds."""
+        """The longest `publish()` of all publishers since the last such question, seconds."""
         slowest, self._slowest = self._slowest, 0.0
         return slowest
 

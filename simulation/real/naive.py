@@ -1,4 +1,4 @@
-"""The hand-off that everybody would write first, on bare ZeroMQ sockets, for comparison.
+"""The hand-off that any programmer would write first, on bare ZeroMQ sockets, for comparison.
 
 A publisher is a PUSH socket, an exchange a relay (PULL to PUB), a subscriber a SUB connected to
 all relays. To move, a publisher closes its socket with linger 0 and connects to the next relay.

@@ -48,7 +48,7 @@ class Daemon:
         kind: `zookeeper`, `gcm` or `hcm`.
         node: where.
         wanted: whether it is to run; if it ends nevertheless it is started again.
-        ended: exit codes of those that nobody has killed, in words.
+        ended: exit codes of those that were not killed, in words.
         crashes: those of them that RoQ must answer for; the caller may empty it.
     """
 
@@ -216,7 +216,7 @@ class Parts:
             **common,
             "GCM_ADDRESS": ",".join(self.addresses),
             "MONITOR_STAT_PERIOD": str(kpi_ms),
-            # Nobody else kills the same child so often that it is better left alone.
+            # No other program kills the same child so often that it is better left alone.
             "CHILDREN_CRASHES_MOST": "1000",
             **(hcm or {}),
         }
@@ -268,7 +268,7 @@ class Parts:
             daemon.tend()
 
     def offspring(self) -> list[Offspring]:
-        """Monitors and exchanges that run, stopped or not, whoever knows of them."""
+        """Monitors and exchanges that run, stopped or not, known to a manager or not."""
         return list(_offspring(self._machines.nodes))
 
     def stop(self) -> None:
@@ -285,7 +285,7 @@ class Parts:
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether there was somebody."""
+    """Send a signal; whether there was such a process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

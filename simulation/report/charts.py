@@ -33,7 +33,7 @@ class Bounds:
 
     Attributes:
         limit: of one exchange, bytes a second; 0: none is set.
-        most: exchanges; 0: nobody knows.
+        most: exchanges; 0: not known.
     """
 
     limit: float = 0.0
@@ -127,7 +127,7 @@ def _throughput_summary(found: Columns, total: Column) -> str:
         (value, end) for value, end in zip(total, found.ends, strict=True) if value is not None
     ]
     if not there:
-        return "Nobody heard the statistics."
+        return "The statistics were not heard."
     values = [value for value, _ in there]
     highest, when = max(there, key=lambda each: each[0])
     said = (

@@ -83,7 +83,7 @@ class Columns:
 
     @property
     def quiet(self) -> list[Stretch]:
-        """When nobody heard what exchanges did, as few stretches."""
+        """When it was not heard what exchanges did, as few stretches."""
         found: list[Stretch] = []
         for begin, end, heard in zip(self.begins, self.ends, self.heard, strict=True):
             if not heard:
@@ -170,7 +170,7 @@ def columns_of(series: Series, seconds: float = 0.0) -> Columns:
 
 
 def silence(found: Columns) -> str:
-    """How long nobody heard the statistics, in a sentence; nothing if they were heard all along."""
+    """How long the statistics were not heard, in a sentence; nothing if they always were."""
     if found.silent < _SILENT_FROM * found.span and not found.quiet:
         return ""
     if not any(found.heard):

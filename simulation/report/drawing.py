@@ -207,7 +207,7 @@ def _name_ends(axes: Axes, plot: Plot, colours: Sequence[str]) -> None:
 
 
 def _holes(axes: Axes, plot: Plot) -> None:
-    """Hatch what nobody heard; the name stands in the widest stretch if that has room."""
+    """Hatch what was not heard; the name stands in the widest stretch if that has room."""
     for begin, end in plot.quiet:
         axes.axvspan(
             begin, end, facecolor=TINT, edgecolor=HATCH, hatch="////", linewidth=0, zorder=0.5

@@ -24,7 +24,7 @@ FIGURES: Final = (
     "failed", "latency_p50_ms", "latency_p99_ms", "latency_max_ms", "exchanges_most",
     "exchanges_last", "moves", "imbalance_last",
 )  # fmt: skip
-"""Shown if nobody asks for all."""
+"""Shown if not all are asked for."""
 _STYLES: Final = {Tone.GOOD: "green", Tone.BAD: "bold red", Tone.OPEN: "yellow", Tone.PLAIN: ""}
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _SPARK_WIDTH: Final = 48

@@ -163,7 +163,7 @@ def overloads(rows: Rows, grid: Grid) -> list[Overload]:
 def reactions(
     found: Sequence[Overload], rows: Rows, grace_us: int = 2 * MICROSECONDS
 ) -> list[float]:
-    """For each overload that was answered: seconds until somebody had moved away.
+    """For each overload that was answered: seconds until a publisher had moved away.
 
     Args:
         found: overloads.
