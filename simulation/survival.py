@@ -28,13 +28,14 @@ import msgspec
 from rich.console import Console
 
 from roq.cli.output import print_json
+from roq.simulation.model.kinds import KINDS
 from roq.simulation.model.trial import Case, Result, Trial
-from roq.simulation.model.troubles import KINDS
 from roq.simulation.scenario import results
 from roq.simulation.scenario.bar import bar
 from roq.simulation.scenario.results import Machine
 
 NAME: Final = "survival"
+TROUBLE: Final = click.Choice(list(KINDS))
 CHUNK: Final = 20
 """Seeds that one process takes at a time."""
 GARBAGE_EVERY: Final = 10
@@ -131,12 +132,8 @@ def _try_all(
 @click.option("--seed", type=click.IntRange(0), help="Try this seed alone.")
 @results.option("--count", click.IntRange(1, 10_000_000), 300, "How many seeds.")
 @results.option("--first", click.IntRange(0), 0, "The first of them.")
-@click.option(
-    "--only", multiple=True, type=click.Choice(KINDS), help="Only this kind of trouble; repeatable."
-)
-@click.option(
-    "--without", multiple=True, type=click.Choice(KINDS), help="Not this one; repeatable."
-)
+@click.option("--only", multiple=True, type=TROUBLE, help="Only this kind of trouble; repeatable.")
+@click.option("--without", multiple=True, type=TROUBLE, help="Not this one; repeatable.")
 @click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,

@@ -11,29 +11,19 @@ from roq.model import QueueState
 from roq.simulation.model.clients import PublisherShell
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape
 from roq.simulation.model.hosts import Running
+from roq.simulation.model.kinds import Does, that
 from roq.simulation.model.troubles import CUTTING_OFF
 from roq.testing.history import StreamVerdict
 
-SPARING_CHILDREN = frozenset({
-    "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",
-    "clock", "expiry", "away", "empty", "grow", "another-queue", "lose", "insist",
-    "uneven",
-})  # fmt: skip
-"""Kinds of trouble that do nothing to monitors and exchanges."""
-SPARING_READERS = frozenset({
-    "kill-hcm", "kill-gcm", "kill-publisher", "slow-disk", "clock", "expiry", "away", "empty",
-    "grow", "another-queue", "lose", "insist", "sluggish",
-})  # fmt: skip
-"""Kinds of trouble after which a subscriber is there that was there before, and is heard."""
-PACED = frozenset({"uneven"})
-"""Kinds of trouble by which no exchange is silent for longer than subscribers wait for it."""
+SPARING_CHILDREN = that(Does.SPARES_CHILDREN)
+SPARING_READERS = that(Does.SPARES_READERS)
+PACED = that(Does.PACED)
+LEADERLESS = that(Does.LEADERLESS)
 HELD_TIMES = 2
 """What is put aside in a subscriber may come to so many times that from which on it leaves
 exchanges alone: what is under way arrives, and two may each be ahead of the other."""
 ROOMY_BYTES = 16_000
 """Below this a few batches are much of it."""
-LEADERLESS = frozenset({"kill-gcm", "expiry", "away", "empty"})
-"""Kinds by which no manager may lead for longer than a child waits that no queue wants."""
 PATIENCE_SECONDS = 4.0
 """Readers wait five seconds for an exchange that says nothing; that begins a moment before."""
 REPLAYED_SECONDS = 1.5
