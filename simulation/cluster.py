@@ -119,7 +119,7 @@ class Cluster:
     # --- the end ----------------------------------------------------------------------------------
 
     def settle(self, seconds: float) -> bool:
-        """Let time pass until all is acknowledged and nobody waits for anything.
+        """Let time pass until all is acknowledged and no subscriber waits for anything.
 
         Returns:
             False if it is still not so after `seconds`.

@@ -22,7 +22,7 @@ class Dispatcher:
         self._plan()
 
     def stop(self) -> None:
-        """Leave everybody where it is."""
+        """Leave all publishers where they are."""
         self._stopped = True
 
     def _plan(self) -> None:

@@ -14,11 +14,14 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, picture, place, results
+from roq.simulation.archive.live_stats import stats_of
+from roq.simulation.report import picture
+from roq.simulation.report.charts import Bounds
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.profile import Profile
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario.under_load import UnderLoad, under_load
 
 NAME: Final = "elastic"
 PAYLOAD: Final = 2_000
@@ -90,25 +93,26 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     )
     with (
         results.measured() as machine,
-        place.local(plan.hosts) as where,
-        stage(where, shown, rules=rules) as scene,
+        environment.local(plan.hosts) as where,
+        under_load(where, shown, rules=rules) as scene,
     ):
         most, last = _play(scene, plan)
         outcome = _outcome(scene, plan, machine, most, last)
     if drawing is not None:
         drawing.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw(scene.record, drawing, _caption(outcome), limit=plan.limit / 60)
+        bounds = Bounds(plan.limit / 60, plan.exchanges)
+        picture.write_stats(stats_of(scene.record), drawing, _caption(outcome), bounds)
     return outcome
 
 
-def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
+def _play(scene: UnderLoad, plan: Plan) -> tuple[int, int]:
     """Give the highest and the last number of exchanges."""
-    crew = scene.crew
-    crew.add(plan.subscribers, publishes=False)
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    workers = scene.workers
+    workers.add(plan.subscribers, publishes=False)
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD)
     scene.enter("publishers and subscribers connect")
-    crew.open(crew.subscribers)
-    crew.open(publishers)
+    workers.open(workers.subscribers)
+    workers.open(publishers)
     scene.record.began = scene.record.samples[-1].when
     begin = scene.elapsed
     profile = Profile([(share * plan.seconds, load) for share, load in SHARES])
@@ -123,17 +127,17 @@ def _play(scene: Stage, plan: Plan) -> tuple[int, int]:
         if abs(wanted - rate) > RATE_STEP * unit or (wanted != rate and now > profile.seconds):
             _phase(scene, wanted - rate, first=rate < 0)
             rate = wanted
-            crew.rate(publishers, rate)
+            workers.rate(publishers, rate)
 
     scene.run(plan.seconds, follow)
     last = scene.exchanges()
-    crew.rate(publishers, 0)
+    workers.rate(publishers, 0)
     scene.enter("the last messages arrive")
     scene.finish()
     return most, last
 
 
-def _phase(scene: Stage, change: float, *, first: bool) -> None:
+def _phase(scene: UnderLoad, change: float, *, first: bool) -> None:
     if first:
         phase = "a light load"
     elif change > 0:
@@ -144,9 +148,9 @@ def _phase(scene: Stage, change: float, *, first: bool) -> None:
         scene.enter(phase)
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, most: int, last: int) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, most: int, last: int) -> Outcome:
     record = scene.record
-    counts = results.counts(scene.crew.verdict())
+    counts = results.counts(scene.workers.judge)
     accepted = record.moves()
     return Outcome(
         machine=machine,
@@ -182,42 +186,21 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="Watch a queue grow and shrink.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(20, 3_600),
-    default=80.0,
-    show_default=True,
-    help="How long the load goes up and down.",
+@results.option(
+    "--seconds", click.FloatRange(20, 3_600), 80.0, "How long the load goes up and down."
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(2, 100),
-    default=12,
-    show_default=True,
-    help="Publisher processes.",
+@results.option("--publishers", click.IntRange(2, 100), 12, "Publisher processes.")
+@results.option(
+    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
 )
-@click.option(
-    "--subscribers",
-    type=click.IntRange(1, 20),
-    default=2,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
-)
-@click.option(
-    "--exchanges",
-    type=click.IntRange(2, 8),
-    default=4,
-    show_default=True,
-    help="Exchanges at most.",
-)
-@click.option(
+@results.option("--exchanges", click.IntRange(2, 8), 4, "Exchanges at most.")
+@results.option(
     "--limit",
-    type=click.IntRange(min=100_000),
-    default=30_000_000,
-    show_default=True,
-    help="Bytes per minute that one exchange may take.",
+    click.IntRange(min=100_000),
+    30_000_000,
+    "Bytes per minute that one exchange may take.",
 )
-@click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
+@results.option("--policy", str, "balanced", "Which policy decides.")
 @results.scenario("Directory for JSON and picture.")
 def main(
     seconds: float,
@@ -265,10 +248,7 @@ def _show(outcome: Outcome) -> None:
         f"{outcome.pause_ms:.1f} ms; {outcome.moves_failed} moves failed\n"
     )
     out.print(results.counts_table(outcome.counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

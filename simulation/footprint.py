@@ -8,7 +8,6 @@ taken. At the end everything is removed.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import roq.testing
 from roq.errors import RoQError
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine, Target
+from roq.simulation.waiting import rest
 
 NAME: Final = "footprint"
 KINDS: Final = ("monitor", "exchange", "hcm", "gcm")
@@ -89,11 +89,11 @@ def measure(queues: int, seconds: float) -> Outcome:
             except RoQError as error:
                 failed.append(f"{name}: {error}")
         created = time.monotonic() - begun
-        _pass(SETTLE_SECONDS)
+        rest(SETTLE_SECONDS)
         tree = _tree([running.pid("gcm"), running.pid(f"host {running.hosts[0]}")])
         before = _ran(tree)
         looked = time.monotonic()
-        _pass(seconds)
+        rest(seconds)
         ran = _ran(tree)
         passed = time.monotonic() - looked
         kinds = [_kind(name, tree, before, ran, passed) for name in KINDS]
@@ -187,21 +187,9 @@ def _targets(queues: int, kinds: Sequence[Kind], created: float) -> list[Target]
     ]  # fmt: skip
 
 
-def _pass(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
 @click.command(short_help="What idle queues cost.")
-@click.option(
-    "--queues", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Idle queues."
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 3_600),
-    default=20.0,
-    show_default=True,
-    help="How long they are looked at.",
-)
+@results.option("--queues", click.IntRange(1, 1_000), 50, "Idle queues.")
+@results.option("--seconds", click.FloatRange(1, 3_600), 20.0, "How long they are looked at.")
 @results.scenario()
 def main(queues: int, seconds: float, output: Path, as_json: bool) -> bool:
     """Measure the memory and the processor time of idle queues by kind of process, and how long it

@@ -18,11 +18,11 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, place, results
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.place import Links, Place
+from roq.simulation.scenario.environment import Environment, Links
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "hosts"
 STRIPES: Final = 3
@@ -100,7 +100,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
     striping: list[Run] = []
     with (
         results.measured() as machine,
-        place.networked(plan.hosts, links, exchanges_per_host=1) as where,
+        environment.networked(plan.hosts, links, exchanges_per_host=1) as where,
     ):
         for count in range(1, plan.hosts + 1):
             base = runs[0].bytes_per_second if runs else 0.0
@@ -121,7 +121,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
 
 
 def _measure(
-    where: Place,
+    where: Environment,
     shown: Display,
     plan: Plan,
     what: str,
@@ -138,7 +138,7 @@ def _measure(
         exchanges_max=exchanges,
     )
     limits = {"window_bytes": WINDOW_BYTES}
-    with stage(where, shown, rules=rules, limits=limits) as scene:
+    with under_load(where, shown, rules=rules, limits=limits) as scene:
         for host in where.hosts[1:exchanges]:
             scene.cluster.add_exchange(QUEUE, host)
         scene.enter(what)
@@ -150,7 +150,7 @@ def _measure(
             [sample for sample in scene.record.samples if sample.when <= window.end]
         )
         rate = measures.rate(scene.record.samples, window)
-        counts = results.counts(scene.crew.verdict())
+        counts = results.counts(scene.workers.judge)
     return Run(
         what=what,
         exchanges=exchanges,
@@ -165,13 +165,13 @@ def _measure(
     )
 
 
-def _load(scene: Stage, plan: Plan, publishers: int, stripes: int) -> measures.Window:
+def _load(scene: UnderLoad, plan: Plan, publishers: int, stripes: int) -> measures.Window:
     """Publish as fast as it goes; give the time in which it was measured."""
-    crew = scene.crew
-    crew.open(crew.add(1, publishes=False))
-    workers = crew.add(publishers, publishes=True, payload=PAYLOAD)
-    crew.open(workers)
-    crew.rate(workers, -1.0)
+    workers = scene.workers
+    workers.open(workers.add(1, publishes=False))
+    senders = workers.add(publishers, publishes=True, payload=PAYLOAD)
+    workers.open(senders)
+    workers.rate(senders, -1.0)
 
     def spread() -> bool:
         return any(len(move.targets) == stripes for _, move in scene.record.moves())
@@ -182,7 +182,7 @@ def _load(scene: Stage, plan: Plan, publishers: int, stripes: int) -> measures.W
     begin = scene.record.began + scene.elapsed
     scene.run(plan.seconds)
     window = measures.Window(begin, scene.record.began + scene.elapsed)
-    crew.rate(workers, 0)
+    workers.rate(senders, 0)
     scene.finish()
     return window
 
@@ -216,26 +216,17 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @click.command(short_help="Throughput where hosts are the bottleneck.")
-@click.option(
-    "--hosts",
-    type=click.IntRange(1, 8),
-    default=4,
-    show_default=True,
-    help="Hosts at most; from 3 on striping is measured as well.",
+@results.option(
+    "--hosts", click.IntRange(1, 8), 4, "Hosts at most; from 3 on striping is measured as well."
 )
-@click.option(
+@results.option(
     "--megabits",
-    type=click.FloatRange(1, 1_000),
-    default=40.0,
-    show_default=True,
-    help="What the link of a host carries inwards, a second.",
+    click.FloatRange(1, 1_000),
+    40.0,
+    "What the link of a host carries inwards, a second.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(2, 600),
-    default=8.0,
-    show_default=True,
-    help="How long each number of hosts is measured.",
+@results.option(
+    "--seconds", click.FloatRange(2, 600), 8.0, "How long each number of hosts is measured."
 )
 @results.scenario()
 def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: bool) -> bool:
@@ -270,10 +261,7 @@ def _show(outcome: Outcome) -> None:
     title = f"Links of {outcome.plan.megabits:g} Mbit/s ({bytes_text(outcome.plan.link_bytes)}/s)"
     columns = ("", "publishers#", "payload in#", "to one#", "each exchange", "all arrived")
     out.print(results.table(title, columns, rows))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

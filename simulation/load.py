@@ -31,7 +31,7 @@ class Profile:
 
 
 class Publishes(Protocol):
-    """Whoever takes a user's batches."""
+    """What takes a user's batches."""
 
     @property
     def id(self) -> PublisherId:

@@ -1,6 +1,6 @@
 """Publishers that move all the time, under load: `python -m roq.simulation.moves --count 500`.
 
-A policy of somebody else, offered by an entry point, moves one publisher in every round.
+A policy of another package, offered by an entry point, moves one publisher in every round.
 Each live subscriber's history is checked, and `publish()` during moves is compared with `publish()`
 between them. `--naive` does the same with bare sockets: close with linger 0, connect elsewhere.
 """
@@ -17,15 +17,15 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, place, results, shuffle
-from roq.simulation.scenario.crew import Crew, Worker
+from roq.simulation.real.commands import Move
+from roq.simulation.real.relays import relays
+from roq.simulation.real.timings import Timings, percentile
+from roq.simulation.real.workers import Worker, Workers
+from roq.simulation.scenario import environment, measures, results, shuffle
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.job import Move
 from roq.simulation.scenario.measures import Window
-from roq.simulation.scenario.relays import relays
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
-from roq.simulation.scenario.timings import Timings, percentile
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "moves"
 RATIO_GOAL: Final = 2.0
@@ -35,9 +35,9 @@ MARGIN_SECONDS: Final = 0.01
 DISTANCE_SECONDS: Final = 0.05
 """Between a move and what counts as between moves."""
 PERIOD_SECONDS: Final = 0.25
-"""KPI period: the policy moves somebody four times a second."""
+"""KPI period: the policy moves a publisher four times a second."""
 LIMIT: Final = 2_000_000_000
-"""Of one exchange, bytes a minute: nobody is ever overloaded here."""
+"""Of one exchange, bytes a minute: no exchange is ever overloaded here."""
 MOVE_SECONDS_MAX: Final = 1.0
 """A move is to be expected at least so often."""
 NAIVE_MOVES_MAX: Final = 200
@@ -90,7 +90,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     during: Calls
     between: Calls
     replayed: int
-    """Batches that were sent again; doubles of them were dropped before anybody saw them."""
+    """Batches that were sent again; doubles of them were dropped before a program saw them."""
     dropped: int
     counts: Counts
     targets: list[Target]
@@ -98,7 +98,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def reached(self) -> bool:
-        """Whether nothing was lost, doubled or reordered, and nobody had to wait."""
+        """Whether nothing was lost, doubled or reordered, and no caller had to wait."""
         return self.counts.ok and all(target.reached for target in self.targets)
 
 
@@ -118,17 +118,21 @@ def run(plan: Plan, shown: Display) -> Outcome:
         results.measured() as machine,
         tempfile.TemporaryDirectory(prefix="roq-plugin-") as plugin,
         shuffle.offered(Path(plugin)),
-        place.local(2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}) as where,
-        stage(where, shown) as scene,
+        environment.local(
+            2, hcm={"monitor": {"stat_period": int(1_000 * PERIOD_SECONDS)}}
+        ) as where,
+        under_load(where, shown) as scene,
     ):
         for number in range(1, plan.exchanges):
             scene.cluster.add_exchange(QUEUE, where.hosts[number % len(where.hosts)])
-        crew = scene.crew
-        crew.open(crew.add(plan.subscribers, publishes=False))
-        publishers = crew.add(plan.publishers, publishes=True, payload=plan.payload, timings=True)
+        workers = scene.workers
+        workers.open(workers.add(plan.subscribers, publishes=False))
+        publishers = workers.add(
+            plan.publishers, publishes=True, payload=plan.payload, timings=True
+        )
         scene.enter("publishers connect")
-        crew.open(publishers)
-        crew.rate(publishers, plan.rate)
+        workers.open(publishers)
+        workers.rate(publishers, plan.rate)
         scene.run(1.0)
         scene.enter(f"{plan.count} moves")
         scene.cluster.set_rules(QUEUE, rules)
@@ -142,17 +146,17 @@ def run(plan: Plan, shown: Display) -> Outcome:
         seconds = scene.elapsed - began
         scene.enter("the last messages arrive")
         scene.run(1.0)
-        crew.rate(publishers, 0)
+        workers.rate(publishers, 0)
         scene.finish()
         return _outcome(scene, plan, machine, seconds)
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, seconds: float) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, seconds: float) -> Outcome:
     record = scene.record
     pauses = [move.pause_ms for _, move in record.moves()]
     during, between, windows = compare(scene)
-    finished = [worker.finished for worker in scene.crew.workers if worker.finished]
-    counts = results.counts(scene.crew.verdict())
+    finished = [worker.finished for worker in scene.workers.all if worker.finished]
+    counts = results.counts(scene.workers.judge)
     ratio = during.p99 / between.p99 if between.p99 else None
     return Outcome(
         machine=machine,
@@ -179,16 +183,16 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, seconds: float) -> Outc
     )  # fmt: skip
 
 
-def compare(scene: Stage) -> tuple[Calls, Calls, int]:
+def compare(scene: UnderLoad) -> tuple[Calls, Calls, int]:
     """`publish()` during moves and between them, pooled over all publishers, and the number of
     windows of either kind."""
     during: list[float] = []
     between: list[float] = []
     windows = 0
-    for worker in scene.crew.publishers:
+    for worker in scene.workers.publishers:
         moves = windows_of(scene, worker)
-        timings = Timings.load(Path(worker.job.timings))
-        whole = Window(worker.opened + 1.0, scene.record.began + scene.elapsed)
+        timings = Timings.load(Path(worker.job.calls))
+        whole = Window((worker.opened or 0.0) + 1.0, scene.record.began + scene.elapsed)
         pairs = measures.quiet_windows(moves, whole, DISTANCE_SECONDS, PERIOD_SECONDS)
         during += timings.within(move for move, _ in pairs)
         between += timings.within(quiet for _, quiet in pairs)
@@ -196,7 +200,7 @@ def compare(scene: Stage) -> tuple[Calls, Calls, int]:
     return _calls(during), _calls(between), windows
 
 
-def windows_of(scene: Stage, worker: Worker) -> list[Window]:
+def windows_of(scene: UnderLoad, worker: Worker) -> list[Window]:
     """When this publisher was being moved, by what the monitor told."""
     began: dict[int, float] = {
         move.epoch: when
@@ -222,21 +226,21 @@ def run_naively(plan: Plan) -> Naive:
     with (
         tempfile.TemporaryDirectory(prefix="roq-scenario-") as folder,
         relays(plan.exchanges) as addresses,
-        Crew(Path(folder), addresses, QUEUE) as crew,
+        Workers(Path(folder), addresses, QUEUE) as workers,
     ):
-        crew.open(crew.add(plan.subscribers, publishes=False, naive=True))
-        crew.poll(1.0)  # nothing tells when a bare subscription is in force
-        publishers = crew.add(plan.publishers, publishes=True, payload=plan.payload, naive=True)
-        crew.open(publishers)
-        crew.rate(publishers, plan.rate)
-        crew.poll(1.0)
+        workers.open(workers.add(plan.subscribers, publishes=False, naive=True))
+        workers.poll(1.0)  # nothing tells when a bare subscription is in force
+        publishers = workers.add(plan.publishers, publishes=True, payload=plan.payload, naive=True)
+        workers.open(publishers)
+        workers.rate(publishers, plan.rate)
+        workers.poll(1.0)
         for _, publisher in zip(range(count), cycle(publishers), strict=False):
             publisher.tell(Move())
-            crew.poll(NAIVE_PAUSE_SECONDS)
-        crew.poll(1.0)
-        crew.rate(publishers, 0)
-        crew.finish()
-        return Naive(moves=count, counts=results.counts(crew.verdict()))
+            workers.poll(NAIVE_PAUSE_SECONDS)
+        workers.poll(1.0)
+        workers.rate(publishers, 0)
+        workers.finish()
+        return Naive(moves=count, counts=results.counts(workers.judge))
 
 
 def _calls(seconds: Sequence[float]) -> Calls:
@@ -249,44 +253,16 @@ def _calls(seconds: Sequence[float]) -> Calls:
 
 
 @click.command(short_help="Publishers that move all the time, under load.")
-@click.option(
-    "--count", type=click.IntRange(1, 100_000), default=500, show_default=True, help="Relocations."
+@results.option("--count", click.IntRange(1, 100_000), 500, "Relocations.")
+@results.option("--publishers", click.IntRange(1, 64), 8, "Publisher processes.")
+@results.option(
+    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="Publisher processes.",
+@results.option("--exchanges", click.IntRange(2, 8), 3, "Exchange processes.")
+@results.option(
+    "--rate", click.FloatRange(1, 100_000), 400.0, "Messages a second of each publisher."
 )
-@click.option(
-    "--subscribers",
-    type=click.IntRange(1, 20),
-    default=2,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
-)
-@click.option(
-    "--exchanges",
-    type=click.IntRange(2, 8),
-    default=3,
-    show_default=True,
-    help="Exchange processes.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(1, 100_000),
-    default=400.0,
-    show_default=True,
-    help="Messages a second of each publisher.",
-)
-@click.option(
-    "--payload",
-    type=click.IntRange(32, 1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Bytes of a message.",
-)
+@results.option("--payload", click.IntRange(32, 1_000_000), 1_000, "Bytes of a message.")
 @click.option("--naive", is_flag=True, help="Show what the naive hand-off loses, too.")
 @results.scenario()
 def main(
@@ -345,10 +321,7 @@ def _show(outcome: Outcome) -> None:
         title = f"The naive hand-off, {outcome.naive.moves} moves"
         out.print()
         out.print(results.counts_table(outcome.naive.counts, title))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

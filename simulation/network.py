@@ -253,7 +253,7 @@ class Connection:
 
 
 class Server(Protocol):
-    """Whoever listens at an address."""
+    """A server at an address."""
 
     def accepted(self, connection: Connection) -> None:
         """A client has connected."""
@@ -269,19 +269,19 @@ class Server(Protocol):
 
 
 class Client(Protocol):
-    """Whoever connects."""
+    """A client of a server."""
 
     def received(self, connection: Connection, frames: Frames) -> None:
         """The server says this."""
         ...
 
     def disconnected(self, connection: Connection) -> None:
-        """The connection has ended without the client's doing, or nobody listens there."""
+        """The connection has ended without the client's doing, or no server listens there."""
         ...
 
 
 class _Nobody:
-    """Answers where nobody listens."""
+    """Answers where no server listens."""
 
     def accepted(self, connection: Connection) -> None:
         """Refuse."""
@@ -325,11 +325,11 @@ class Network:
         self._numbers = count(1)
 
     def listen(self, address: str, server: Server) -> None:
-        """Whoever connects to this address from now on reaches this server."""
+        """A client that connects to this address from now on reaches this server."""
         self._servers[address] = server
 
     def shut(self, address: str) -> None:
-        """Nobody listens at this address any more."""
+        """No server listens at this address any more."""
         self._servers.pop(address, None)
 
     def connect(self, address: str, client: Client) -> Connection:
@@ -337,7 +337,7 @@ class Network:
         return self._connect_to(self._servers.get(address) or _Nobody(), client)
 
     def listens(self, address: str) -> bool:
-        """Whether somebody listens at this address."""
+        """Whether a server listens at this address."""
         return address in self._servers
 
     def _connect_to(self, server: Server, client: Client) -> Connection:

@@ -22,10 +22,13 @@ import msgspec
 
 from roq.client.admin.views import ScalingRules
 from roq.demo.latency import Histogram
-from roq.simulation.scenario import measures, picture, place, results
+from roq.simulation.archive.live_stats import stats_of
+from roq.simulation.report import picture
+from roq.simulation.report.charts import Bounds
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import Stage, stage
+from roq.simulation.scenario.under_load import UnderLoad, under_load
 
 NAME: Final = "published"
 EXCHANGES: Final = 4
@@ -117,64 +120,59 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
         cooldown_seconds=COOLDOWN_SECONDS,
         policy=plan.policy,
     )
-    links = place.Links(outward=plan.link_megabits)
+    links = environment.Links(outward=plan.link_megabits)
     with (
         results.measured() as machine,
-        place.networked(EXCHANGES, links, exchanges_per_host=1) as where,
-        stage(where, shown, rules=rules) as scene,
+        environment.networked(EXCHANGES, links, exchanges_per_host=1) as where,
+        under_load(where, shown, rules=rules) as scene,
     ):
         whole = _play(scene, plan)
         outcome = _outcome(scene, plan, machine, whole)
     if drawing is not None:
         drawing.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw(
-            scene.record,
-            drawing,
-            _caption(outcome),
-            limit=plan.limit / 60,
-            latency=measures.latency_of(scene.record),
-        )
+        bounds = Bounds(plan.limit / 60, EXCHANGES)
+        picture.write_stats(stats_of(scene.record), drawing, _caption(outcome), bounds)
     return outcome
 
 
-def _play(scene: Stage, plan: Plan) -> measures.Window:
+def _play(scene: UnderLoad, plan: Plan) -> measures.Window:
     """Give when the full load was on."""
-    crew = scene.crew
-    listeners = crew.add(plan.listeners, publishes=False)
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD, burst=BURST)
+    workers = scene.workers
+    listeners = workers.add(plan.listeners, publishes=False)
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD, burst=BURST)
     scene.enter("listeners connect")
-    crew.open(listeners)
+    workers.open(listeners)
     scene.record.began = scene.record.samples[-1].when
     for number, publisher in enumerate(publishers, start=1):
         scene.enter(f"publisher {number} of {plan.publishers}")
         begin = scene.elapsed
-        crew.start([publisher])
+        workers.start([publisher])
         scene.until(lambda who=publisher: bool(who.id), 30.0, "a publisher connects")  # type: ignore[misc]
-        crew.rate([publisher], plan.per_minute / 60)
+        workers.rate([publisher], plan.per_minute / 60)
         scene.run(max(0.0, ARRIVAL_SECONDS / plan.scale - (scene.elapsed - begin)))
     scene.enter("all publishers")
     scene.run(HOLD_SECONDS / 3)
     began = scene.record.began + scene.elapsed
     scene.run(HOLD_SECONDS * 2 / 3)
     whole = measures.Window(began, scene.record.began + scene.elapsed)
-    crew.rate(publishers, 0)
+    workers.rate(publishers, 0)
     scene.enter("the last messages arrive")
     scene.finish()
     return whole
 
 
-def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window) -> Outcome:
+def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, whole: measures.Window) -> Outcome:
     record = scene.record
     inward = 60 * measures.rate(record.samples, whole, "messages_in")
     outward = 60 * measures.rate(record.samples, whole, "messages_out")
     at_the_end = measures.publishers_at(record.samples, whole.end)
-    arrivals = sorted(worker.opened for worker in scene.crew.publishers)
+    arrivals = sorted(worker.opened or 0.0 for worker in scene.workers.publishers)
     started_at = {
         document.number: sum(arrival <= when - document.seconds for arrival in arrivals)
         for when, document in record.scalings("out")
     }
     latency = Histogram()
-    for worker in scene.crew.subscribers:
+    for worker in scene.workers.subscribers:
         if worker.finished is not None:
             latency.merge(Histogram(worker.finished.latency))
     milliseconds = {
@@ -182,7 +180,7 @@ def _outcome(scene: Stage, plan: Plan, machine: Machine, whole: measures.Window)
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99))
     }
     steady = [value for when, value in measures.latency_of(record) if whole.begin < when]
-    counts = results.counts(scene.crew.verdict())
+    counts = results.counts(scene.workers.judge)
     expected = plan.publishers * plan.per_minute
     mean = sum(steady) / len(steady) if steady else 0.0
     arrived = [started_at[number] for number in sorted(started_at)]
@@ -248,33 +246,21 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="The published experiment on this machine.")
-@click.option(
+@results.option(
     "--scale",
-    type=click.FloatRange(1, 60),
-    default=20.0,
-    show_default=True,
-    help="So many times faster than published do publishers arrive.",
+    click.FloatRange(1, 60),
+    20.0,
+    "So many times faster than published do publishers arrive.",
 )
-@click.option(
+@results.option(
     "--share",
-    type=click.FloatRange(0.01, 1),
-    default=0.5,
-    show_default=True,
-    help="Part of the published rates; limits and links are scaled along.",
+    click.FloatRange(0.01, 1),
+    0.5,
+    "Part of the published rates; limits and links are scaled along.",
 )
-@click.option(
-    "--publishers",
-    type=click.IntRange(1, 64),
-    default=16,
-    show_default=True,
-    help="Publisher processes.",
-)
-@click.option(
-    "--listeners",
-    type=click.IntRange(1, 40),
-    default=20,
-    show_default=True,
-    help="Subscriber processes; each gets everything.",
+@results.option("--publishers", click.IntRange(1, 64), 16, "Publisher processes.")
+@results.option(
+    "--listeners", click.IntRange(1, 40), 20, "Subscriber processes; each gets everything."
 )
 @click.option(
     "--policy",
@@ -321,10 +307,7 @@ def _show(outcome: Outcome) -> None:
         f"{outcome.pause_ms:.1f} ms\n"
     )
     out.print(results.counts_table(outcome.counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
 
 PERIOD_US: Final = 100_000
 _V1: Final = Path("/sys/fs/cgroup/cpu")

@@ -3,7 +3,7 @@
     overload    an exchange gets more than it may take → its first publisher is somewhere else
     growth      the decision to add an exchange → it serves
     balance     a step from 1 to 4 exchanges → the busiest has no more than 1.25 of the mean
-    steady      the load does not change → nobody moves
+    steady      the load does not change → no publisher moves
 
 All are measured from the outside, on the statistics stream.
 """
@@ -18,12 +18,12 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import measures, place, results
-from roq.simulation.scenario.crew import Worker
+from roq.simulation.real.workers import Worker
+from roq.simulation.scenario import environment, measures, results
 from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.place import Place
+from roq.simulation.scenario.environment import Environment
 from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.stage import QUEUE, Stage, stage
+from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "reaction"
 LIMIT: Final = 30_000_000
@@ -80,7 +80,7 @@ def run(plan: Plan, shown: Display) -> Outcome:
     Raises:
         ScenarioError, RoQError: it could not be measured.
     """
-    with results.measured() as machine, place.local(2) as where:
+    with results.measured() as machine, environment.local(2) as where:
         overload, first = _overload(where, shown, plan)
         serve, second = _growth(where, shown, plan)
         balance, best, steady, third = _balance(where, shown, plan)
@@ -116,34 +116,34 @@ def _rules(plan: Plan, most: int) -> ScalingRules:
     )
 
 
-def _people(scene: Stage, plan: Plan) -> list[Worker]:
-    crew = scene.crew
-    crew.open(crew.add(1, publishes=False))
-    publishers = crew.add(plan.publishers, publishes=True, payload=PAYLOAD)
-    crew.open(publishers)
+def _people(scene: UnderLoad, plan: Plan) -> list[Worker]:
+    workers = scene.workers
+    workers.open(workers.add(1, publishes=False))
+    publishers = workers.add(plan.publishers, publishes=True, payload=PAYLOAD)
+    workers.open(publishers)
     return publishers
 
 
-def _finish(scene: Stage, publishers: Sequence[Worker]) -> Counts:
-    scene.crew.rate(publishers, 0)
+def _finish(scene: UnderLoad, publishers: Sequence[Worker]) -> Counts:
+    scene.workers.rate(publishers, 0)
     scene.finish()
-    return results.counts(scene.crew.verdict())
+    return results.counts(scene.workers.judge)
 
 
-def _overload(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
+def _overload(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """Two exchanges with room; the publishers of one of them get busy."""
-    with stage(where, shown, rules=_rules(plan, 2)) as scene:
+    with under_load(where, shown, rules=_rules(plan, 2)) as scene:
         scene.cluster.add_exchange(QUEUE, where.hosts[-1])
         publishers = _people(scene, plan)
         seconds = []
         for number in range(1, plan.rounds + 1):
             scene.enter(f"overload {number}: a light load")
-            scene.crew.rate(publishers, 0.4 * UNIT / plan.publishers)
+            scene.workers.rate(publishers, 0.4 * UNIT / plan.publishers)
             scene.run(8.0)
             busy = _at_the_fuller(scene, publishers)
             scene.enter(f"overload {number}: twice what an exchange may take")
             began = scene.record.marks[-1].when
-            scene.crew.rate(busy, 2.0 * UNIT / len(busy))
+            scene.workers.rate(busy, 2.0 * UNIT / len(busy))
             scene.until(
                 lambda since=began: measures.first_move_after(scene.record, since) is not None,  # type: ignore[misc]
                 WAIT_SECONDS,
@@ -154,7 +154,7 @@ def _overload(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Co
         return seconds, _finish(scene, publishers)
 
 
-def _at_the_fuller(scene: Stage, publishers: Sequence[Worker]) -> list[Worker]:
+def _at_the_fuller(scene: UnderLoad, publishers: Sequence[Worker]) -> list[Worker]:
     """Those that publish at the exchange that has most of them."""
     places = measures.places(scene.record.samples)
     by_exchange: dict[int, list[Worker]] = {}
@@ -165,26 +165,28 @@ def _at_the_fuller(scene: Stage, publishers: Sequence[Worker]) -> list[Worker]:
     return max(by_exchange.values(), key=len, default=list(publishers))
 
 
-def _growth(where: Place, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
+def _growth(where: Environment, shown: Display, plan: Plan) -> tuple[list[float], Counts]:
     """One exchange, and load for four."""
-    with stage(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
+    with under_load(where, shown, rules=_rules(plan, EXCHANGES)) as scene:
         publishers = _people(scene, plan)
         scene.enter("growth: load for four exchanges")
-        scene.crew.rate(publishers, 3.2 * UNIT / plan.publishers)
+        scene.workers.rate(publishers, 3.2 * UNIT / plan.publishers)
         scene.until(lambda: len(scene.record.scalings("out")) >= EXCHANGES - 1, WAIT_SECONDS)
         scene.run(2.0)
         seconds = measures.serve_seconds(scene.record)
         return seconds, _finish(scene, publishers)
 
 
-def _balance(where: Place, shown: Display, plan: Plan) -> tuple[float | None, float, int, Counts]:
+def _balance(
+    where: Environment, shown: Display, plan: Plan
+) -> tuple[float | None, float, int, Counts]:
     """One exchange for all, three more at once; then nothing changes any more."""
-    with stage(where, shown, rules=_rules(plan, 1)) as scene:
+    with under_load(where, shown, rules=_rules(plan, 1)) as scene:
         publishers = _people(scene, plan)
         scene.enter("balance: one exchange for all")
         rates = [2.4 * UNIT * _weight(number, plan.publishers) for number in range(plan.publishers)]
         for publisher, rate in zip(publishers, rates, strict=True):
-            scene.crew.rate([publisher], rate)
+            scene.workers.rate([publisher], rate)
         scene.run(4.0)
         scene.enter("balance: three exchanges more")
         for number in range(1, EXCHANGES):
@@ -210,34 +212,22 @@ def _weight(number: int, publishers: int) -> float:
 
 
 @click.command(short_help="How fast a queue reacts.")
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="Overloads that are measured.",
-)
-@click.option(
-    "--publishers",
-    type=click.IntRange(8, 64),
-    default=16,
-    show_default=True,
-    help="Publisher processes.",
-)
-@click.option(
+@results.option("--rounds", click.IntRange(1, 100), 3, "Overloads that are measured.")
+@results.option("--publishers", click.IntRange(8, 64), 16, "Publisher processes.")
+@results.option(
     "--steady",
-    type=click.FloatRange(1, 3_600),
-    default=30.0,
-    show_default=True,
-    help="Seconds in which no publisher is to move; RoQ's own target says 300.",
+    click.FloatRange(1, 3_600),
+    30.0,
+    "Seconds in which no publisher is to move; RoQ's own target says 300.",
 )
-@click.option("--policy", default="balanced", show_default=True, help="Which policy decides.")
+@results.option("--policy", str, "balanced", "Which policy decides.")
 @results.scenario()
 def main(
     rounds: int, publishers: int, steady: float, policy: str, output: Path, as_json: bool
 ) -> bool:
     """Measure how fast a queue reacts to an overload, how long a new exchange takes, how soon the
-    load is even after a step from 1 to 4 exchanges, and that nobody moves when nothing changes.
+    load is even after a step from 1 to 4 exchanges, and that no publisher moves when nothing
+    changes.
 
     \b
     Example:
@@ -261,10 +251,7 @@ def _show(outcome: Outcome) -> None:
     out.print()
     for counts in outcome.counts:
         out.print(results.counts_table(counts))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from roq.simulation.case import Case
+from roq.simulation.real.timings import percentile
 from roq.simulation.scenario import results
+from roq.simulation.scenario.bar import bar
 from roq.simulation.scenario.results import Machine
-from roq.simulation.scenario.timings import percentile
 from roq.simulation.trial import Result, Trial
 
 NAME: Final = "relocations"
@@ -106,13 +105,8 @@ def run(
 
 
 @click.command(short_help="Relocations on a virtual clock.")
-@click.option(
-    "--count", type=click.IntRange(1, 10_000_000), default=10_000, show_default=True,
-    help="Relocations.",
-)  # fmt: skip
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first trial."
-)
+@results.option("--count", click.IntRange(1, 10_000_000), 10_000, "Relocations.")
+@results.option("--seed", click.IntRange(0), 0, "Of the first trial.")
 @click.option(
     "--faults/--no-faults", default=None, help="In all trials, in none; else in every second one."
 )
@@ -132,13 +126,13 @@ def main(
       python -m roq.simulation.relocations --count 500 --naive
     """
     began = time.monotonic()
-    progress = None if as_json else _progress()
-    with results.measured() as machine, progress or nullcontext():
-        task = None if progress is None else progress.add_task("relocations", total=count)
+    with results.measured() as machine, bar("relocations") as shown:
+        done = 0
 
         def on_trial(result: Result) -> None:
-            if progress is not None and task is not None:
-                progress.advance(task, result.accepted)
+            nonlocal done
+            done += result.accepted
+            shown(done, count)
 
         parts, bad = run(count, seed, faults=faults, naive=naive, on_trial=on_trial)
     outcome = Outcome(
@@ -148,13 +142,6 @@ def main(
     name = f"{NAME}-naive" if naive else NAME
     results.told(outcome, name, output, show, as_json=as_json)
     return outcome.whole.ok
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=results.console(as_json=False), transient=True,
-    )  # fmt: skip
 
 
 def show(outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""A Spark session for as long as somebody needs it: one that is there, or one of its own."""
+"""A Spark session for as long as it is needed: one that is there, or one of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SETTINGS: Final = {
 
 
 class Session:
-    """A Spark session. Whoever gives one keeps it; else it ends with `stop`.
+    """A Spark session. One that was given stays; else it ends with `stop`.
 
     Args:
         given: a session that is there already.
@@ -63,7 +63,7 @@ class Session:
         return self.spark.sparkContext
 
     def start(self, master: str, log: Path, ship: Path | None) -> None:
-        """Start Spark, if nobody has given a session; takes some ten seconds.
+        """Start Spark, if no session was given; takes some ten seconds.
 
         Args:
             master: of the Spark cluster.

@@ -8,9 +8,8 @@ once the quota is lifted, the host and all queues are whole again soon.
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from roq.errors import RoQError
 from roq.simulation.quota import Quota
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine, Target
+from roq.simulation.waiting import rest, until
 from roq.testing import RunningCluster
 
 NAME: Final = "starved"
@@ -79,9 +79,11 @@ def starve(percent: float, queues: int, seconds: float) -> Row:
         host = psutil.Process(running.pid(f"host {running.hosts[0]}"))
         quota.take([host.pid, *(each.pid for each in host.children(recursive=True))])
         quota.limit(percent / 100)
-        _pass(seconds)
+        rest(seconds)
         quota.lift()
-        whole = _until(lambda: _whole(running, cluster, names), WAIT_SECONDS)
+        begun = time.monotonic()
+        whole = until(lambda: _whole(running, cluster, names), WAIT_SECONDS, LOOK_SECONDS)
+        took = time.monotonic() - begun
         after = _processes(cluster)
         text = log.read_text(errors="replace")
         return Row(
@@ -91,7 +93,7 @@ def starve(percent: float, queues: int, seconds: float) -> Row:
             killed=len(_KILLED.findall(text)),
             restarts=sum(before.get(name) != epoch for name, epoch in after.items()),
             told=_STARVED in text,
-            whole_seconds=None if whole is None else round(whole, 1),
+            whole_seconds=round(took, 1) if whole else None,
         )
 
 
@@ -113,19 +115,6 @@ def _whole(running: RunningCluster, cluster: roq.Cluster, names: Sequence[str]) 
     except (RoQError, TimeoutError):
         return False
     return not running.ended()
-
-
-def _pass(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
-def _until(condition: Callable[[], bool], seconds: float) -> float | None:
-    begun = time.monotonic()
-    while time.monotonic() - begun < seconds:
-        if condition():
-            return time.monotonic() - begun
-        _pass(LOOK_SECONDS)
-    return None
 
 
 def _targets(rows: Sequence[Row]) -> list[Target]:
@@ -151,16 +140,8 @@ def _targets(rows: Sequence[Row]) -> list[Target]:
     show_default=True,
     help="Of one core, for the host manager and all its queues; may be given several times.",
 )
-@click.option(
-    "--queues", type=click.IntRange(1, 200), default=10, show_default=True, help="Idle queues."
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 3_600),
-    default=60.0,
-    show_default=True,
-    help="How long each quota holds.",
-)
+@results.option("--queues", click.IntRange(1, 200), 10, "Idle queues.")
+@results.option("--seconds", click.FloatRange(1, 3_600), 60.0, "How long each quota holds.")
 @results.scenario()
 def main(
     percents: tuple[float, ...], queues: int, seconds: float, output: Path, as_json: bool
@@ -192,10 +173,7 @@ def _show(outcome: Outcome) -> None:
         for row in outcome.rows
     ]  # fmt: skip
     out.print(results.table("With little processor", columns, rows))
-    out.print()
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
+    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

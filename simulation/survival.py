@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
@@ -27,22 +26,16 @@ from typing import Final
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from roq.cli.output import print_json
+from roq.simulation.model.kinds import KINDS
 from roq.simulation.model.trial import Case, Result, Trial
-from roq.simulation.model.troubles import KINDS
 from roq.simulation.scenario import results
+from roq.simulation.scenario.bar import bar
 from roq.simulation.scenario.results import Machine
 
 NAME: Final = "survival"
+TROUBLE: Final = click.Choice(list(KINDS))
 CHUNK: Final = 20
 """Seeds that one process takes at a time."""
 GARBAGE_EVERY: Final = 10
@@ -69,7 +62,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     sent: int = 0
     received: int = 0
     counted_lost: int = 0
-    """Reported as lost, and excused: somebody was cut off while an exchange died, or for long."""
+    """Reported as lost, and excused: a process was cut off while an exchange died, or for long."""
     seeds_with_losses: int = 0
     unpromised: int = 0
     """Did not arrive, and their publisher died with them in its hands."""
@@ -137,19 +130,10 @@ def _try_all(
 
 @click.command(short_help="Whole clusters in which everything fails, on a virtual clock.")
 @click.option("--seed", type=click.IntRange(0), help="Try this seed alone.")
-@click.option(
-    "--count", type=click.IntRange(1, 10_000_000), default=300, show_default=True,
-    help="How many seeds.",
-)  # fmt: skip
-@click.option(
-    "--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them."
-)
-@click.option(
-    "--only", multiple=True, type=click.Choice(KINDS), help="Only this kind of trouble; repeatable."
-)
-@click.option(
-    "--without", multiple=True, type=click.Choice(KINDS), help="Not this one; repeatable."
-)
+@results.option("--count", click.IntRange(1, 10_000_000), 300, "How many seeds.")
+@results.option("--first", click.IntRange(0), 0, "The first of them.")
+@click.option("--only", multiple=True, type=TROUBLE, help="Only this kind of trouble; repeatable.")
+@click.option("--without", multiple=True, type=TROUBLE, help="Not this one; repeatable.")
 @click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
@@ -179,17 +163,14 @@ def main(
     if seed is not None:
         return _try_one(seed, only, without, trace=trace, as_json=as_json)
     began = time.monotonic()
-    progress = None if as_json else _progress()
-    with results.measured() as machine, progress or nullcontext():
+    with results.measured() as machine, bar("seeds") as shown:
         outcome = Outcome(machine=machine, first=first, count=count, seconds=0.0)
-        task = None if progress is None else progress.add_task("seeds", total=count)
-        for result in _try_all(first, count, processes, only, without):
+        tried = _try_all(first, count, processes, only, without)
+        for done, result in enumerate(tried, start=1):
             _add(outcome, result)
             if result.broken and not as_json:
                 _tell(results.console(as_json=as_json), outcome.bad[-1], only, without)
-            if progress is not None and task is not None:
-                bad = f", {len(outcome.bad)} bad" if outcome.bad else ""
-                progress.update(task, advance=1, description=f"seeds{bad}")
+            shown(done, count, f", {len(outcome.bad)} bad" if outcome.bad else "")
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
     results.told(outcome, NAME, output, _show, as_json=as_json)
@@ -275,14 +256,6 @@ def _tell(out: Console, bad: Bad, only: Sequence[str], without: Sequence[str]) -
 
 def _in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-        console=results.console(as_json=False), transient=True,
-    )  # fmt: skip
 
 
 if __name__ == "__main__":

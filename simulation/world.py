@@ -86,7 +86,7 @@ class World:
         random: the only source of chance.
         happened: how many calls were made.
         crashes: exceptions that have ended processes.
-        trace: what has happened, for people; None: nobody wants it.
+        trace: what has happened, for people; None: it is not wanted.
     """
 
     def __init__(self, seed: int) -> None:
@@ -111,7 +111,7 @@ class World:
         return f"{self._checksum & 0xFFFFFFFFFFFFFFFF:016x}"
 
     def note(self, who: str, what: str) -> None:
-        """Somebody does something worth telling."""
+        """A process does something worth telling."""
         if self.trace is not None:
             self.trace.append((self.now, who, what))
 

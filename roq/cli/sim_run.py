@@ -135,7 +135,7 @@ def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
         settings=dict(map(orders.setting, given["settings"])),
         **{option: given[option] for option in MODEL_ONLY},
     )  # fmt: skip
-    with ends_quietly(), wanted("roq.simulation.forecast.bar").bar("cells") as progress:
+    with ends_quietly(), wanted("roq.simulation.scenario.bar").bar("cells") as progress:
         folder: Path = wanted("roq.simulation.forecast.run").run(order, progress)
         return folder
     raise SystemExit(INTERRUPTED)

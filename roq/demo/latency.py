@@ -33,13 +33,24 @@ class Histogram:
 
     def percentile(self, percent: float) -> float:
         """Seconds that `percent` of the values do not exceed; 0.0 if there is none."""
-        rank = math.ceil(sum(self._counts.values()) * percent / 100)
+        rank = math.ceil(len(self) * percent / 100)
         seen = 0
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]
             if seen >= rank:
                 return _LEAST * math.exp((bucket + 0.5) * _STEP)
         return 0.0
+
+    def mean(self) -> float:
+        """Seconds; 0.0 if there is none."""
+        middles = (
+            _LEAST * math.exp((bucket + 0.5) * _STEP) * count
+            for bucket, count in self._counts.items()
+        )
+        return sum(middles) / len(self) if self else 0.0
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
 
     def counts(self) -> dict[str, int]:
         """As it travels in JSON."""

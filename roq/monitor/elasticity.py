@@ -28,8 +28,8 @@ from roq.monitor.sessions import PUBLISHER, Session, Sessions
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.view import Viewer
 from roq.policy.emptying import emptying
-from roq.policy.snapshot import Decision, Grow, Memory, Move, QueueView, Shrink, Stripe
-from roq.policy.verdict import problem_of
+from roq.policy.round import decide, perform
+from roq.policy.snapshot import Decision, QueueView
 from roq.protocol.control import (
     Alive,
     Answer,
@@ -247,15 +247,11 @@ class Elasticity:
         scaling = self.scaling.under_way or self.emptying.under_way()
         view = self._viewer.queue(self.rules, scaling=scaling, now=now)
         self._policy_problem = ""
-        try:
-            decisions, memory = policy.decide(view, self.rules.memory)
-            problem = problem_of(decisions, view) or _problem_of_memory(memory)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy is a user's code
-            return self._nonsense(f"it raised {_words_of(error)}"[:ERROR_MAX])
-        if problem:
-            return self._nonsense(problem[:ERROR_MAX])
-        self.rules.memory = memory
-        return [effect for each in decisions for effect in self._perform(each, view, now)]
+        decided = decide(policy, view, self.rules.memory)
+        if decided.problem:
+            return self._nonsense(decided.problem[:ERROR_MAX])
+        self.rules.memory = decided.memory
+        return [effect for each in decided.decisions for effect in self._perform(each, view, now)]
 
     def _nonsense(self, problem: str) -> list[Effect]:
         self.policy_errors += 1
@@ -264,20 +260,20 @@ class Elasticity:
         return [Note("policy_failed", text, warning=True)]
 
     def _perform(self, decision: Decision, view: QueueView, now: float) -> list[Effect]:
-        match decision:
-            case Move():
-                return self._move(
-                    decision.publisher, (decision.target,), decision.reason, view, now
-                )
-            case Stripe():
-                return self._move(decision.publisher, decision.targets, decision.reason, view, now)
-            case Grow():
-                count = min(decision.count, self._room())
-                if self.scaling.rests(now) or count <= 0:
-                    return []
-                return self.scaling.grow(count, decision.reason, now)
-            case Shrink():
-                return self._shrink(decision, now)
+        return perform(
+            decision,
+            move=lambda publisher, targets, reason: self._move(
+                publisher, targets, reason, view, now
+            ),
+            grow=lambda count, reason: self._grow(count, reason, now),
+            shrink=lambda number, reason: self._shrink(number, reason, now),
+        )
+
+    def _grow(self, count: int, reason: str, now: float) -> list[Effect]:
+        count = min(count, self._room())
+        if self.scaling.rests(now) or count <= 0:
+            return []
+        return self.scaling.grow(count, reason, now)
 
     def _move(
         self, publisher: bytes, targets: tuple[int, ...], reason: str, view: QueueView, now: float
@@ -300,14 +296,14 @@ class Elasticity:
         has = self._exchanges.numbers() | self.rules.wanted
         return self.rules.in_force.exchanges_max - len(has)
 
-    def _shrink(self, shrink: Shrink, now: float) -> list[Effect]:
+    def _shrink(self, number: int, reason: str, now: float) -> list[Effect]:
         if self.scaling.rests(now):
             return []
         try:
-            self.emptying.begin(shrink.number, now, scaling=True)
+            self.emptying.begin(number, now, scaling=True)
         except RequestError as error:
             return self._nonsense(str(error))
-        return [*self.scaling.shrink(shrink.number, shrink.reason, now), *self._empty_on(now)]
+        return [*self.scaling.shrink(number, reason, now), *self._empty_on(now)]
 
     # --- exchanges that come ----------------------------------------------------------------------
 
@@ -410,14 +406,3 @@ class Elasticity:
     def _serve(self, message: Alive) -> bool:
         """Whether a publisher is at some exchange that serves."""
         return any(self._exchanges.find(key) is not None for key in message.at)
-
-
-def _problem_of_memory(memory: object) -> str:
-    return "" if isinstance(memory, Memory) else f"{type(memory).__name__} instead of a memory"
-
-
-def _words_of(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - even its text is a user's code
-        return type(error).__name__

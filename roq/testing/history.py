@@ -29,6 +29,7 @@ import msgspec
 import xxhash
 
 from roq.client.subscribe.message import Batch, Gap, Message
+from roq.testing.positions import Positions
 
 _digest = xxhash.xxh3_64_intdigest
 _ROWS_SHOWN = 40
@@ -330,29 +331,27 @@ class History:
         sent = self._sent.get(stream, array("Q"))
         sequences, digests = self._received.get((name, stream), (array("Q"), array("Q")))
         row = StreamVerdict(name, *stream, received=len(sequences))
-        seen: set[int] = set()
-        highest = -1
+        got = Positions()
         for sequence, digest in zip(sequences, digests, strict=True):
             if sequence >= len(sent) or sent[sequence] != digest:
                 row.foreign += 1
-            elif sequence in seen:
-                row.duplicated += 1
             else:
-                row.reordered += sequence < highest
-                highest = max(highest, sequence)
-                seen.add(sequence)
+                got.take(sequence)
+        row.duplicated, row.reordered = got.doubled, got.reordered
         if not stream[1].startswith(wish.prefixes):
             row.foreign = len(sequences)  # sent perhaps, but not to this one
             return row
         row.alike = len(sent) - len(set(sent))
-        first = min(seen, default=len(sent)) if wish.from_first and self._heard(name) else 0
+        first = 0
+        if wish.from_first and self._heard(name):
+            first = got.first if got.next else len(sent)
         if wish.in_force is not None:
             first = min(first, wish.in_force.get(stream, 0))
-        end = max(seen, default=first - 1) + 1 if wish.gone else len(sent)
+        end = max(first, got.next) if wish.gone else len(sent)
         row.sent = end - first
-        if len(seen) < row.sent:
+        if missing := set(got.lacking(first, end)):
             promised = (wish.in_force or {}).get(stream, 0) if wish.from_first else 0
-            self._account(row, name, set(range(first, end)) - seen, promised)
+            self._account(row, name, missing, promised)
         return row
 
     def _heard(self, name: str) -> bool:

@@ -148,7 +148,7 @@ class Exchange:
     # --- data port --------------------------------------------------------------------------------
 
     def join(self, connection: Connection) -> None:
-        """Somebody has connected to the data port."""
+        """A client has connected to the data port."""
         self._data[connection.route] = connection
 
     def leave(self, connection: Connection) -> None:
@@ -180,7 +180,7 @@ class Exchange:
     # --- live port --------------------------------------------------------------------------------
 
     def subscriber_came(self, connection: Connection) -> None:
-        """Somebody has connected to the live port."""
+        """A subscriber has connected to the live port."""
         self._live[connection] = []
 
     def subscription(self, connection: Connection, frames: Frames) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from roq.demo.latency import Histogram
 from roq.simulation.description.scenario import Expectation, Scenario
 from roq.simulation.scenario.results import Machine
 
@@ -31,12 +32,12 @@ class RunState(StrEnum):
     """How a run ended."""
 
     RUNNING = "running"
-    """Or whoever ran it was killed, on another machine."""
+    """Or its process was killed, on another machine."""
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     ABANDONED = "abandoned"
-    """Whoever ran it was killed, and could not say so."""
+    """Its process was killed, and could not say so."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class Process(Document, frozen=True, kw_only=True):
     """One process among all that there ever were.
 
     Attributes:
-        place: the machine since its last start, and the container; empty if nobody knows.
+        place: the machine since its last start, and the container; empty if that is not known.
         pid: there.
         start: when it began, in ticks since the start of the machine.
     """
@@ -153,6 +154,28 @@ class LatencyWindow(Document, frozen=True, kw_only=True):
     p999: float
     most: float
 
+    @classmethod
+    def of(
+        cls, histogram: Histogram, mean: float | None = None, parts: int = 1
+    ) -> LatencyWindow | None:
+        """What a histogram says; None if nothing is in it.
+
+        Args:
+            histogram: of seconds.
+            mean: seconds, where it is known exactly.
+            parts: the histogram counts so many for each message.
+        """
+        if not histogram:
+            return None
+        p50, p90, p99, p999, most = (
+            1_000 * histogram.percentile(percent) for percent in (50, 90, 99, 99.9, 100)
+        )
+        return cls(
+            count=round(len(histogram) / parts),
+            mean=1_000 * (histogram.mean() if mean is None else mean),
+            p50=p50, p90=p90, p99=p99, p999=p999, most=most,
+        )  # fmt: skip
+
 
 class Window(Document, frozen=True, kw_only=True):
     """One window.
@@ -167,7 +190,7 @@ class Window(Document, frozen=True, kw_only=True):
         offered: messages a second that the scenario wants.
         covered: share of the window that the statistics tell of, of the exchange of which they tell
             least; the rates of each exchange are those of the part in which it was heard. Of a
-            window with 0 nobody knows what exchanges did together.
+            window with 0 it is not known what exchanges did together.
     """
 
     at: float

@@ -18,7 +18,7 @@ from roq.simulation.archive.document import VERSION, Run, RunState, Series
 from roq.simulation.archive.life import gone
 
 RUNS: Final = Path("simulation/runs")
-"""Where runs are kept if nobody says otherwise."""
+"""Where runs are kept if nothing else is said."""
 RUN_FILE: Final = "run.json"
 SERIES_FILE: Final = "series.json"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -67,7 +67,7 @@ def make(parent: Path, run_id: str) -> Path:
 def kept_if_filled(parent: Path, run_id: str) -> Iterator[Path]:
     """A new folder, as `make`; it goes again if nothing was put into it.
 
-    So whoever has nothing to write in leaves nothing, and whoever must not write learns it before
+    So a run that has nothing to write leaves nothing, and one that must not write learns it before
     the work is done.
     """
     folder = make(parent, run_id)
@@ -121,14 +121,14 @@ def read_run(folder: Path) -> Run:
 
 
 def settle(parent: Path = RUNS) -> list[Run]:
-    """Write down of all abandoned runs that they are; gives those of which nobody had known yet.
+    """Write down of all abandoned runs that they are; gives those of which that was not known yet.
 
     Raises:
         RunError: it cannot be written down.
     """
     found = []
     for folder in runs(parent):
-        with suppress(RunError):  # whoever wants to see that one is told
+        with suppress(RunError):  # a reader of that one is told
             run = read_run(folder)
             if run.state is RunState.ABANDONED and run.process is not None:
                 found.append((folder, msgspec.structs.replace(run, process=None)))

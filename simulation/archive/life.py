@@ -19,7 +19,7 @@ def this_process() -> Process:
 
 
 def gone(process: Process) -> bool:
-    """Whether it has ended for sure; of another machine or container nobody here knows."""
+    """Whether it has ended for sure; of another machine or container that is not known here."""
     if not process.place or process.place != _place():
         return False
     found = procfs.sample(process.pid)

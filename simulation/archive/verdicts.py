@@ -22,7 +22,7 @@ def judge(expected: Sequence[Expectation], figures: Mapping[str, float]) -> list
 def fulfilled(verdicts: Sequence[Verdict], kind: RunKind) -> bool:
     """Whether everything came out as expected.
 
-    A model has no figure for some expectations (nobody loses a message in it); of a live run, what
+    A model has no figure for some expectations (no message is lost in it); of a live run, what
     was not measured is not fulfilled.
     """
     if kind is RunKind.MODEL:

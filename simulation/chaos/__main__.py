@@ -13,10 +13,10 @@ from typing import Final
 import click
 import msgspec
 
-from roq.simulation.chaos.course import Course, Outcome
+from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.faults import FAULTS
-from roq.simulation.chaos.ground import Ground, Wish, ground
 from roq.simulation.chaos.plan import Kind, chosen, plan
+from roq.simulation.chaos.player import Outcome, Player
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine
 from roq.testing import namespaces
@@ -79,7 +79,7 @@ def run(
     """
     with (
         results.measured() as machine,
-        ground(
+        environment(
             list(wishes),
             nodes=nodes,
             networked=networked,
@@ -90,7 +90,7 @@ def run(
         usable, skipped = _usable(made, kinds)
         for each in skipped:
             say(f"skipped: {each}")
-        course = Course(made, say, patience)
+        player = Player(made, say, patience)
         result = Result(
             machine=machine,
             seed=seed,
@@ -102,22 +102,22 @@ def run(
             tally={},
         )
         for step in plan(seed, usable):
-            outcome = course.play(step)
+            outcome = player.play(step)
             result.steps.append(outcome)
             slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
             if (outcome.violations or slow) and logs is not None:
                 say(f"           logs: {_saved(made, logs / f'{seed}-{step.number}')}")
-            if course.elapsed >= seconds or len(result.steps) == steps:
+            if player.elapsed >= seconds or len(result.steps) == steps:
                 break
-        result.seconds = course.elapsed
-        result.tally = asdict(made.crew.judge.tally)
+        result.seconds = player.elapsed
+        result.tally = asdict(made.workers.judge.tally)
         result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
     return result
 
 
-def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
+def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
     """The kinds that can be done here, and why others cannot."""
-    lacking = {text.partition(":")[0]: text for text in made.site.lacking}
+    lacking = {text.partition(":")[0]: text for text in made.machines.lacking}
     other = "file: it is in ZooKeeper" if made.parts.zookeepers else "zookeeper: it is a file"
     lacking[other.partition(":")[0]] = f"of the registry, {other}"
     usable, skipped = [], []
@@ -130,10 +130,10 @@ def _usable(made: Ground, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]
     return usable, skipped
 
 
-def _saved(made: Ground, folder: Path) -> Path:
+def _saved(made: Environment, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(
-        made.site.folder,
+        made.machines.folder,
         folder,
         ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock", "*.pipe"),
     )
@@ -142,12 +142,8 @@ def _saved(made: Ground, folder: Path) -> Path:
 
 @click.command(short_help="Break everything, and look whether every message arrives.")
 @click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 86_400),
-    default=3_600.0,
-    show_default=True,
-    help="How long things go on going wrong.",
+@results.option(
+    "--seconds", click.FloatRange(1, 86_400), 3_600.0, "How long things go on going wrong."
 )
 @click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="End after so many steps, if before."
@@ -170,12 +166,11 @@ def _saved(made: Ground, folder: Path) -> Path:
     is_flag=True,
     help="Hosts on loopback addresses: needs no root, and links cannot be cut.",
 )
-@click.option(
+@results.option(
     "--zookeepers",
-    type=click.Choice(["0", "1", "3"]),
-    default="3",
-    show_default=True,
-    help="Servers of the registry, each on a host of the cluster; 0: it is a file.",
+    click.Choice(["0", "1", "3"]),
+    "3",
+    "Servers of the registry, each on a host of the cluster; 0: it is a file.",
 )
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from roq.simulation.chaos.detour import Detour
-from roq.simulation.chaos.ground import Ground
-from roq.simulation.chaos.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
+from roq.simulation.chaos.environment import Environment
 from roq.simulation.chaos.plan import Draw, Kind
+from roq.simulation.real.detour import Detour
+from roq.simulation.real.parts import QUORUM_PORT, ZOOKEEPER_PORT, Daemon, Offspring, send
 from roq.testing.faults import parse_endpoint
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Fault:
     """
 
     kind: Kind
-    happen: Callable[[Ground, Draw], Happening]
+    happen: Callable[[Environment, Draw], Happening]
     needs: str = ""
     forgets: bool = False
     deafens: bool = False
@@ -64,30 +64,30 @@ def pick(items: Sequence[T], dice: float) -> T:
 # --- monitors and exchanges -----------------------------------------------------------------------
 
 
-def _offspring(ground: Ground, role: str) -> list[Offspring]:
-    found = [each for each in ground.parts.offspring() if each.role == role]
+def _offspring(environment: Environment, role: str) -> list[Offspring]:
+    found = [each for each in environment.parts.offspring() if each.role == role]
     return sorted(found, key=lambda each: each.child)
 
 
-def kill_child(role: str) -> Callable[[Ground, Draw], Happening]:
+def kill_child(role: str) -> Callable[[Environment, Draw], Happening]:
     """SIGKILL a monitor or an exchange."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(_offspring(ground, role), draw.dice)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(_offspring(environment, role), draw.dice)
         send(hit.pid, signal.SIGKILL)
         yield str(hit)
 
     return happen
 
 
-def pause_child(role: str) -> Callable[[Ground, Draw], Happening]:
+def pause_child(role: str) -> Callable[[Environment, Draw], Happening]:
     """SIGSTOP a monitor or an exchange, and SIGCONT if it is still there."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(_offspring(ground, role), draw.dice)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(_offspring(environment, role), draw.dice)
         send(hit.pid, signal.SIGSTOP)
         yield str(hit)
-        if any(each.pid == hit.pid for each in _offspring(ground, role)):
+        if any(each.pid == hit.pid for each in _offspring(environment, role)):
             send(hit.pid, signal.SIGCONT)
 
     return happen
@@ -96,20 +96,20 @@ def pause_child(role: str) -> Callable[[Ground, Draw], Happening]:
 # --- daemons --------------------------------------------------------------------------------------
 
 
-def _daemons(ground: Ground, kind: str) -> list[Daemon]:
+def _daemons(environment: Environment, kind: str) -> list[Daemon]:
     found = {
-        "zookeeper": ground.parts.zookeepers,
-        "gcm": ground.parts.gcms,
-        "hcm": ground.parts.hcms,
+        "zookeeper": environment.parts.zookeepers,
+        "gcm": environment.parts.gcms,
+        "hcm": environment.parts.hcms,
     }[kind]
     return [daemon for daemon in found if daemon.pid]
 
 
-def kill_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
+def kill_daemon(kind: str) -> Callable[[Environment, Draw], Happening]:
     """SIGKILL a daemon; it is started again when it is healed."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(_daemons(ground, kind), draw.dice)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(_daemons(environment, kind), draw.dice)
         hit.kill()
         yield str(hit)
         hit.wanted = True
@@ -117,11 +117,11 @@ def kill_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
     return happen
 
 
-def pause_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
+def pause_daemon(kind: str) -> Callable[[Environment, Draw], Happening]:
     """SIGSTOP a daemon, and SIGCONT."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(_daemons(ground, kind), draw.dice)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(_daemons(environment, kind), draw.dice)
         hit.signal(signal.SIGSTOP)
         yield str(hit)
         hit.signal(signal.SIGCONT)
@@ -129,28 +129,28 @@ def pause_daemon(kind: str) -> Callable[[Ground, Draw], Happening]:
     return happen
 
 
-def empty_zookeeper(ground: Ground, _draw: Draw) -> Happening:
+def empty_zookeeper(environment: Environment, _draw: Draw) -> Happening:
     """All servers of the registry are killed, and come back without any data."""
-    for daemon in ground.parts.zookeepers:
+    for daemon in environment.parts.zookeepers:
         daemon.kill()
     yield "all servers"
-    for daemon in ground.parts.zookeepers:
+    for daemon in environment.parts.zookeepers:
         for path in daemon.node.folder.glob("zookeeper/data/version-2"):
             shutil.rmtree(path)
         daemon.wanted = True
 
 
-def remove_registry(ground: Ground, _draw: Draw) -> Happening:
+def remove_registry(environment: Environment, _draw: Draw) -> Happening:
     """The registry's file is removed, under all that use it; then they have time to notice."""
-    file = ground.parts.registry
+    file = environment.parts.registry
     if file is None:
         raise NobodyThere
     for path in file.parent.glob(f"{file.name}*"):
         path.unlink()
     yield file.name
     # Whoever remembers what stood there may be killed next: that is two failures too many.
-    wanted = len(ground.wishes)
-    ground.until(lambda: _queues_in(file) >= wanted, WRITTEN_SECONDS)
+    wanted = len(environment.wishes)
+    environment.until(lambda: _queues_in(file) >= wanted, WRITTEN_SECONDS)
 
 
 def _queues_in(file: Path) -> int:
@@ -166,23 +166,23 @@ def _queues_in(file: Path) -> int:
 # --- clients --------------------------------------------------------------------------------------
 
 
-def kill_client(kind: str) -> Callable[[Ground, Draw], Happening]:
+def kill_client(kind: str) -> Callable[[Environment, Draw], Happening]:
     """SIGKILL a publisher or subscriber; another one takes its place."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(getattr(ground.crew, kind), draw.dice)
-        ground.crew.kill(hit)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(getattr(environment.workers, kind), draw.dice)
+        environment.workers.kill(hit)
         yield str(hit)
-        ground.crew.again(hit)
+        environment.workers.again(hit)
 
     return happen
 
 
-def pause_client(kind: str) -> Callable[[Ground, Draw], Happening]:
+def pause_client(kind: str) -> Callable[[Environment, Draw], Happening]:
     """SIGSTOP a publisher or subscriber, and SIGCONT."""
 
-    def happen(ground: Ground, draw: Draw) -> Happening:
-        hit = pick(getattr(ground.crew, kind), draw.dice)
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        hit = pick(getattr(environment.workers, kind), draw.dice)
         hit.signal(signal.SIGSTOP)
         yield str(hit)
         hit.signal(signal.SIGCONT)
@@ -193,26 +193,26 @@ def pause_client(kind: str) -> Callable[[Ground, Draw], Happening]:
 # --- whole machines and the network ---------------------------------------------------------------
 
 
-def kill_host(ground: Ground, draw: Draw) -> Happening:
-    """Everything on a machine is gone at the same instant, and nobody hears a last word of it."""
-    node = pick(ground.site.nodes, draw.dice)
+def kill_host(environment: Environment, draw: Draw) -> Happening:
+    """Everything on a machine is gone at the same instant, and no peer hears a last word of it."""
+    node = pick(environment.machines.nodes, draw.dice)
     if node.link is not None:
         node.link.cut()
-    for daemon in ground.parts.on(node):
+    for daemon in environment.parts.on(node):
         daemon.kill()
-    for each in ground.parts.offspring():
+    for each in environment.parts.offspring():
         if each.node is node:
             send(each.pid, signal.SIGKILL)
     yield node.address
     if node.link is not None:
         node.link.join()
-    for daemon in ground.parts.on(node):
+    for daemon in environment.parts.on(node):
         daemon.wanted = True
 
 
-def cut_link(ground: Ground, draw: Draw) -> Happening:
+def cut_link(environment: Environment, draw: Draw) -> Happening:
     """The plug of a machine is pulled, and put in again."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(environment.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     node.link.cut()
@@ -220,23 +220,23 @@ def cut_link(ground: Ground, draw: Draw) -> Happening:
     node.link.join()
 
 
-def deafen(ground: Ground, draw: Draw) -> Happening:
+def deafen(environment: Environment, draw: Draw) -> Happening:
     """A machine gets nothing any more, but is heard."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(environment.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     with node.link.deaf():
         yield node.address
 
 
-def mute_exchange(ground: Ground, draw: Draw) -> Happening:
+def mute_exchange(environment: Environment, draw: Draw) -> Happening:
     """An exchange acknowledges and is not heard by subscribers; then it is killed.
 
     What it took meanwhile died with it: publishers have to replay it, for they still have it.
     """
-    hit = pick(_offspring(ground, "exchange"), draw.dice)
+    hit = pick(_offspring(environment, "exchange"), draw.dice)
     queue, _, name = hit.child.rpartition(".")
-    exchanges = ground.cluster.describe(queue).exchanges
+    exchanges = environment.cluster.describe(queue).exchanges
     ports = [parse_endpoint(each.live)[1] for each in exchanges if each.name == name and each.live]
     if hit.node.link is None or not ports:
         raise NobodyThere
@@ -245,9 +245,9 @@ def mute_exchange(ground: Ground, draw: Draw) -> Happening:
         send(hit.pid, signal.SIGKILL)
 
 
-def lose_packets(ground: Ground, draw: Draw) -> Happening:
+def lose_packets(environment: Environment, draw: Draw) -> Happening:
     """1 to 10 % of the packets of a machine are lost."""
-    node = pick(ground.site.nodes, draw.dice)
+    node = pick(environment.machines.nodes, draw.dice)
     if node.link is None:
         raise NobodyThere
     percent = 1.0 + 9.0 * draw.strength
@@ -255,18 +255,18 @@ def lose_packets(ground: Ground, draw: Draw) -> Happening:
         yield f"{node.address}, {percent:.0f} %"
 
 
-def part_registry(ground: Ground, draw: Draw) -> Happening:
+def part_registry(environment: Environment, draw: Draw) -> Happening:
     """A machine does not reach ZooKeeper elsewhere, long enough for its sessions to expire."""
-    node = pick(ground.site.nodes, draw.dice)
-    if node.link is None or not ground.parts.zookeepers:
+    node = pick(environment.machines.nodes, draw.dice)
+    if node.link is None or not environment.parts.zookeepers:
         raise NobodyThere
     with node.link.closed_to(ZOOKEEPER_PORT), node.link.closed_to(QUORUM_PORT):
         yield node.address
 
 
-def fill_disk(ground: Ground, draw: Draw) -> Happening:
+def fill_disk(environment: Environment, draw: Draw) -> Happening:
     """The disk of a machine is full: logs, start files and the registry's data."""
-    node = pick([node for node in ground.site.nodes if node.small], draw.dice)
+    node = pick([node for node in environment.machines.nodes if node.small], draw.dice)
     with node.ballast.open("wb", buffering=0) as ballast:
         try:
             while ballast.write(DISK_CHUNK):
@@ -280,31 +280,31 @@ def fill_disk(ground: Ground, draw: Draw) -> Happening:
 # --- a client's bad line --------------------------------------------------------------------------
 
 
-def _far(ground: Ground) -> Detour:
-    if ground.site.far is None:
+def _far(environment: Environment) -> Detour:
+    if environment.machines.far is None:
         raise NobodyThere
-    return ground.site.far
+    return environment.machines.far
 
 
-def delay_line(ground: Ground, draw: Draw) -> Happening:
+def delay_line(environment: Environment, draw: Draw) -> Happening:
     """What a client sends and gets takes up to a third of a second longer, each way."""
-    far, seconds = _far(ground), 0.01 + 0.3 * draw.strength
+    far, seconds = _far(environment), 0.01 + 0.3 * draw.strength
     far.delay(seconds)
     yield f"{far.host.address}, {1_000 * seconds:.0f} ms"
     far.delay(0.0)
 
 
-def stall_line(ground: Ground, _draw: Draw) -> Happening:
+def stall_line(environment: Environment, _draw: Draw) -> Happening:
     """Nothing passes between a client and the cluster, and no connection breaks."""
-    far = _far(ground)
+    far = _far(environment)
     far.stall()
     yield far.host.address
     far.go_on()
 
 
-def cut_line(ground: Ground, _draw: Draw) -> Happening:
+def cut_line(environment: Environment, _draw: Draw) -> Happening:
     """All connections of a client break at once."""
-    far = _far(ground)
+    far = _far(environment)
     far.cut()
     yield far.host.address
 
@@ -312,9 +312,9 @@ def cut_line(ground: Ground, _draw: Draw) -> Happening:
 # --- clocks ---------------------------------------------------------------------------------------
 
 
-def jump_clock(ground: Ground, draw: Draw) -> Happening:
+def jump_clock(environment: Environment, draw: Draw) -> Happening:
     """The clock of a machine is an hour off at most, and then right again."""
-    node = pick(ground.hosts, draw.dice)
+    node = pick(environment.hosts, draw.dice)
     seconds = round(7_200 * (draw.strength - 0.5))
     node.clock.write_text(f"{seconds:+d}\n")
     yield f"{node.address}, {seconds:+d} s"

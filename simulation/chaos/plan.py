@@ -11,7 +11,7 @@ import msgspec
 TWO_FAULTS: Final = 0.3
 """Share of the steps in which two things happen at once."""
 CHANGES: Final = 0.3
-"""Share of the steps in which somebody creates a queue meanwhile."""
+"""Share of the steps in which a program creates a queue meanwhile."""
 CALM_SECONDS: Final = (0.3, 1.5)
 APART_SECONDS: Final = (0.0, 1.5)
 """Between the beginnings of two faults of one step."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +12,12 @@ import click
 import msgspec
 from rich.text import Text
 
-from roq.simulation.chaos.ground import Ground, Wish, ground
+from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
+from roq.simulation.real.timings import Timings, percentile
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.scenario import results
-from roq.simulation.scenario.crew import ScenarioError
 from roq.simulation.scenario.results import Machine
-from roq.simulation.scenario.timings import percentile
 from roq.testing import namespaces
 
 NAME: Final = "chaos_report"
@@ -51,7 +50,7 @@ class Flow(msgspec.Struct, kw_only=True):
     errors: int
 
     def reached(self, control: Flow) -> bool:
-        """Whether nobody had to wait too long, compared with a time without failures."""
+        """Whether no caller had to wait too long, compared with a time without failures."""
         most = max(MOST_GOAL, MOST_RATIO * control.most)
         return self.calls > 0 and not self.errors and self.p999 <= P999_GOAL and self.most <= most
 
@@ -118,7 +117,7 @@ def run(repeat: int, only: tuple[str, ...], say: Callable[[str], None]) -> Repor
     plays = [play for play in PLAYS if not only or play[0].startswith((*only, CONTROL))]
     with (
         results.measured() as machine,
-        ground(
+        environment(
             list(WISHES),
             nodes=APART + HOSTS,
             apart=APART,
@@ -139,7 +138,7 @@ def run(repeat: int, only: tuple[str, ...], say: Callable[[str], None]) -> Repor
             repeat=repeat,
             rows=[row for row in rows.rows if row.seconds or row.violations],
             flows=_flows(made, rows),
-            tally=msgspec.to_builtins(made.crew.judge.tally),
+            tally=msgspec.to_builtins(made.workers.judge.tally),
             troubles=troubles,
         )
 
@@ -164,7 +163,7 @@ def _play_all(
 
 def _after(rows: Rows) -> list[str]:
     """Wait until all is well again and every message has come; what is wrong in the end."""
-    made, judge = rows.ground, rows.ground.crew.judge
+    made, judge = rows.environment, rows.environment.workers.judge
     violations = [f"not whole: {each}" for each in made.whole(WHOLE_SECONDS)]
     marks = judge.acked(ended=False)
     made.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS)
@@ -175,16 +174,17 @@ def _after(rows: Rows) -> list[str]:
     return violations
 
 
-def _flows(made: Ground, rows: Rows) -> list[Flow]:
-    calls: list[tuple[float, float]] = []
-    for worker in made.crew.publishers:
-        if worker.job.queue == STEADY and worker.job.calls:
-            calls += _calls(Path(worker.job.calls))
+def _flows(made: Environment, rows: Rows) -> list[Flow]:
+    calls = [
+        Timings.load(Path(worker.job.calls))
+        for worker in made.workers.publishers
+        if worker.job.queue == STEADY and worker.job.calls
+    ]
     return [_flow(name, windows, calls) for name, windows in rows.windows.items()]
 
 
-def _flow(name: str, windows: list[tuple[float, float]], calls: list[tuple[float, float]]) -> Flow:
-    took = [took for began, took in calls if any(low <= began < high for low, high in windows)]
+def _flow(name: str, windows: list[tuple[float, float]], calls: Sequence[Timings]) -> Flow:
+    took = [each for timings in calls for each in timings.within(windows)]
     return Flow(
         what=name,
         calls=len(took),
@@ -195,16 +195,8 @@ def _flow(name: str, windows: list[tuple[float, float]], calls: list[tuple[float
     )
 
 
-def _calls(path: Path) -> list[tuple[float, float]]:
-    numbers = array("d")
-    numbers.frombytes(path.read_bytes())
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
 @click.command(short_help="How long each failure lasts.")
-@click.option(
-    "--repeat", type=click.IntRange(1, 1_000), default=30, show_default=True, help="Of each."
-)
+@results.option("--repeat", click.IntRange(1, 1_000), 30, "Of each.")
 @click.option(
     "--only",
     metavar="WHAT",

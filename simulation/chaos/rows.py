@@ -19,10 +19,10 @@ from roq.client.admin.views import ScalingRules
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi
-from roq.simulation.chaos.crew import Worker
-from roq.simulation.chaos.ground import Ground, leads
-from roq.simulation.chaos.parts import Daemon, Offspring, send
-from roq.simulation.chaos.waiting import until
+from roq.simulation.chaos.environment import Environment, leads
+from roq.simulation.real.parts import Daemon, Offspring, send
+from roq.simulation.real.workers import Worker
+from roq.simulation.waiting import until
 
 STEADY: Final = "steady"
 """The queue whose publishers are timed; it stays on its host."""
@@ -71,18 +71,18 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Rows:
-    """All measures on one ground.
+    """All measures on one environment.
 
     Attributes:
         rows: what was found so far.
         windows: for each failure whose data flow is looked at, when it lasted.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
         self.windows: dict[str, list[tuple[float, float]]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="probe")
-        self._statistics = ground.cluster.statistics(STEADY)
+        self._statistics = environment.cluster.statistics(STEADY)
         self._counts = (0, 0)
         self._ending = False
         self._why = ""
@@ -106,7 +106,7 @@ class Rows:
         return [each for each in vars(self).values() if isinstance(each, Row)]
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Ask no more."""
         self._ending = True
         self._pool.shutdown()
         self._statistics.close()
@@ -119,7 +119,7 @@ class Rows:
             open_ones[:] = [each for each in open_ones if next(each, self) is not self]
             return not open_ones
 
-        self.ground.until(all_done, 10 * LIMIT, step=STEP)
+        self.environment.until(all_done, 10 * LIMIT, step=STEP)
 
     # --- exchanges and monitors -------------------------------------------------------------------
 
@@ -133,16 +133,16 @@ class Rows:
         hit = self._child(STEADY, "exchange")
         began = self._signal("exchange", signal.SIGSTOP)
         yield from self._served(STEADY, began, self.exchange_hung)
-        if any(each.pid == hit.pid for each in self.ground.parts.offspring()):
+        if any(each.pid == hit.pid for each in self.environment.parts.offspring()):
             send(hit.pid, signal.SIGCONT)
 
     def kill_monitor(self) -> Measure:
         """SIGKILL the monitor of the steady queue."""
-        old = self.ground.cluster.describe(STEADY).monitor
+        old = self.environment.cluster.describe(STEADY).monitor
         began = self._signal("monitor", signal.SIGKILL)
 
         def answers() -> bool:
-            address = self.ground.cluster.describe(STEADY).monitor
+            address = self.environment.cluster.describe(STEADY).monitor
             if address in ("", old):
                 return False
             return isinstance(ask_all([(address, HealthRequest())], ASK)[0], Health)
@@ -156,7 +156,7 @@ class Rows:
 
     def kill_hcm(self) -> Measure:
         """SIGKILL the host manager of the steady queue, and start it again when it was noticed."""
-        daemon = self.ground.daemon("hcm", self._child(STEADY, "monitor").node)
+        daemon = self.environment.daemon("hcm", self._child(STEADY, "monitor").node)
         address = daemon.node.address
         before = self._children_of(daemon)
         began = time.monotonic()
@@ -170,7 +170,7 @@ class Rows:
         daemon.wanted = True
 
         def adopted() -> bool:
-            host = next(each for each in self.ground.cluster.hosts() if each.host == address)
+            host = next(each for each in self.environment.cluster.hosts() if each.host == address)
             known = {child.child: child.pid for child in host.children if child.pid}
             return host.state == "live" and known == before
 
@@ -185,23 +185,23 @@ class Rows:
         began = time.monotonic()
         if node.link is not None:
             node.link.cut()
-        for daemon in self.ground.parts.on(node):
+        for daemon in self.environment.parts.on(node):
             daemon.kill()
-        for each in self.ground.parts.offspring():
+        for each in self.environment.parts.offspring():
             if each.node is node:
                 send(each.pid, signal.SIGKILL)
         yield from self._served(NOMAD, began, self.host_lost)
         if node.link is not None:
             node.link.join()
-        for daemon in self.ground.parts.on(node):
+        for daemon in self.environment.parts.on(node):
             daemon.wanted = True
 
     # --- the control plane ------------------------------------------------------------------------
 
     def kill_leader(self) -> Measure:
         """SIGKILL the configuration manager that leads."""
-        leader = next(each for each in self.ground.parts.gcms if self._leads(each))
-        others = [each for each in self.ground.parts.gcms if each is not leader]
+        leader = next(each for each in self.environment.parts.gcms if self._leads(each))
+        others = [each for each in self.environment.parts.gcms if each is not leader]
         began = time.monotonic()
         leader.kill()
         change = self._probe(self._changes)
@@ -215,14 +215,14 @@ class Rows:
     def stop_zookeeper(self) -> Measure:
         """SIGKILL all servers of the registry, and start them again after more than a session."""
         began = time.monotonic()
-        for daemon in self.ground.parts.zookeepers:
+        for daemon in self.environment.parts.zookeepers:
             daemon.kill()
         ended = yield from self._eventually(self._is_refused)
         self.refused.add(began, ended, self._why)
         yield from self._rest(max(0.0, began + SESSION + 2.0 - time.monotonic()))
-        for daemon in self.ground.parts.zookeepers:
+        for daemon in self.environment.parts.zookeepers:
             daemon.wanted = True
-        while not all(each.serves() for each in self.ground.parts.zookeepers):
+        while not all(each.serves() for each in self.environment.parts.zookeepers):
             yield
         self.again.add(time.monotonic(), (yield from self._eventually(self._changes)))
         self._window("ZooKeeper away", began)
@@ -231,11 +231,11 @@ class Rows:
 
     def lose_clients(self, number: signal.Signals) -> Measure:
         """A publisher and a subscriber get a signal, SIGKILL or SIGSTOP."""
-        crew, row = self.ground.crew, self.client_killed
+        workers, row = self.environment.workers, self.client_killed
         if number == signal.SIGSTOP:
             row = self.client_hung
         before = yield from self._settled_counts()
-        guests = [crew.subscriber(STEADY, STEADY), crew.publisher(STEADY, f"{STEADY}.guest")]
+        guests = [workers.subscriber(STEADY, STEADY), workers.publisher(STEADY, f"{STEADY}.guest")]
         both = (before[0] + 1, before[1] + 1)
         if (yield from self._eventually(lambda: self._counted() == both)) is None:
             row.violations.append("the guests were never counted")
@@ -244,7 +244,7 @@ class Rows:
             guest.signal(number)
         row.add(began, (yield from self._eventually(lambda: self._counted() == before)))
         for guest in guests:
-            crew.kill(guest)
+            workers.kill(guest)
 
     # --- control ----------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Rows:
     # --- what they have in common -----------------------------------------------------------------
 
     def _child(self, queue: str, role: str) -> Offspring:
-        found = self.ground.parts.offspring()
+        found = self.environment.parts.offspring()
         return next(
             each for each in found if each.role == role and each.child.startswith(f"{queue}.")
         )
@@ -270,7 +270,7 @@ class Rows:
 
     def _served(self, queue: str, began: float, row: Row, everybody: Row | None = None) -> Measure:
         """Until all publishers of a queue are acknowledged over a new connection."""
-        workers = [each for each in self.ground.crew.publishers if each.job.queue == queue]
+        workers = [each for each in self.environment.workers.publishers if each.job.queue == queue]
         deadline = began + LIMIT
         while not all(_back(each, began) for each in workers) and time.monotonic() < deadline:
             yield
@@ -312,24 +312,24 @@ class Rows:
         return future.result()
 
     def _leads(self, gcm: Daemon) -> bool:
-        return leads(self.ground.parts.addresses[self.ground.parts.gcms.index(gcm)])
+        return leads(self.environment.parts.addresses[self.environment.parts.gcms.index(gcm)])
 
     def _changes(self) -> bool:
-        self.ground.cluster.set_rules(STEADY, RULES)
+        self.environment.cluster.set_rules(STEADY, RULES)
         return True
 
     def _is_refused(self) -> bool:
         try:
-            self.ground.cluster.set_rules(STEADY, RULES)
+            self.environment.cluster.set_rules(STEADY, RULES)
         except RegistryAway:
             return True
         return False
 
     def _host_state(self, address: str) -> str:
-        return next(each.state for each in self.ground.cluster.hosts() if each.host == address)
+        return next(each.state for each in self.environment.cluster.hosts() if each.host == address)
 
     def _children_of(self, daemon: Daemon) -> dict[str, int]:
-        found = self.ground.parts.offspring()
+        found = self.environment.parts.offspring()
         return {each.child: each.pid for each in found if each.node is daemon.node}
 
     def _counted(self) -> tuple[int, int]:
@@ -340,7 +340,7 @@ class Rows:
         return self._counts
 
     def _settled_counts(self) -> Generator[None, None, tuple[int, int]]:
-        workers = [each for each in self.ground.crew.workers if each.job.queue == STEADY]
+        workers = [each for each in self.environment.workers.all if each.job.queue == STEADY]
         publishers = sum(each.job.publishes for each in workers)
         wanted = (publishers, len(workers) - publishers)
         yield from self._eventually(lambda: self._counted() == wanted)

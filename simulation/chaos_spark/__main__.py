@@ -13,9 +13,9 @@ import click
 import msgspec
 
 from roq.simulation.chaos_spark.application import QUERIES, Job
-from roq.simulation.chaos_spark.course import Course, Kill, Scaling, plan
+from roq.simulation.chaos_spark.folder import run_folder
 from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
-from roq.simulation.chaos_spark.site import site
+from roq.simulation.chaos_spark.player import Kill, Player, Scaling, plan
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
 from roq.simulation.scenario import results
@@ -93,7 +93,7 @@ def run(
     Raises:
         RoQError, ScenarioError: it cannot be played here, or does not go on.
     """
-    with results.measured() as machine, site() as folder:
+    with results.measured() as machine, run_folder() as folder:
         try:
             result = _played(folder, seed, kills, rate, machine, say)
         except Exception:
@@ -117,16 +117,16 @@ def _played(
             source=SOURCE, target=TARGET, folder=str(folder),
         )  # fmt: skip
         say(f"Spark {spark.master}, RoQ {roq_cluster.address}, {rate:g} messages a second")
-        course = Course(folder, spark, traffic, job, say)
+        player = Player(folder, spark, traffic, job, say)
         try:
-            course.play(seed, list(plan(seed, kills)))
-            files = course.finish()
+            player.play(seed, list(plan(seed, kills)))
+            files = player.finish()
         finally:
-            course.close()
-        tally, violations = _judged(traffic, files, course.losses)
+            player.close()
+        tally, violations = _judged(traffic, files, player.losses)
         return Result(
-            machine=machine, seed=seed, rate=rate, seconds=round(course.elapsed, 1),
-            kills=course.kills, scalings=course.scalings, ended=course.ended, tally=tally,
+            machine=machine, seed=seed, rate=rate, seconds=round(player.elapsed, 1),
+            kills=player.kills, scalings=player.scalings, ended=player.ended, tally=tally,
             violations=violations,
         )  # fmt: skip
 
@@ -206,13 +206,9 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
 
 @click.command(short_help="Kill Spark and exchanges, and see that nothing is lost in silence.")
 @click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
-@click.option("--kills", type=click.IntRange(1, 10_000), default=60, show_default=True)
-@click.option(
-    "--rate",
-    type=click.FloatRange(1, 10_000),
-    default=300.0,
-    show_default=True,
-    help="Messages a second, published the whole time.",
+@results.option("--kills", click.IntRange(1, 10_000), 60, "How many.")
+@results.option(
+    "--rate", click.FloatRange(1, 10_000), 300.0, "Messages a second, published the whole time."
 )
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:

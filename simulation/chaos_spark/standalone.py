@@ -18,8 +18,8 @@ import psutil
 from roq.coordination.java import find_java
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
-from roq.simulation.chaos.waiting import until
-from roq.simulation.scenario.crew import ScenarioError
+from roq.simulation.real.workers import ScenarioError
+from roq.simulation.waiting import until
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 5.0
@@ -39,7 +39,7 @@ class Standalone:
 
     Attributes:
         master: its address, `spark://…`; empty before the start.
-        home: for `SPARK_HOME` of whoever uses it.
+        home: for `SPARK_HOME` of its users.
 
     Raises:
         ScenarioError: pyspark is not installed.

@@ -17,8 +17,8 @@ from roq.client.log_reader import LogReader
 from roq.client.subscribe.message import Gap
 from roq.errors import RoQError
 from roq.protocol.batch import Kind
-from roq.simulation.chaos.waiting import until
 from roq.simulation.chaos_spark.judge import Row
+from roq.simulation.waiting import until
 from roq.spark.logs import Logs
 from roq.spark.offsets import LogKey, Offsets
 from roq.spark.options import Options, read_options

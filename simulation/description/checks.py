@@ -1,4 +1,4 @@
-"""What a scenario says that nobody can play: found when it is read, with where it stands; pure."""
+"""What a scenario says that no run can play: found when it is read, with where it stands; pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     wrong = [*_limits(scenario), *_rules(scenario)]
     yield from wrong
     yield from _phases(scenario)
-    if not wrong:  # else nobody knows how many exchanges there may be
+    if not wrong:  # else it is not known how many exchanges there may be
         yield from _faults(scenario)
 
 

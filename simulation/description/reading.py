@@ -120,7 +120,7 @@ def _understood(text: str, path: Path) -> tuple[yaml.Node | None, object]:
 def _whole(node: yaml.Node, found: dict[int, int]) -> int:
     """How many nodes one is, with all that its aliases stand for."""
     if id(node) not in found:
-        found[id(node)] = NODES_MAX + 1  # for whoever holds itself
+        found[id(node)] = NODES_MAX + 1  # for a node that holds itself
         inside = node.value if isinstance(node, yaml.CollectionNode) else []
         pairs = isinstance(node, yaml.MappingNode)
         parts = (part for each in inside for part in (each if pairs else (each,)))
@@ -134,7 +134,7 @@ def _name(path: Path) -> str:
 
 
 class _Strict(yaml.SafeLoader):
-    """Refuses what YAML would take and nobody means.
+    """Refuses what YAML would take and no author means.
 
     Keys are words, and none stands twice in a mapping: YAML would take the last one. `<<` is not
     understood, as a short text could become any number of keys by it.

@@ -42,7 +42,7 @@ def queue_rules(scenario: Scenario) -> ScalingRules | None:
         if name not in known:
             names = ", ".join(known)
             raise ConfigError(f"queue.rules: there is no rule {name!r}; there are {names}")
-    # Whoever gives rules gives all of them, so a limit of the queue must not be forgotten.
+    # Given rules are all of them, so a limit of the queue must not be forgotten.
     most = {"exchanges_max": queue_limits(scenario).exchanges_max}
     try:
         return msgspec.convert({"name": scenario.name, **most, **given}, ScalingRules)

@@ -2,7 +2,7 @@
 
     parameters  delays, costs and sizes: everything that is assumed
     case        one run: scenario, hosts, queues, seed, and what differs from the defaults
-    course      a load that is constant piece by piece, and its integral
+    timeline      a load that is constant piece by piece, and its integral
     load        who publishes when, from a scenario
     exchange    one exchange: who publishes there, and what it carries
     host        hosts: slots, processor, and where the next exchange goes

@@ -93,7 +93,7 @@ class Account:
         self.unserved = 0
         """Publishers that are nowhere."""
         self.reactions: list[float] = []
-        """Seconds from the beginning of an overload until somebody had left."""
+        """Seconds from the beginning of an overload until a publisher had left."""
         self.reliefs: list[float] = []
         """Seconds from its beginning to its end."""
         self._recorder = recorder
@@ -135,18 +135,18 @@ class Account:
                 self._recorder.uneven(present.imbalance, seconds)
         self._moment += seconds
 
-    def renew(self, now: float, course: float, exchanges: dict[int, Exchange]) -> None:
+    def renew(self, now: float, moment: float, exchanges: dict[int, Exchange]) -> None:
         """Something has changed: what is carried from now on.
 
         Args:
             now: the present time.
-            course: the moment of the load that is played now.
+            moment: of the load that is played now.
             exchanges: that live.
         """
-        before, self._moment = self.present, course
-        rates = [group.bytes.at(course) for group in self._groups]
-        messages = [group.messages.at(course) for group in self._groups]
-        works = [group.work.at(course) for group in self._groups]
+        before, self._moment = self.present, moment
+        rates = [group.bytes.at(moment) for group in self._groups]
+        messages = [group.messages.at(moment) for group in self._groups]
+        works = [group.work.at(moment) for group in self._groups]
         present = Present()
         for number, exchange in exchanges.items():
             if exchange.died is not None:
@@ -164,7 +164,7 @@ class Account:
         self._hosts.change(exchange.host, -self.present.busy.pop(exchange.number, 0.0))
 
     def left(self, number: int, now: float) -> None:
-        """Somebody has left an exchange."""
+        """A publisher has left an exchange."""
         since, seen = self._overloaded.get(number, (now, True))
         if not seen:
             self.reactions.append(now - since)

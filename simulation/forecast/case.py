@@ -75,7 +75,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {**self.scenario.queue.rules, **self.rules}
 
     def as_played(self) -> Scenario:
-        """The scenario with the hosts and the rules of this run, for whoever looks at it later.
+        """The scenario with the hosts and the rules of this run, for later readers.
 
         Raises:
             ConfigError: no scenario can be of this size, so the run could not be read again.

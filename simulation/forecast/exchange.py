@@ -14,7 +14,7 @@ from roq.model import PublisherId
 from roq.policy.snapshot import PublisherView
 
 Place = tuple[int, ...]
-"""Numbers of the exchanges at which somebody publishes."""
+"""Numbers of the exchanges at which a publisher is."""
 NOWHERE: Place = ()
 
 

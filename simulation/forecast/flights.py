@@ -41,7 +41,7 @@ class Flights:
         return resting | self._under_way.keys()
 
     def begin(self, publisher: int, sources: Place, targets: Place, now: float) -> Flight | None:
-        """Send somebody; None if he is on his way, or too many are."""
+        """Send a publisher; None if it is on its way, or too many are."""
         if publisher in self._under_way or self.room <= 0:
             return None
         self._serial += 1

@@ -19,7 +19,7 @@ from roq.simulation.forecast.table import PREFIX, Row, error, known, varied_name
 
 CELL_INCHES: Final = (1.05, 0.72)
 COLOURS: Final = "cividis"
-"""The same order of light for everybody, also in grey."""
+"""The same order of light for all eyes, also in grey."""
 LEAST_RANGE: Final = 0.1
 """Of the highest value: smaller differences do not get all the colours."""
 

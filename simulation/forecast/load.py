@@ -1,4 +1,4 @@
-"""Who publishes how much and when: a scenario as courses, one for each group of publishers.
+"""Who publishes how much and when: a scenario as timelines, one for each group of publishers.
 
 Publisher n of group g is the same one in all phases that have a group g with more than n. What a
 scenario says of one queue is dealt to all queues: publisher n belongs to queue n modulo their
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from roq.simulation.description.draws import mean_size
 from roq.simulation.description.offered import crowds
 from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
-from roq.simulation.forecast.course import Course, steps
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.timeline import Timeline, steps
 
 
 class Coming(NamedTuple):
@@ -30,11 +30,11 @@ class Coming(NamedTuple):
 class Group(NamedTuple):
     """What one publisher of a group brings, over the whole scenario."""
 
-    bytes: Course
+    bytes: Timeline
     """Payload bytes per minute."""
-    messages: Course
+    messages: Timeline
     """Messages per minute."""
-    work: Course
+    work: Timeline
     """Cores that an exchange is busy with for it."""
 
 
@@ -58,7 +58,7 @@ class Load:
         self.seconds = scenario.seconds
         count = max(len(phase.publishers) for phase in scenario.phases)
         self.groups = [self._group(place, parameters) for place in range(count)]
-        self.subscribers = Course(
+        self.subscribers = Timeline(
             ((begin, float(readers)) for begin, _, readers in self._phases()), self.seconds
         )
         self.changes = sorted({time for group in self.groups for time in group.bytes.times})
@@ -88,7 +88,7 @@ class Load:
                 message_pieces.append((begin + offset, 60 * rate))
                 work_pieces.append((begin + offset, rate * work))
         return Group(*(
-            Course(pieces, self.seconds) for pieces in (bytes_pieces, message_pieces, work_pieces)
+            Timeline(pieces, self.seconds) for pieces in (bytes_pieces, message_pieces, work_pieces)
         ))  # fmt: skip
 
     def _comings(self, place: int, queue: int, queues: int) -> Iterator[Coming]:

@@ -108,8 +108,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         unserved_minutes: sum over publishers of the time without an exchange.
         imbalance_mean: busiest exchange over the mean, over time and queues with several.
         reaction_seconds, reaction_max_seconds: mean and longest from the beginning of an overload
-            until somebody had left; no number (NaN) if there was none. The same holds for the next
-            two.
+            until a publisher had left; no number (NaN) if there was none. The same holds for the
+            next two.
         relief_seconds: mean from its beginning to its end.
         scale_out_seconds: mean from a decision until the new exchange served.
         latency_mean_ms: by the formula in docs/simulation.md, over all messages.

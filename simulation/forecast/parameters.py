@@ -24,7 +24,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         move_failures: share of moves that lead nowhere.
         serve_least, serve_most: decision → the new exchange has reported; evenly drawn.
         opening_seconds: its first report → publishers may be moved there.
-        reading_seconds: nobody publishes at an exchange → everything in it is read.
+        reading_seconds: no publisher is at an exchange → everything in it is read.
         stop_seconds: an emptied exchange is to be stopped → it is.
         reconnect_seconds: an exchange dies → its publishers ask for another one.
         heal_seconds: a process dies with its host → it serves elsewhere.

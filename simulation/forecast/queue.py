@@ -1,7 +1,7 @@
 """One queue: a round of decisions per KPI period, and what becomes of them.
 
-The course of a round is that of `roq.monitor.elasticity`; what is asked of the configuration
-manager, and when that is tried again, is `roq.monitor.scaling` itself.
+What is done with a policy in a round is `roq.policy.round`, as in a monitor; what is asked of the
+configuration manager, and when that is tried again, is `roq.monitor.scaling` itself.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from roq.model import ElasticRules
 from roq.policy.emptying import emptying
-from roq.policy.snapshot import Decision, Grow, Memory, Move, Policy, QueueView, Shrink, Stripe
-from roq.policy.verdict import problem_of
+from roq.policy.round import decide, perform
+from roq.policy.snapshot import Decision, Memory, Policy, QueueView
 from roq.simulation.forecast.account import Account
 from roq.simulation.forecast.exchange import Exchange, Place, Publishers, number_of
 from roq.simulation.forecast.flights import Flight, Flights
@@ -234,24 +234,23 @@ class Queue:
         if seen is not None and not self._eager and self._waiting.needless(seen, now):
             return True
         view = self._view(factors, now, scaling=self._changing())
-        decisions, memory = self._policy.decide(view, self._memory)
+        decided = decide(self._policy, view, self._memory)
         self.tally.asked += 1
-        problem = problem_of(decisions, view)
-        if problem:
+        if decided.problem:
             self.tally.policy_errors += 1
             return False
-        before, self._memory = self._memory, memory
-        if decisions:
+        before, self._memory = self._memory, decided.memory
+        if decided.decisions:
             self._waiting.disturbed()
             self.pass_until(now)
-            for decision in decisions:
+            for decision in decided.decisions:
                 self._perform(decision, now)
             self._renew(now)
             self.wake(now)
             return False
         if seen is None or self._eager:
             return False
-        self._waiting.quiet(seen, view, before, memory)
+        self._waiting.quiet(seen, view, before, decided.memory)
         return self._waiting.needless(seen, now)
 
     def _sees_more(self) -> bool:
@@ -301,20 +300,23 @@ class Queue:
     # --- decisions --------------------------------------------------------------------------------
 
     def _perform(self, decision: Decision, now: float) -> None:
-        match decision:
-            case Move(publisher, _, target, _):
-                self._move(number_of(publisher), (target,), now)
-            case Stripe(publisher, targets, _):
-                self._move(number_of(publisher), targets, now)
-            case Grow(reason, wanted):
-                if not self.requests.scaling.rests(now):
-                    self.requests.ask(self.requests.scaling.grow(wanted, reason, now), now)
-            case Shrink(number, reason):
-                others = [each for each in self.population.living() if not each.leaving]
-                if not self.requests.scaling.rests(now) and len(others) > 1:
-                    self.population.exchanges[number].leaving = True
-                    self.requests.scaling.shrink(number, reason, now)
-                    self._empty_on(self.factors(now), now)
+        perform(
+            decision,
+            move=lambda publisher, targets, _: self._move(number_of(publisher), targets, now),
+            grow=lambda count, reason: self._grow(count, reason, now),
+            shrink=lambda number, reason: self._shrink(number, reason, now),
+        )
+
+    def _grow(self, count: int, reason: str, now: float) -> None:
+        if not self.requests.scaling.rests(now):
+            self.requests.ask(self.requests.scaling.grow(count, reason, now), now)
+
+    def _shrink(self, number: int, reason: str, now: float) -> None:
+        others = [each for each in self.population.living() if not each.leaving]
+        if not self.requests.scaling.rests(now) and len(others) > 1:
+            self.population.exchanges[number].leaving = True
+            self.requests.scaling.shrink(number, reason, now)
+            self._empty_on(self.factors(now), now)
 
     def _move(self, publisher: int, targets: Place, now: float) -> None:
         place = self.population.publishers.place[publisher]
@@ -370,7 +372,7 @@ class Queue:
     # --- more exchanges, and fewer ----------------------------------------------------------------
 
     def add_exchange(self, now: float) -> None:
-        """Somebody adds an exchange by hand.
+        """An operator adds an exchange by hand.
 
         Raises:
             NoCapacity: there is no room for it.
@@ -439,7 +441,7 @@ class Queue:
                 self.losses.lose(exchange, now)
 
     def lose_monitor(self, now: float) -> None:
-        """Another one takes over, knows nothing, and waits before it moves anybody."""
+        """Another one takes over, knows nothing, and waits before it moves a publisher."""
         self._hosts.free_monitor(self._monitor)
         self._monitor = self._hosts.place_monitor()
         self._decides_from = now + self._parameters.heal_seconds + PUBLISHERS_RETURN_SECONDS

@@ -54,8 +54,7 @@ TEXTS: Final = {
     "death": "{} dies",
     "serves": "{} serves again",
 }
-PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
-JUDGED: Final = ("p50", "p90")
+JUDGED: Final = {"p50": 50.0, "p90": 90.0}
 LIKE_OUTCOME: Final = (
     "exchanges_most", "exchanges_last", "moves", "moves_failed", "scale_outs", "scale_ins",
     "scale_failed", "deaths", "imbalance_mean", "imbalance_last", "overload_minutes",
@@ -70,7 +69,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, and what it took.
 
     Attributes:
-        order: by whoever wanted it.
+        order: by the user.
         case: as it was played.
         began: seconds since 1970.
         took: seconds.
@@ -168,8 +167,8 @@ def figures_of(case: Case, found: Outcome) -> dict[str, float]:
     for window in found.windows:
         whole.merge(Histogram(window.latency))
     if whole.counts():
-        for name in JUDGED:
-            figures[f"latency_{name}_ms"] = 1_000 * whole.percentile(PERCENTILES[name])
+        for name, percent in JUDGED.items():
+            figures[f"latency_{name}_ms"] = 1_000 * whole.percentile(percent)
     return figures
 
 
@@ -215,14 +214,8 @@ def _window(case: Case, window: Window, seconds: float) -> archive.Window:
     latency = None
     messages = sum(work.messages for work in window.work.values())
     if messages and window.latency:
-        histogram = Histogram(window.latency)
-        found = {name: 1_000 * histogram.percentile(each) for name, each in PERCENTILES.items()}
-        latency = archive.LatencyWindow(
-            count=round(sum(window.latency.values()) / PARTS),
-            mean=window.latency_messages / messages,
-            most=1_000 * histogram.percentile(100.0),
-            **found,
-        )
+        mean = window.latency_messages / messages / 1_000
+        latency = archive.LatencyWindow.of(Histogram(window.latency), mean, PARTS)
     even = window.imbalance_seconds / window.balanced_over if window.balanced_over else None
     if case.parameters.stagger_seconds:
         wanted = messages / seconds  # each queue is at another moment of the load

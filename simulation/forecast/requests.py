@@ -59,7 +59,7 @@ class Requests:
         self.scaling = self._new()
 
     def forget(self) -> None:
-        """Another monitor has taken over; what was asked before is answered to nobody."""
+        """Another monitor has taken over; what was asked before is not answered to it."""
         self.scaling = self._new()
 
     def _new(self) -> Scaling:

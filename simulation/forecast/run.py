@@ -20,13 +20,13 @@ Progress = Callable[[int, int], None]
 
 
 def untold(_done: int, _total: int) -> None:
-    """Nobody wants to know how far it is."""
+    """It is not shown how far it is."""
 
 
 def run(order: RunOrder, progress: Progress = untold) -> Path:
     """Play a scenario on the model; gives the folder with what came out.
 
-    Whoever interrupts it finds a run there that says so.
+    When it is interrupted, the run there says so.
 
     Args:
         order: what is to be played.

@@ -39,7 +39,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
         table: a row for each combination, means over its seeds.
         runs: complete.
         wanted: how many there were to be.
-        machine: of whoever asked.
+        machine: of the user.
         took: seconds.
     """
 
@@ -66,7 +66,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def conduct(order: SweepOrder, progress: Progress = untold) -> Swept:
     """Play everything that is ordered, and write it down.
 
-    Whoever interrupts it gets what is complete.
+    When it is interrupted, it gives what is complete.
 
     Args:
         order: what is to be played.
@@ -175,7 +175,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(sweep: Sweep, workers: Workers, progress: Progress) -> list[Row]:
-    """Play all runs; whoever interrupts it gets those that are complete.
+    """Play all runs; when it is interrupted, it gives those that are complete.
 
     Args:
         sweep: what.

@@ -54,11 +54,11 @@ class Viewer:
             end: when they were made.
             moment: of the load that was played then.
         """
-        courses = [group.bytes for group in self._groups]
+        timelines = [group.bytes for group in self._groups]
         return Factors(
             end,
-            tuple(course.mean(moment - self.period, moment) for course in courses),
-            tuple(course.mean(moment - self.window, moment) for course in courses),
+            tuple(timeline.mean(moment - self.period, moment) for timeline in timelines),
+            tuple(timeline.mean(moment - self.window, moment) for timeline in timelines),
         )
 
     def grow_up(self, end: float) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from roq.demo.latency import Histogram
-from roq.simulation.forecast.course import Course
+from roq.simulation.forecast.timeline import Timeline
 
 ALL: Final = 0
 """In the place of a number: all exchanges together."""
@@ -111,7 +111,7 @@ class Recorder:
         apart: tell exchanges apart.
     """
 
-    def __init__(self, subscribers: Course, *, apart: bool) -> None:
+    def __init__(self, subscribers: Timeline, *, apart: bool) -> None:
         self._subscribers = subscribers
         self._apart = apart
         self._window = Window(at=0.0)

@@ -1,4 +1,4 @@
-"""Runs cut into tasks, done by whoever is there: this process, several, or Spark.
+"""Runs cut into tasks, done by the workers that are there: this process, several, or Spark.
 
 A task is one cell of one run, so what it needs of memory is bounded by the size of a cell. Tasks
 and their results travel as bytes. Results come in any order.
@@ -50,7 +50,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Workers(Protocol):
-    """Whoever does tasks."""
+    """What does tasks."""
 
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
         """Do them; results come as they are ready."""
@@ -116,7 +116,7 @@ class Spark:
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
         """Some jobs one after the other, so that what is done is done.
 
-        They run in a thread, for whoever waits for Spark itself hears of an interruption only
+        They run in a thread, for a thread that waits for Spark itself hears of an interruption only
         when it is over.
         """
         wave = WAVE * self._context.defaultParallelism

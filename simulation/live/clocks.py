@@ -1,5 +1,5 @@
 """The clock of the driver, on every machine: the wall clock that it had when the run was set up,
-going on by CLOCK_MONOTONIC, so that nobody who sets a clock disturbs a run.
+going on by CLOCK_MONOTONIC, so that a clock that is set disturbs no run.
 
 Processes of one machine share CLOCK_MONOTONIC: no error. Others ask the driver many times what time
 it is; the quickest round trip bounds how wrong the answer can be.
@@ -108,7 +108,7 @@ def clock_here(given: Anchor, this: str) -> Clock | None:
 
 
 def machine() -> str:
-    """Which machine this is, until it is started again; empty if nobody knows.
+    """Which machine this is, until it is started again; empty if that is not known.
 
     Containers of one machine give the same: they share its monotonic clock.
     """

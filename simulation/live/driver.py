@@ -14,10 +14,10 @@ from roq.client.subscribe.subscriber import Subscriber
 from roq.demo.latency import Histogram
 from roq.errors import Closed, RoQError
 from roq.simulation.archive.document import EventKind
-from roq.simulation.live import words
+from roq.simulation.live import messages
 from roq.simulation.live.clocks import Clock
 from roq.simulation.live.plan import Plan
-from roq.simulation.traces import messages
+from roq.simulation.traces import messages as traces
 from roq.simulation.traces.messages import EVENT_TOPIC, EventTrace
 
 ALIVE_SECONDS: Final = 1.0
@@ -25,15 +25,15 @@ HEAR_SECONDS: Final = 0.1
 START_SECONDS: Final = 0.5
 """Between the word that the load begins and its beginning."""
 RECENT: Final = 5
-"""Words of progress per task that count as recent."""
+"""Messages of progress per task that count as recent."""
 
 
 class Driver:
     """Opened by `with`; from then on it hears.
 
     Args:
-        cluster: a connection; closed by whoever gave it.
-        queue: for words.
+        cluster: a connection; closed by its owner.
+        queue: for messages.
         plan: what tasks do.
         run: id of the run.
         clock: by which everything goes.
@@ -55,9 +55,9 @@ class Driver:
         self._plan = plan
         self._run = run
         self._clock = clock
-        self._ready: dict[int, words.Ready] = {}
-        self._ended: dict[int, words.Ended] = {}
-        self._progress: dict[int, words.Progress] = {}
+        self._ready: dict[int, messages.Ready] = {}
+        self._ended: dict[int, messages.Ended] = {}
+        self._progress: dict[int, messages.Progress] = {}
         self._recent: deque[tuple[int, dict[str, int]]] = deque(
             maxlen=RECENT * max(1, sum(1 for each in plan.shares if each.subscribers))
         )
@@ -69,7 +69,7 @@ class Driver:
         self._thread = threading.Thread(target=self._hear, name="driver", daemon=True)
 
     def __enter__(self) -> Self:
-        self._inbox = self._cluster.subscriber(self._queue, words.TO_DRIVER)
+        self._inbox = self._cluster.subscriber(self._queue, messages.TO_DRIVER)
         self._outbox = self._cluster.publisher(self._queue)
         self._thread.start()
         return self
@@ -93,7 +93,7 @@ class Driver:
         """Make sure that it still hears.
 
         Raises:
-            RoQError: the queue for words cannot be used any more.
+            RoQError: the queue for messages cannot be used any more.
         """
         if self._failure is not None:
             raise self._failure
@@ -135,7 +135,7 @@ class Driver:
         return total
 
     def recent_p99(self) -> float | None:
-        """Seconds; of the last words of all tasks; None if nothing was received."""
+        """Seconds; of the last messages of all tasks; None if nothing was received."""
         histogram = Histogram()
         found = False
         for _, latency in list(self._recent):
@@ -153,7 +153,7 @@ class Driver:
     def begin(self) -> None:
         """All are ready: the load begins in a moment."""
         at_us = self._clock.now_us() + int(START_SECONDS * 1_000_000)
-        self._say(words.Begin(run=self._run, at_us=at_us, clock_error=self.clock_error))
+        self._say(messages.Begin(run=self._run, at_us=at_us, clock_error=self.clock_error))
         self.begin_us = at_us
 
     def finish(self) -> None:
@@ -161,16 +161,16 @@ class Driver:
         sent: Counter[str] = Counter(dict.fromkeys(self._plan.prefixes, 0))
         for each in self._ended.values():
             sent.update(each.sent)
-        self._say(words.Finish(run=self._run, sent=dict(sent)))
+        self._say(messages.Finish(run=self._run, sent=dict(sent)))
         self.finished = True
 
     def stop(self) -> None:
         """The run is to end now."""
-        self._say(words.Stop(run=self._run))
+        self._say(messages.Stop(run=self._run))
 
-    def _say(self, word: words.FromDriver) -> None:
+    def _say(self, message: messages.FromDriver) -> None:
         if self._outbox is not None:
-            self._outbox.publish(words.encode(word), words.TO_TASKS)
+            self._outbox.publish(messages.encode(message), messages.TO_TASKS)
 
     # --- hearing ----------------------------------------------------------------------------------
 
@@ -179,40 +179,42 @@ class Driver:
         said = 0.0
         try:
             while not self._closing.is_set():
-                message = self._inbox.receive(HEAR_SECONDS)
-                if message is not None:
-                    self._take(words.from_task(message.payload))
+                received = self._inbox.receive(HEAR_SECONDS)
+                if received is not None:
+                    self._take(messages.from_task(received.payload))
                 if time.monotonic() - said >= ALIVE_SECONDS:
                     said = time.monotonic()
-                    self._say(words.Alive(run=self._run))
+                    self._say(messages.Alive(run=self._run))
         except BaseException as error:  # noqa: BLE001 - the main thread asks for it
             self._failure = error
 
-    def _take(self, word: words.FromTask) -> None:
-        if word.run != self._run:
+    def _take(self, message: messages.FromTask) -> None:
+        if message.run != self._run:
             return
-        match word:
-            case words.Ping():
+        match message:
+            case messages.Ping():
                 now = self._clock.now_us()
                 self._say(
-                    words.Pong(run=self._run, task=word.task, number=word.number, time_us=now)
+                    messages.Pong(
+                        run=self._run, task=message.task, number=message.number, time_us=now
+                    )
                 )
-            case words.Ready():
+            case messages.Ready():
                 if self.begin_us:
                     self.troubles.append(
-                        f"Spark has begun task {word.task} anew under load, and what it had "
+                        f"Spark has begun task {message.task} anew under load, and what it had "
                         "counted is gone: was an executor lost?"
                     )
-                self._ready[word.task] = word
-            case words.Progress():
-                self._progress[word.task] = word
-                if word.received:
-                    self._recent.append((word.task, word.latency))
-                    self._latencies.append((self.elapsed, word.latency))
-            case words.Ended():
-                self._ended[word.task] = word
-            case words.Trouble():
-                self.troubles.append(word.reason)
+                self._ready[message.task] = message
+            case messages.Progress():
+                self._progress[message.task] = message
+                if message.received:
+                    self._recent.append((message.task, message.latency))
+                    self._latencies.append((self.elapsed, message.latency))
+            case messages.Ended():
+                self._ended[message.task] = message
+            case messages.Trouble():
+                self.troubles.append(message.reason)
 
 
 class Herald:
@@ -241,7 +243,7 @@ class Herald:
                 number=self._number, event=event, text=text,
             )  # fmt: skip
             try:
-                self._publisher.publish(messages.encode(trace), EVENT_TOPIC)
+                self._publisher.publish(traces.encode(trace), EVENT_TOPIC)
             except (Closed, RoQError):
                 return  # the collector finds no hole: the number was not used
             self._number += 1

@@ -15,7 +15,7 @@ WATCH_SECONDS: Final = 0.2
 
 
 class Interrupted(Exception):
-    """Somebody wants the run to end."""
+    """The run is to end."""
 
 
 @contextmanager
@@ -55,10 +55,10 @@ def interrupts(stop: threading.Event, told: Callable[[], None]) -> Iterator[None
 
 
 def check(stop: threading.Event) -> None:
-    """Go on only if nobody wants the run to end.
+    """Go on only if the run is not to end.
 
     Raises:
-        Interrupted: somebody does.
+        Interrupted: it is.
     """
     if stop.is_set():
         raise Interrupted
@@ -95,5 +95,5 @@ class Aside:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._error = error

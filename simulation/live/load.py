@@ -1,6 +1,6 @@
 """One task of a live run: its publishers, its subscribers, and its talk with the driver.
 
-The main thread is the loop of all publishers; each subscriber has a thread, and so has the voice,
+The main thread is the loop of all publishers; each subscriber has a thread, and so has the channel,
 which hears the driver and tells progress and traces. Nothing here knows of Spark: what runs the
 task gives its job as bytes and gets a tally as bytes.
 """
@@ -21,13 +21,13 @@ import msgspec
 import roq
 from roq.errors import RoQError
 from roq.simulation.live.clocks import MICROSECONDS, Anchor
+from roq.simulation.live.messages import REASON_MAX
 from roq.simulation.live.plan import Share
 from roq.simulation.live.receivers import Receiver
 from roq.simulation.live.schedule import NEVER, FlatOut, Schedule
 from roq.simulation.live.senders import BLOCKED_SECONDS, Sender
+from roq.simulation.live.task_channel import Ended, TaskChannel
 from roq.simulation.live.verdict import TaskTally
-from roq.simulation.live.voice import Ended, Voice
-from roq.simulation.live.words import REASON_MAX
 
 LEAD_SECONDS: Final = 1.0
 """Clients that come under load connect so long before, so that their first message is in time."""
@@ -42,7 +42,7 @@ SETTLE_SECONDS: Final = 0.5
 STOPPED_SECONDS: Final = 1.0
 """The same after the run was interrupted."""
 LEAVING_SECONDS: Final = 2.0
-"""The same for subscribers that nobody can tell how much they are to get."""
+"""The same for subscribers that cannot be told how much they are to get."""
 GAP_LEAST: Final = 0.0005
 GAP_MOST: Final = 0.005
 GAP_EACH: Final = 0.0001
@@ -58,7 +58,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         tag: of the run, 32 bits; every message bears it.
         addresses: of the cluster.
         queue: under load.
-        words: queue in which driver and tasks talk.
+        messages: queue in which driver and tasks talk.
         traces: queue for traces; empty: clients tell nothing.
         share: its clients.
         marks, prefixes: of the plan.
@@ -73,7 +73,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tag: int
     addresses: list[str]
     queue: str
-    words: str
+    messages: str
     traces: str
     share: Share
     marks: list[float]
@@ -104,7 +104,7 @@ class Load:
 
     Args:
         job: what to do.
-        cluster: a connection of its own; whoever gave it closes it.
+        cluster: a connection of its own; its owner closes it.
     """
 
     def __init__(self, job: Job, cluster: roq.Cluster) -> None:
@@ -123,7 +123,9 @@ class Load:
         ]
         self._pool = ThreadPoolExecutor(OPENERS, thread_name_prefix="opener")
         self._closing: list[Future[None]] = []
-        self._voice = Voice(job, cluster, self._senders, self._receivers, on_error=self._fail)
+        self._channel = TaskChannel(
+            job, cluster, self._senders, self._receivers, on_error=self._fail
+        )
 
     def run(self) -> TaskTally:
         """All of it.
@@ -131,17 +133,17 @@ class Load:
         Raises:
             RoQError: it cannot go on.
         """
-        voice = self._voice
+        channel = self._channel
         try:
-            with voice:
+            with channel:
                 self._get_ready()
-                voice.ready()
-                begin_us = self._wait_for(lambda: voice.begin_us)
+                channel.ready()
+                begin_us = self._wait_for(lambda: channel.begin_us)
                 cpu = time.process_time()
                 self._begin(begin_us)
                 self._play(begin_us)
                 self._end_senders()
-                voice.ended()
+                channel.ended()
                 self._end_receivers()
                 cpu = time.process_time() - cpu
         except BaseException:
@@ -153,7 +155,7 @@ class Load:
             sent=[each.tally() for each in self._senders],
             received=[each.tally() for each in self._receivers if each.opened],
             cpu_seconds=cpu,
-            host=voice.host,
+            host=channel.host,
         )
 
     # --- getting ready ----------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class Load:
     def _get_ready(self) -> None:
         for receiver in self._receivers:
             if not receiver.stay.begins:
-                receiver.open(self._cluster, self._job.queue, self._voice.clock)
+                receiver.open(self._cluster, self._job.queue, self._channel.clock)
         opening = [
             self._pool.submit(sender.open, self._cluster, self._job.queue)
             for sender in self._senders
@@ -177,16 +179,16 @@ class Load:
     def _begin(self, begin_us: int) -> None:
         gap = min(GAP_MOST, max(GAP_LEAST, GAP_EACH * len(self._senders)))
         for sender in self._senders:
-            sender.begin(self._voice.clock, begin_us, self._job.window_seconds, gap)
+            sender.begin(self._channel.clock, begin_us, self._job.window_seconds, gap)
         for receiver in self._receivers:
             receiver.begin(begin_us, self._job.window_seconds)
-        self._voice.tell_from_now_on()
+        self._channel.tell_from_now_on()
 
     # --- under load -------------------------------------------------------------------------------
 
     def _play(self, begin_us: int) -> None:
         """Send what is due until all publishers have gone, or the run is stopped."""
-        clock, agenda = self._voice.clock, _Agenda()
+        clock, agenda = self._channel.clock, _Agenda()
         for sender in self._senders:
             if sender.publisher is None:
                 agenda.add(sender.stay.begins - LEAD_SECONDS, self._opening(sender))
@@ -196,12 +198,12 @@ class Load:
                 agenda.add(receiver.stay.begins, self._joining(receiver))
             if not receiver.stay.last:
                 agenda.add(receiver.stay.ends, self._leaving(receiver))
-        while agenda and not self._voice.stopped:
+        while agenda and not self._channel.stopped:
             self._check()
             now = (clock.now_us() - begin_us) / MICROSECONDS
             wait = agenda.when - now
             if wait > 0:
-                self._voice.wait(min(wait, CHECK_SECONDS))
+                self._channel.wait(min(wait, CHECK_SECONDS))
             else:
                 agenda.do(now)
 
@@ -223,7 +225,7 @@ class Load:
 
     def _joining(self, receiver: Receiver) -> Callable[[float], float]:
         def do(_now: float) -> float:
-            receiver.open(self._cluster, self._job.queue, self._voice.clock)
+            receiver.open(self._cluster, self._job.queue, self._channel.clock)
             return NEVER
 
         return do
@@ -247,7 +249,7 @@ class Load:
     # --- the end ----------------------------------------------------------------------------------
 
     def _end_senders(self) -> None:
-        if self._voice.stopped:
+        if self._channel.stopped:
             for sender in self._senders:
                 sender.stop()
                 self._submit(sender.close)
@@ -257,10 +259,10 @@ class Load:
 
     def _end_receivers(self) -> None:
         """Until each has got what it is to get, or nothing comes any more."""
-        voice = self._voice
+        channel = self._channel
         receivers = [each for each in self._receivers if each.opened and each.stay.last]
         if receivers:
-            self._wait_for(lambda: voice.sent is not None or voice.stopped)
+            self._wait_for(lambda: channel.sent is not None or channel.stopped)
         began = time.monotonic()
         for receiver in receivers:
             self._wait_for(partial(self._complete, receiver, began))
@@ -268,12 +270,12 @@ class Load:
             receiver.close()
 
     def _complete(self, receiver: Receiver, began: float) -> bool:
-        sent = self._voice.sent
+        sent = self._channel.sent
         from_first = not receiver.stay.begins
         quiet = time.monotonic() - max(receiver.last, began)
         if sent is not None and from_first and receiver.fresh >= sent.get(receiver.stay.topic, 0):
             return quiet > SETTLE_SECONDS
-        if self._voice.stopped:
+        if self._channel.stopped:
             return quiet > STOPPED_SECONDS
         return quiet > (QUIET_SECONDS if from_first else LEAVING_SECONDS)
 
@@ -298,12 +300,12 @@ class Load:
             raise self._error
 
     def _wait_for(self, condition: Callable[[], object]) -> int:
-        """Until something holds; the voice gives up when the driver is gone."""
+        """Until something holds; the channel gives up when the driver is gone."""
         while not (found := condition()):
             self._check()
-            if self._voice.stopped and not self._voice.begin_us:
+            if self._channel.stopped and not self._channel.begin_us:
                 raise Ended("the run was stopped before the load began")
-            self._voice.wait(BLOCKED_SECONDS)
+            self._channel.wait(BLOCKED_SECONDS)
         self._check()
         return found if isinstance(found, int) else 0
 

@@ -42,7 +42,7 @@ GOAL: Final = 0.70
 BARE_CHUNK: Final = 500
 WAIT_SECONDS: Final = 120.0
 PAUSE_SECONDS: Final = 0.002
-QUEUES: Final = ("load", "words", "traces")
+QUEUES: Final = ("load", "messages", "traces")
 KINDS: Final = ("outside", "inside", "outside, traces", "inside, traces", "bare")
 
 
@@ -108,12 +108,12 @@ class Bench:
         now = anchor()
         job = Job(
             run=f"{NAME}-{self._turn}", task=0, tag=1, addresses=[self._address], queue="load",
-            words="words", traces="traces" if "traces" in kind else "", share=made.shares[0],
+            messages="messages", traces="traces" if "traces" in kind else "", share=made.shares[0],
             marks=[], prefixes=[], seed=1, window_seconds=1.0, anchor=now, flat_out=not rate,
         )  # fmt: skip
         clock = Clock(now.wall_us - now.monotonic_us)
         data = msgspec.msgpack.encode(job)
-        with Driver(self._cluster, "words", made, job.run, clock) as driver:
+        with Driver(self._cluster, "messages", made, job.run, clock) as driver:
             if kind.startswith("inside"):
                 stage = Stage(lambda: self._spark.work([data], barrier=True))
             else:
@@ -151,22 +151,22 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def _bare(data: bytes) -> bytes:
     """Only publish."""
+    from roq.simulation.live.task_channel import TaskChannel  # noqa: PLC0415
     from roq.simulation.live.verdict import SentTally  # noqa: PLC0415 - of this one function
-    from roq.simulation.live.voice import Voice  # noqa: PLC0415
 
     job = msgspec.msgpack.decode(data, type=Job)
     stays = job.share.publishers
     size = stays[0].stretches[0].size
     payload = bytes(size if isinstance(size, int) else 100)
     with roq.connect(job.addresses) as cluster:
-        voice = Voice(job, cluster, [], [], on_error=lambda _: None)
+        channel = TaskChannel(job, cluster, [], [], on_error=lambda _: None)
         publishers = [cluster.publisher(job.queue, block=False) for _ in stays]
-        with voice:
-            voice.ready()
-            while not voice.begin_us:
-                voice.wait(PAUSE_SECONDS)
-            cpu, end_us = time.process_time(), voice.begin_us + int(stays[0].ends * 1e6)
-            while voice.clock.now_us() < end_us:
+        with channel:
+            channel.ready()
+            while not channel.begin_us:
+                channel.wait(PAUSE_SECONDS)
+            cpu, end_us = time.process_time(), channel.begin_us + int(stays[0].ends * 1e6)
+            while channel.clock.now_us() < end_us:
                 idle = True
                 for publisher in publishers:
                     with contextlib.suppress(WouldBlock):
@@ -174,7 +174,7 @@ def _bare(data: bytes) -> bytes:
                             publisher.publish(payload, "t")
                         idle = False
                 if idle:
-                    voice.wait(PAUSE_SECONDS)
+                    channel.wait(PAUSE_SECONDS)
             cpu = time.process_time() - cpu
         for publisher in publishers:
             publisher.flush(WAIT_SECONDS)
@@ -232,16 +232,16 @@ def measure(publishers: int, size: int, seconds: float, rate: float, turns: int)
 
 
 @click.command()
-@click.option("--publishers", type=click.IntRange(1, 100), default=8, show_default=True,
-              help="In one task.")  # fmt: skip
-@click.option("--size", type=click.IntRange(24), default=100, show_default=True,
-              help="Payload bytes.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(1, 600), default=5.0, show_default=True,
-              help="Of one turn.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(1), default=6_000.0, show_default=True,
-              help="Messages a second of all publishers, where not flat out.")  # fmt: skip
-@click.option("--turns", type=click.IntRange(1, 100), default=5, show_default=True,
-              help="Of each kind.")  # fmt: skip
+@results.option("--publishers", click.IntRange(1, 100), 8, "In one task.")
+@results.option("--size", click.IntRange(24), 100, "Payload bytes.")
+@results.option("--seconds", click.FloatRange(1, 600), 5.0, "Of one turn.")
+@results.option(
+    "--rate",
+    click.FloatRange(1),
+    6_000.0,
+    "Messages a second of all publishers, where not flat out.",
+)
+@results.option("--turns", click.IntRange(1, 100), 5, "Of each kind.")
 @click.option("--worker", type=click.Choice(["same", "bare"]), hidden=True)
 @results.scenario()
 def main(

@@ -189,26 +189,6 @@ def plan(scenario: Scenario, *, tasks: int = 0, where: str = "") -> Plan:
     )
 
 
-def offered_at(plan: Plan, begin: float, end: float) -> float:
-    """Messages a second that all publishers together are to send in a window."""
-    total = 0.0
-    for stay in plan.publishers:
-        for each in stay.stretches:
-            first, last = max(begin, each.begins), min(end, each.ends)
-            if first < last:
-                total += sent_by(each.rate, last - each.phase_begins, each.phase_seconds)
-                total -= sent_by(each.rate, first - each.phase_begins, each.phase_seconds)
-    return total / (end - begin)
-
-
-def phases(scenario: Scenario) -> Iterator[tuple[float, Phase]]:
-    """Phases, and when each begins."""
-    begin = 0.0
-    for phase in scenario.phases:
-        yield begin, phase
-        begin += phase.seconds
-
-
 # --- clients --------------------------------------------------------------------------------------
 
 
@@ -232,7 +212,7 @@ def _publishers(scenario: Scenario) -> list[PublisherStay]:
 
 def _stays_of_one(scenario: Scenario, place: int, index: int) -> Iterator[list[Stretch]]:
     stretches: list[Stretch] = []
-    for begin, phase in phases(scenario):
+    for begin, phase in scenario.timed():
         group = phase.publishers[place] if index < _count(phase, place) else None
         if group is None:
             if stretches:
@@ -275,7 +255,7 @@ def _coming(scenario: Scenario, place: int) -> int:
 def _subscribers(scenario: Scenario) -> list[SubscriberStay]:
     there: dict[tuple[int, int, str], float] = {}
     found: list[SubscriberStay] = []
-    for begin, phase in phases(scenario):
+    for begin, phase in scenario.timed():
         if not phase.subscribers:
             continue
         wanted = dict.fromkeys(_wanted(phase.subscribers), begin)
@@ -450,7 +430,7 @@ def _remarks(scenario: Scenario, subscribers: list[SubscriberStay]) -> Iterator[
         )
     if not subscribers:
         yield "There is no subscriber, so nothing is known of latency and losses."
-    gaps = [later - begin for (begin, _), (later, _) in pairwise(phases(scenario))]
+    gaps = [later - begin for (begin, _), (later, _) in pairwise(scenario.timed())]
     if subscribers and gaps and min(gaps) < 2 * GRACE_SECONDS and any(
         not each.last for each in subscribers
     ):  # fmt: skip

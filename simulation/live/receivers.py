@@ -15,12 +15,12 @@ from roq.errors import RoQError
 from roq.simulation.live.clocks import MICROSECONDS, Clock
 from roq.simulation.live.plan import SubscriberStay
 from roq.simulation.live.stamp import SOURCE_MASK, STAMP, TAG_BITS
-from roq.simulation.live.streams import Stream
-from roq.simulation.live.verdict import ReceivedTally
+from roq.simulation.live.verdict import ReceivedTally, StreamTally
 from roq.simulation.live.windows import Window, Windows
+from roq.testing.positions import Positions
 
 _NO_WINDOW = Window(0)
-_NO_STREAM = Stream()
+_NO_STREAM = Positions()
 
 
 class Receiver:
@@ -49,7 +49,7 @@ class Receiver:
         self.last = monotonic()
         self._tag = tag
         self._on_error = on_error
-        self._streams: dict[tuple[int, str], Stream] = {}
+        self._streams: dict[tuple[int, str], Positions] = {}
         self._foreign = 0
         self._reported = 0
         self._latency_most = 0.0
@@ -102,7 +102,15 @@ class Receiver:
             begins=self.stay.begins,
             in_force=in_force / MICROSECONDS,
             streams=[
-                stream.tally(source, topic) for (source, topic), stream in self._streams.items()
+                StreamTally(
+                    source=source,
+                    topic=topic,
+                    next=stream.next,
+                    missing=stream.missing,
+                    doubled=stream.doubled,
+                    reordered=stream.reordered,
+                )
+                for (source, topic), stream in self._streams.items()
             ],
             messages=self.messages,
             bytes=self.bytes,
@@ -181,9 +189,9 @@ class Receiver:
         self.last = monotonic()
         self._latency_most = max(self._latency_most, latest / MICROSECONDS)
 
-    def _stream(self, source: int, topic: str) -> Stream:
+    def _stream(self, source: int, topic: str) -> Positions:
         key = source, topic
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = Stream()
+            stream = self._streams[key] = Positions()
         return stream

@@ -31,19 +31,20 @@ from roq.simulation.archive.document import (
 )
 from roq.simulation.archive.folder import make, new_id, write_run, write_series
 from roq.simulation.archive.life import this_process
+from roq.simulation.archive.live_stats import LiveStats, window_seconds
 from roq.simulation.archive.verdicts import judge
+from roq.simulation.description.offered import offered
 from roq.simulation.description.scenario import Scenario
 from roq.simulation.live import faults
 from roq.simulation.live.clocks import Clock, anchor, sentence
-from roq.simulation.live.course import Course
+from roq.simulation.live.conductor import Conductor
 from roq.simulation.live.driver import Driver
-from roq.simulation.live.glance import Glance, window_seconds
+from roq.simulation.live.environment import Environment
 from roq.simulation.live.interrupts import Aside, Interrupted, check, interrupts
-from roq.simulation.live.plan import offered_at, phases, plan
+from roq.simulation.live.plan import plan
 from roq.simulation.live.request import LiveRequest
 from roq.simulation.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.live.show import Show, Silent
-from roq.simulation.live.surroundings import Surroundings
 from roq.simulation.live.tasks import Tasks, master_for
 from roq.simulation.live.tracing import Tracing
 from roq.simulation.live.verdict import Counts, TaskTally, count, figures
@@ -93,10 +94,14 @@ def run(
     slots = len(made.shares) + (TRACE_SLOTS if request.traces else 0)
     master = request.master if session is not None else master_for(request.master, slots)
     if request.cluster:
-        # Nobody is to wait for Spark to hear that.
+        # No user is to wait for Spark to hear that.
         roq.connect(parse_addresses(request.cluster)).close()
     folder = make(request.out, new_id(scenario.name, RunKind.LIVE))
     now, window = anchor(), window_seconds(made.seconds)
+
+    def wanted(begin: float, end: float) -> float:
+        return offered(scenario, begin, end).messages
+
     setting = Setting(
         request=msgspec.structs.replace(request, scenario=scenario, master=master),
         plan=made,
@@ -104,7 +109,7 @@ def run(
         anchor=now,
         clock=Clock(now.wall_us - now.monotonic_us),
         window=window,
-        glance=Glance(made, window),
+        live_stats=LiveStats(made.seconds, window, wanted),
         show=show or Silent(),
         stop=stop or threading.Event(),
     )
@@ -122,7 +127,7 @@ class LiveRun:
     def __init__(self, setting: Setting, session: SparkSession | None) -> None:
         self._setting = setting
         self._show = setting.show
-        self._glance = setting.glance
+        self._live_stats = setting.live_stats
         self._spark = Tasks(session)
         self._remarks = list(setting.plan.remarks)
         self._driver: Driver | None = None
@@ -156,22 +161,22 @@ class LiveRun:
     def _play(self, document: Run) -> Run:
         setting = self._setting
         with ExitStack() as stack:
-            around = Surroundings(setting, self._spark, stack)
+            around = Environment(setting, self._spark, stack)
             cluster = around.start()
             around.look_at_executors(cluster)
             queues = around.make_queues(cluster)
             statistics = stack.enter_context(cluster.statistics(queues.load))
-            driver = Driver(cluster, queues.words, setting.plan, setting.run, setting.clock)
+            driver = Driver(cluster, queues.messages, setting.plan, setting.run, setting.clock)
             self._driver = stack.enter_context(driver)
             tracing = self._trace(stack, cluster, queues)
             tracer = tracing.publisher if tracing is not None else None
-            course = Course(
+            conductor = Conductor(
                 setting, self._spark, cluster, queues, around.own, statistics, driver, tracer, stack
             )
             try:
-                found = self._judged(document, course.play(), tracing, RunState.COMPLETE)
+                found = self._judged(document, conductor.play(), tracing, RunState.COMPLETE)
             except Interrupted:
-                found = self._judged(document, course.end(), None, RunState.INTERRUPTED)
+                found = self._judged(document, conductor.end(), None, RunState.INTERRUPTED)
             self._show.step("everything ends")
         return msgspec.structs.replace(found, remarks=[*found.remarks, *around.remarks])
 
@@ -216,7 +221,7 @@ class LiveRun:
         """What there is of a run that did not go to its end."""
         seconds = self._elapsed()
         if seconds and self._series is None:
-            write_series(self._setting.folder, self._glance.series(seconds))
+            write_series(self._setting.folder, self._live_stats.series(seconds))
         return msgspec.structs.replace(
             document,
             state=state,
@@ -236,11 +241,11 @@ class LiveRun:
         driver = self._driver
         if not tallies or driver is None:
             return document
-        plan, seconds = self._setting.plan, document.seconds
-        counts = count(plan, tallies)
-        offered = offered_at(plan, 0.0, seconds) * seconds
-        exact = figures(counts, tallies, seconds=seconds, offered=offered)
-        found = self._glance.figures()
+        seconds = document.seconds
+        counts = count(self._setting.plan, tallies)
+        wanted = offered(self._scenario, 0.0, seconds).messages
+        exact = figures(counts, tallies, seconds=seconds, offered=wanted)
+        found = self._live_stats.figures()
         document = msgspec.structs.replace(
             document, clock=sentence(driver.hosts, driver.clock_error), figures=found | exact
         )
@@ -250,7 +255,7 @@ class LiveRun:
             found |= traced
             self._remarks += tracing.remarks(traced, exact)
         self._remarks += _remarks(counts)
-        write_series(self._setting.folder, self._series or self._glance.series(seconds))
+        write_series(self._setting.folder, self._series or self._live_stats.series(seconds))
         if self._setting.stop.is_set():
             document = msgspec.structs.replace(document, state=RunState.INTERRUPTED)
         all_figures = found | exact
@@ -282,7 +287,7 @@ class LiveRun:
     def _phases(self, seconds: float) -> list[PhaseTime]:
         return [
             PhaseTime(name=phase.name, begins=begin, ends=min(seconds, begin + phase.seconds))
-            for begin, phase in phases(self._scenario)
+            for begin, phase in self._scenario.timed()
             if begin < seconds
         ]
 

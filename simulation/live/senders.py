@@ -29,7 +29,7 @@ CHUNK: Final = 500
 """Messages that one publisher sends before others have their turn."""
 FEW: Final = 4
 BLOCKED_SECONDS: Final = 0.002
-"""Until somebody who had no room tries again."""
+"""Until a publisher that had no room tries again."""
 OVERTIME_SECONDS: Final = 30.0
 """A publisher that is behind goes on for so long after its end; the rest is not sent."""
 FLUSH_SECONDS: Final = 30.0

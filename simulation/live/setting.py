@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roq.errors import RoQError
+from roq.simulation.archive.live_stats import LiveStats
 from roq.simulation.live.clocks import Anchor, Clock
-from roq.simulation.live.glance import Glance
 from roq.simulation.live.plan import Plan
 from roq.simulation.live.request import LiveRequest
 from roq.simulation.live.show import Show
@@ -23,7 +23,7 @@ class Queues(NamedTuple):
     """Names of the queues of a run."""
 
     load: str
-    words: str
+    messages: str
     """In which driver and tasks talk."""
     traces: str
     """Empty: none are kept."""
@@ -39,9 +39,9 @@ class Setting:
         folder: for all that is kept.
         anchor, clock: of the driver.
         window: length of windows, seconds.
-        glance: what the driver sees of it.
+        live_stats: what the driver sees of it.
         show: shows how it goes on.
-        stop: somebody wants it to end.
+        stop: it is to end.
     """
 
     request: LiveRequest
@@ -50,7 +50,7 @@ class Setting:
     anchor: Anchor
     clock: Clock
     window: float
-    glance: Glance
+    live_stats: LiveStats
     show: Show
     stop: threading.Event
 

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.cli.output import bytes_text
+from roq.simulation.report.terminal import spark
 
 FRAME_SECONDS: Final = 0.2
 LINE_SECONDS: Final = 5.0
-HAPPENINGS: Final = 5
+EVENTS: Final = 5
 LATE_SHARE: Final = 0.01
-SPARKS: Final = "▁▂▃▄▅▆▇█"
 SPARKS_MAX: Final = 48
 _BAR: Final = 40
 _MILLI: Final = 1_000.0
@@ -119,7 +119,7 @@ class Moving:
         self._began = time.monotonic()
         self._drawn = 0.0
         self._picture: Picture | None = None
-        self._happenings: deque[tuple[float, str]] = deque(maxlen=HAPPENINGS)
+        self._events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
         self._rates: deque[float] = deque(maxlen=SPARKS_MAX)
         self._noted = 0.0
         self._spinner = Spinner("dots", style="cyan")
@@ -141,7 +141,7 @@ class Moving:
 
     def happened(self, at: float, text: str) -> None:
         """Among the last lines."""
-        self._happenings.append((at, text))
+        self._events.append((at, text))
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -150,9 +150,7 @@ class Moving:
             parts += self._list()
         if self._picture is not None:
             parts += _load(self._picture, list(self._rates))
-            parts += [
-                Text.assemble((f"{at:8.1f} s  ", "dim"), text) for at, text in self._happenings
-            ]
+            parts += [Text.assemble((f"{at:8.1f} s  ", "dim"), text) for at, text in self._events]
         self._live.update(Group(*parts), refresh=True)
 
     def _after(self) -> bool:
@@ -210,16 +208,7 @@ def _load(picture: Picture, rates: list[float]) -> list[RenderableType]:
         Text("■ " * min(picture.exchanges, 20) + f"{picture.exchanges}"),
         Text(f"{picture.moves} moves{moving}", style="dim"),
     )
-    return [head, Text(), body, Text(f"  {sparkline(rates)}", style="cyan"), Text()]
-
-
-def sparkline(values: list[float]) -> str:
-    """Heights of a few values, the highest as high as a line is."""
-    most = max(values, default=0.0)
-    if most <= 0:
-        return ""
-    steps = len(SPARKS) - 1
-    return "".join(SPARKS[round(max(0.0, each) / most * steps)] for each in values)
+    return [head, Text(), body, Text(f"  {spark(rates)}", style="cyan"), Text()]
 
 
 @contextmanager

@@ -162,7 +162,7 @@ class Stage:
     def _run(self) -> None:
         try:
             self.results = self._work()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
             self.error = error
 
 

@@ -77,7 +77,7 @@ class Tracing:
             return {}, None
 
     def hurry(self) -> None:
-        """Nobody waits for figures any more; any thread. What is kept by now stays."""
+        """Figures are not waited for any more; any thread. What is kept by now stays."""
         self._hurried = True
 
     def remarks(self, traced: dict[str, float], counted: dict[str, float]) -> list[str]:
@@ -118,7 +118,7 @@ class Tracing:
 
     def _drained(self, spark: SparkSession) -> str:
         """Wait until all traces are kept; gives why they are not, empty if they are."""
-        why = "nobody has collected them"
+        why = "no collector was started"
         for _ in range(ATTEMPTS):
             if self._collector is None:
                 break

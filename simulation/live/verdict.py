@@ -1,8 +1,8 @@
 """What all tasks have counted, put together: what was lost, doubled and reordered; pure.
 
 A message is lost at a subscriber if it was published, the subscriber was owed it, and it has not
-come. What its publisher was told to have failed (or what nobody knows of) is not lost but failed:
-so many of what is missing of that stay are not counted.
+come. What its publisher was told to have failed (or what is not known to have arrived) is not lost
+but failed: so many of what is missing of that stay are not counted.
 """
 
 from __future__ import annotations
@@ -14,10 +14,35 @@ import msgspec
 
 from roq.demo.latency import Histogram
 from roq.simulation.live.plan import Plan, SubscriberStay
-from roq.simulation.live.streams import StreamTally
+from roq.testing.positions import Span, first_of, lost
 
 WRONG_MAX: Final = 20
 PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+
+
+class StreamTally(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What one subscriber got of one stream; see `roq.testing.positions.Positions`.
+
+    Attributes:
+        source: stay of the publisher.
+        topic: of the stream.
+    """
+
+    source: int
+    topic: str
+    next: int
+    missing: list[Span]
+    doubled: int
+    reordered: int
+
+    def lost(self, begin: int, end: int) -> int:
+        """How many of the numbers [begin, end) have not come."""
+        return lost(self.missing, self.next, begin, end)
+
+    @property
+    def first(self) -> int:
+        """The lowest number that came."""
+        return first_of(self.missing)
 
 
 class SentTally(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +57,7 @@ class SentTally(msgspec.Struct, frozen=True, kw_only=True):
         late: published more than 10 ms after they should.
         late_most: seconds; the latest.
         unsent: were due, but not published when it ended.
-        failed: given up, or nobody knows whether they were delivered.
+        failed: given up, or not known to have arrived.
         latency, latency_sum, latency_most: until `publish()` had returned.
     """
 
@@ -124,7 +149,7 @@ def count(plan: Plan, tallies: Sequence[TaskTally]) -> Counts:
     sent = {each.source: each for tally in tallies for each in tally.sent}
     received = [each for tally in tallies for each in tally.received]
     stays = {(each.name, each.begins): each for each in plan.subscribers}
-    owed = lost = 0
+    owed = lacking = 0
     unjudged, wrong = [], []
     for subscriber in received:
         stay = stays[subscriber.name, subscriber.begins]
@@ -135,7 +160,7 @@ def count(plan: Plan, tallies: Sequence[TaskTally]) -> Counts:
         for publisher, theirs, missing in judged:
             owed += theirs
             mine = max(0, missing - publisher.failed)
-            lost += mine
+            lacking += mine
             if mine:
                 wrong.append(f"{subscriber.name} lacks {mine} of stay {publisher.source}")
         for what in ("doubled", "reordered"):
@@ -146,7 +171,7 @@ def count(plan: Plan, tallies: Sequence[TaskTally]) -> Counts:
         sent=sum(each.messages for each in sent.values()),
         owed=owed,
         received=sum(each.messages for each in received),
-        lost=lost,
+        lost=lacking,
         doubled=sum(stream.doubled for each in received for stream in each.streams),
         reordered=sum(stream.reordered for each in received for stream in each.streams),
         failed=sum(each.failed for each in sent.values()),
@@ -237,21 +262,10 @@ def _judged(
             first = begin.get(topic, 0)
             found = streams.get((publisher.source, topic))
             if from_first:
-                first = max(first, _first(found) if found is not None else last)
+                first = max(first, found.first if found is not None else last)
             owed += max(0, last - first)
-            missing += _missing(found, first, last)
+            missing += found.lost(first, last) if found is not None else max(0, last - first)
         yield publisher, owed, missing
-
-
-def _missing(found: StreamTally | None, first: int, last: int) -> int:
-    return max(0, last - first) if found is None else found.lost(first, last)
-
-
-def _first(stream: StreamTally) -> int:
-    """The lowest number that came."""
-    if stream.missing and stream.missing[0][0] == 0:
-        return stream.missing[0][1]
-    return 0
 
 
 def _numbers_at(plan: Plan, publisher: SentTally, when: float) -> dict[str, int]:

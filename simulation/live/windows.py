@@ -35,7 +35,7 @@ class Window:
 class Windows:
     """The windows of one client.
 
-    Whoever fills them in holds `lock` meanwhile; `drain` is for the one who tells.
+    A client holds `lock` while it fills them in; `drain` is for the task's channel.
 
     Args:
         begin_us: when the load began.

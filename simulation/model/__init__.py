@@ -10,7 +10,7 @@ cluster    all of it, with a history of what was published and received
 console    where people ask for changes, some of them again and again
 policies   one that is never content: publishers are moved all the time
 troubles   what goes wrong, drawn from the seed
-watch      what must hold while it happens; lookout: whoever stands still says why
+watch      what must hold while it happens; lookout: what stands still says why
 promises   what must hold all the same
 trial      one run from beginning to end
 """

@@ -111,7 +111,7 @@ class MonitorShell:
             case events.Finished():
                 self.process.stop()
             case _:
-                return  # nobody listens to the statistics
+                return  # there is no listener of the statistics
 
     def _ask(self, ask: events.Ask) -> None:
         def answered(answer: Answer | Unavailable) -> None:

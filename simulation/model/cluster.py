@@ -57,7 +57,7 @@ class Shape:
         delay_seconds: what the network takes for a message, between these two.
         limits: of the queue, where they differ from the defaults.
         clock_rates: monotonic clocks differ by up to this.
-        orphan_seconds: children that nobody wants end after so long.
+        orphan_seconds: children that no queue wants end after so long.
         restless: publishers are moved all the time.
         check_duplicates: of subscribers; off only to show that the promises can be broken.
         ahead_bytes: what waits in a subscriber before it leaves exchanges alone that are ahead.

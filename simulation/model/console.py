@@ -1,4 +1,4 @@
-"""Somebody who asks for the same change again and again, as a program does that got no answer."""
+"""A program that asks for the same change again and again, as it does when it got no answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASKED_MOST: Final = 20
 
 
 class Console:
-    """A management connection to whoever leads."""
+    """A management connection to the leader."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class Console:
             self._cluster.world.call_later(turn * ASK_SECONDS, again)
 
     def ask(self, request: Public, on_code: Callable[[object], None] = lambda _code: None) -> bool:
-        """Ask once, and hear the code of the answer; False if nobody leads."""
+        """Ask once, and hear the code of the answer; False if no manager leads."""
         world = self._cluster.world
 
         def answered(data: bytes) -> None:

@@ -35,14 +35,14 @@ AWAY: Final = "the ensemble cannot be reached"
 
 
 class Ensemble(MemoryEnsemble):
-    """The ensemble and everybody's sessions.
+    """The ensemble and the sessions of all processes.
 
     Args:
         session_seconds: a session ends after so long without a word.
 
     Attributes:
         slow: how long a request or an answer takes at most; a slow disk makes it long.
-        on_write: called with the machine of whoever has written a definition, and with what the
+        on_write: called with the machine that has written a definition, and with what the
             leader node says then.
     """
 
@@ -71,7 +71,7 @@ class Ensemble(MemoryEnsemble):
     # --- what may happen to it --------------------------------------------------------------------
 
     def go_away(self) -> None:
-        """Everybody's connection breaks; sessions live on, their time stands still."""
+        """The connections of all processes break; sessions live on, their time stands still."""
         self.away = True
         for store in list(self._connected):
             store.break_connection()
@@ -85,7 +85,7 @@ class Ensemble(MemoryEnsemble):
         self.away = False
 
     def expire(self, store: Store) -> None:
-        """End somebody's session."""
+        """End the session of a process."""
         self.end_session(store.session)
         store.break_connection()
 
@@ -320,7 +320,7 @@ class Store:
             self._ensemble.end_session(self._session)
 
     def _killed(self) -> None:
-        """Nobody says goodbye: the session ends when its time is over."""
+        """The process says no goodbye: the session ends when its time is over."""
         if not self._closed:
             self._closed = True
             self._disconnect()

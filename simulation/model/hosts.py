@@ -118,7 +118,7 @@ class Host:
             self.manager.process.end("its machine is down", silently=True)
 
     def come_up(self) -> None:
-        """It is there again; its manager starts, and remembers nobody."""
+        """It is there again; its manager starts, and remembers no child."""
         if not self.up:
             self.up = True
             self._wires.machine_up(self.machine)

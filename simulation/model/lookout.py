@@ -1,4 +1,4 @@
-"""Looks twice a second: whoever gets nothing must say why; what hangs or died must be replaced."""
+"""Looks twice a second: who gets nothing must say why; what hangs or died must be replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 4.5
-"""Whoever gets on with nothing for so long tells a reason. The watchdog's two seconds
+"""A client that does not get on for so long tells a reason. The watchdog's two seconds
 may begin twice: with an exchange that goes, and with the one that takes its place."""
 HANGS_SECONDS: Final = 2.5
 """A child that hangs is ended within this: a second of silence, and what it takes to notice it."""
@@ -55,7 +55,7 @@ class Lookout:
         self._seen.add(key)
         return self._cluster.world.now - self._since.setdefault(key, self._cluster.world.now)
 
-    # --- nobody goes quiet ------------------------------------------------------------------------
+    # --- no process goes quiet --------------------------------------------------------------------
 
     def _look_at(self, client: PublisherShell | SubscriberShell, still: str) -> None:
         if not still:

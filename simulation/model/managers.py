@@ -21,9 +21,6 @@ from roq.simulation.model.shells import Driver, Server
 from roq.simulation.model.sockets import Sockets
 from roq.simulation.model.watch import Watch
 
-GIVE_UP_SECONDS = 20.0
-"""See `zk.connect_seconds`: a manager that has never reached the registry ends."""
-
 QUEUE_DEPTH = 2
 """Slashes in the path of a definition: /queues/name."""
 

@@ -120,7 +120,7 @@ class Process(Loop):
         self.sources.pop(source, None)
 
     def readable(self, source: object) -> bool:
-        """There is something to read; whether anybody does. Only in a turn of this process."""
+        """There is something to read; whether a handler does. Only in a turn of this process."""
         handler = self.sources.get(source)
         if handler is not None:
             handler()
@@ -188,7 +188,7 @@ class Process(Loop):
         """It is no more.
 
         Args:
-            silently: its machine is gone as well, so nobody notices by the connections.
+            silently: its machine is gone as well, so no peer notices by the connections.
         """
         if not self.alive:
             return
@@ -240,7 +240,7 @@ class Process(Loop):
         return connection
 
     def answers(self, address: str) -> bool | None:
-        """Whether somebody listens there; None if nothing comes back from there."""
+        """Whether a server listens there; None if nothing comes back from there."""
         return self._wires.answers(self.machine, address)
 
     def joined(self, connection: Connection, *, dialed: bool) -> None:
@@ -306,7 +306,7 @@ class LocalWorld:
 
     @property
     def seen(self) -> float:
-        """What `now` was when the actor has looked last: whoever only watches changes nothing."""
+        """What `now` was when the actor has looked last: a look changes nothing."""
         return self._seen
 
     @property

@@ -11,36 +11,26 @@ from roq.model import QueueState
 from roq.simulation.model.clients import PublisherShell
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape
 from roq.simulation.model.hosts import Running
+from roq.simulation.model.kinds import Does, that
 from roq.simulation.model.troubles import CUTTING_OFF
 from roq.testing.history import StreamVerdict
 
-SPARING_CHILDREN = frozenset({
-    "cut", "drop", "kill-hcm", "kill-gcm", "kill-publisher", "kill-subscriber", "slow-disk",
-    "clock", "expiry", "away", "empty", "grow", "another-queue", "lose", "insist",
-    "uneven",
-})  # fmt: skip
-"""Kinds of trouble that do nothing to monitors and exchanges."""
-SPARING_READERS = frozenset({
-    "kill-hcm", "kill-gcm", "kill-publisher", "slow-disk", "clock", "expiry", "away", "empty",
-    "grow", "another-queue", "lose", "insist", "sluggish",
-})  # fmt: skip
-"""Kinds of trouble after which a subscriber is there that was there before, and is heard."""
-PACED = frozenset({"uneven"})
-"""Kinds of trouble by which no exchange is silent for so long that nobody waits for it any more."""
+SPARING_CHILDREN = that(Does.SPARES_CHILDREN)
+SPARING_READERS = that(Does.SPARES_READERS)
+PACED = that(Does.PACED)
+LEADERLESS = that(Does.LEADERLESS)
 HELD_TIMES = 2
 """What is put aside in a subscriber may come to so many times that from which on it leaves
 exchanges alone: what is under way arrives, and two may each be ahead of the other."""
 ROOMY_BYTES = 16_000
 """Below this a few batches are much of it."""
-LEADERLESS = frozenset({"kill-gcm", "expiry", "away", "empty"})
-"""Kinds by which nobody may lead for longer than a child waits that nobody wants."""
 PATIENCE_SECONDS = 4.0
 """Readers wait five seconds for an exchange that says nothing; that begins a moment before."""
 REPLAYED_SECONDS = 1.5
 """Who was cut off for less than this all together reads or replays in time all the same."""
 LOST_MOST = 250
 """Messages of one publisher and topic that one subscriber may report as lost: what is published
-within the longest time for which somebody is cut off, and may still be in one exchange."""
+within the longest time for which a process is cut off, and may still be in one exchange."""
 GONE_MOST = 300
 """Those that a publisher may have in its hands when it dies."""
 FORGOTTEN_SECONDS = 14.0
@@ -114,7 +104,7 @@ class Happened:
 
     Attributes:
         kinds: of trouble, and how often.
-        cut_off: seconds in which somebody was cut off, all together.
+        cut_off: seconds in which a process was cut off, all together.
     """
 
     kinds: Mapping[str, int]
@@ -122,12 +112,12 @@ class Happened:
 
     @property
     def anybody_cut_off(self) -> bool:
-        """Whether somebody was kept from what there is."""
+        """Whether a process was kept from what there is."""
         return bool(CUTTING_OFF & set(self.kinds))
 
 
 def excuse_the_dead(cluster: Cluster, happened: Happened) -> None:
-    """Say which messages nobody has promised, because their publisher has died.
+    """Say which messages were not promised, because their publisher has died.
 
     What it had not heard the acknowledgement of may be missing. So may what it would have replayed,
     if there was reason to: an exchange died, or was out of reach.
@@ -165,7 +155,7 @@ def exchanges_died(cluster: Cluster) -> bool:
 
 
 def keeps_next_to_nothing(cluster: Cluster) -> bool:
-    """Whether the logs are so short that whoever is away for a moment misses something."""
+    """Whether logs are so short that a subscriber misses something that is away for a moment."""
     return "ring_bytes" in dict(cluster.shape.limits)
 
 
@@ -177,9 +167,9 @@ def left_behind(cluster: Cluster) -> bool:
 def may_lose(cluster: Cluster, happened: Happened) -> bool:
     """Whether a subscriber may report losses.
 
-    An exchange that dies loses nothing, unless somebody was cut off for long who would have read or
-    replayed it; one that is out of reach does so when nobody can ask it for as long as readers
-    wait.
+    An exchange that dies loses nothing, unless a process was cut off for long that would have read
+    or replayed it; one that is out of reach does so when no reader can ask it for as long as
+    readers wait.
     """
     if keeps_next_to_nothing(cluster):
         if not set(happened.kinds) <= SPARING_READERS:

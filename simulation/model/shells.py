@@ -48,7 +48,7 @@ class Server:
         self._server = RpcServer(process, socket, handle)
 
     def send(self, peer: tuple[bytes, bool], message: msgspec.Struct) -> None:
-        """Send one message to whoever asked."""
+        """Send one message to the peer that asked."""
         self._server.send(Peer(*peer), documents.encode(message))
 
     def push(self, peers: Iterable[tuple[bytes, bool]], message: msgspec.Struct) -> None:
@@ -58,7 +58,7 @@ class Server:
             self._server.send(Peer(*peer), data)
 
     def send_raw(self, peer: tuple[bytes, bool], data: bytes) -> None:
-        """Send one frame to whoever asked."""
+        """Send one frame to the peer that asked."""
         self._server.send(Peer(*peer), data)
 
 

@@ -41,7 +41,7 @@ TIGHT: Final = (("ring_bytes", 1 << 16),)
 """Limits with which an exchange keeps what these send for less than a second:"""
 LARGE: Final = Profile(rate=12.0, messages=(1, 4), size=(1_000, 5_000), topics=("a", "b"))
 SPARSE: Final = Profile(rate=0.4, messages=(1, 2), size=(0, 20), topics=("a",))
-"""What is lost of these nobody notices by what comes next."""
+"""What is lost of these does not show by what comes next."""
 PROFILE: Final = Profile(rate=12.0, messages=(1, 4), size=(0, 60), topics=("a", "b"))
 
 
@@ -55,7 +55,7 @@ class Result(msgspec.Struct):
         heal_seconds: from the end of the troubles until all was well, virtual.
         heal_bound: what was promised for that.
         counted_lost: messages that subscribers have reported as lost, and may.
-        unpromised: messages that did not arrive, and of which nobody had promised it: their
+        unpromised: messages that did not arrive, that were not promised: their
             publisher died with them in its hands.
         seconds: of the whole trial, virtual.
         checksum: the same for the same history: when anything happened, and who got what.

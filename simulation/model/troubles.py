@@ -18,40 +18,20 @@ from roq.protocol.public_hosts import CordonHost, DrainHost, Public, UncordonHos
 from roq.simulation.model.children import ExchangeShell, MonitorShell
 from roq.simulation.model.cluster import QUEUE, Cluster
 from roq.simulation.model.ensemble import DELAY_SECONDS, MACHINE
+from roq.simulation.model.kinds import KINDS, Does, that
 from roq.simulation.model.process import Process
 from roq.simulation.network import Connection
 
-KINDS: Final = (
-    "cut", "stall", "drop", "lag", "partition", "one-way", "isolate", "pause", "kill-exchange",
-    "kill-monitor", "kill-hcm", "kill-gcm", "kill-host", "kill-publisher", "kill-subscriber",
-    "slow-disk", "clock", "expiry", "away", "empty", "grow", "shrink", "another-queue",
-    "lose", "mute", "insist", "drain", "sluggish", "uneven",
-)  # fmt: skip
-LATER: Final = ("insist", "lose", "mute", "drain", "sluggish", "uneven")
-"""Kinds with chance of their own: the histories of seeds without them stay as they were."""
-CUTTING_OFF: Final = frozenset({"cut", "stall", "drop", "lag", "partition", "one-way", "isolate",
-                                "pause"})  # fmt: skip
-"""Kinds that keep readers from what there is: without them an exchange that dies loses nothing."""
+CUTTING_OFF: Final = that(Does.CUTS_OFF)
 HARM_MOST: Final = 4
 """How often the same process on the same host is paused or killed."""
 NEVER: Final = 1e9
 TWICE: Final = 0.4
 """How many of a publisher's lost messages are none, but come again."""
-SECONDS: Final = {
-    "partition": (0.2, 8.0), "one-way": (0.2, 8.0), "isolate": (0.2, 8.0), "pause": (0.1, 7.0),
-    "drop": (0.2, 2.0), "lag": (0.2, 2.0), "stall": (0.05, 1.5), "slow-disk": (0.5, 5.0),
-    "away": (0.3, 7.0), "empty": (0.3, 4.0), "kill-hcm": (0.1, 5.0), "kill-gcm": (0.1, 5.0),
-    "kill-host": (0.3, 8.0), "mute": (0.1, 0.8), "kill-publisher": (0.1, 1.0),
-    "kill-subscriber": (0.1, 1.0), "drain": (0.5, 8.0), "sluggish": (0.3, 14.0),
-    "uneven": (0.5, 8.0),
-}  # fmt: skip
-"""What a trouble lasts, or what a process that was killed takes to be started again."""
 FIT_SECONDS: Final = (0.1, 0.4)
 FREE_SECONDS: Final = (0.02, 0.1)
 LATER_SHARE: Final = 0.2
 """The part of the seeds in which such a kind comes."""
-FOR_GOOD: Final = {"kill-hcm": 0.2, "kill-gcm": 0.2, "kill-host": 0.4}
-"""How often it does not come back, if the cluster can do without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +61,17 @@ def draw(
         without: leave these kinds out.
     """
     random = Random(f"troubles of {seed}")
-    usual = [kind for kind in KINDS if kind not in LATER]
+    special = that(Does.SPECIAL)
+    usual = [kind for kind in KINDS if kind not in special]
     kinds = random.sample(usual, random.choice([1, 1, 2, 2, 3, 4, 6]))
     if "empty" in kinds:
-        # Managers remember what the registry has forgotten: nobody is left if they die as well.
+        # Managers remember what the registry has forgotten: nothing is left if they die as well.
         kinds = [kind for kind in kinds if kind != "kill-gcm"]
     many = random.choice([1, 1, 1, 3])
     many *= random.randint(1, 3) + len(kinds) * random.randint(1, 2)
     plan = [_one(random, random.choice(kinds), seconds) for _ in range(many)]
     later = Random(f"special troubles of {seed}")
-    for kind in LATER:
+    for kind in filter(special.__contains__, KINDS):
         if kind == "drain":
             later = Random(f"drains of {seed}")
         elif kind == "uneven":
@@ -106,7 +87,7 @@ def draw(
 
 
 def _one(random: Random, kind: str, seconds: float) -> Trouble:
-    low, high = SECONDS.get(kind, (0.0, 0.0))
+    low, high = KINDS[kind].seconds
     # Short ones are as frequent as long ones.
     lasts = low * (high / low) ** random.random() if low else 0.0
     return Trouble(random.uniform(0.0, seconds), kind, lasts, random.getrandbits(32))
@@ -117,7 +98,7 @@ class Troubles:
 
     Attributes:
         happened: how often, by kind.
-        cut_off: seconds in which somebody was cut off, all together.
+        cut_off: seconds in which a process was cut off, all together.
     """
 
     def __init__(self, cluster: Cluster, plan: list[Trouble]) -> None:
@@ -257,7 +238,7 @@ class Troubles:
         return self._split(ones, others, seconds, both=False)
 
     def _isolate(self, random: Random, seconds: float) -> str:
-        """Two machines do not hear each other; everybody else hears both."""
+        """Two machines do not hear each other; all others hear both."""
         one, other = random.sample(self._machines(), 2)
         return self._split([one], [other], seconds, both=random.random() < 0.7)
 
@@ -327,7 +308,7 @@ class Troubles:
         manager = host.manager
         assert manager is not None  # noqa: S101 - `managed`
         manager.process.end("killed by a trouble")
-        if len(hosts) > 1 and random.random() < FOR_GOOD["kill-hcm"]:
+        if len(hosts) > 1 and random.random() < KINDS["kill-hcm"].for_good:
             return f"{host.machine} for good"
         self._for(seconds, host.start_manager)
         return f"{host.machine} for {seconds:.2f} s"
@@ -341,7 +322,7 @@ class Troubles:
         slot = random.choice(leading if leading and random.random() < 0.7 else living)
         assert slot.shell is not None  # noqa: S101 - it lives
         slot.shell.process.end("killed by a trouble")
-        if len(living) > 1 and random.random() < FOR_GOOD["kill-gcm"]:
+        if len(living) > 1 and random.random() < KINDS["kill-gcm"].for_good:
             return f"{slot.machine} for good"
         self._for(seconds, slot.start)
         return f"{slot.machine} for {seconds:.2f} s"
@@ -353,7 +334,7 @@ class Troubles:
             return ""
         host.go_down()
         managed = [each for each in hosts if each is not host and each.managed]
-        if managed and random.random() < FOR_GOOD["kill-host"]:
+        if managed and random.random() < KINDS["kill-host"].for_good:
             return f"{host.machine} for good"
         self._for(seconds, host.come_up)
         return f"{host.machine} for {seconds:.2f} s"
@@ -487,7 +468,7 @@ class Troubles:
         return self._ask(RemoveQueue(QName=name))
 
     def _drain(self, random: Random, seconds: float) -> str:
-        """A host is drained or cordoned, and that is taken back; whoever leads by then hears it."""
+        """A host is drained or cordoned, and that is taken back; the leader by then hears it."""
         console = self._cluster.console
         name = random.choice(self._cluster.hosts).machine
         request = random.choice([DrainHost, DrainHost, CordonHost])(Host=name)

@@ -45,7 +45,7 @@ class Watch:
     def elected(self, manager: str, epoch: int) -> None:
         """A manager leads from now on, under this epoch.
 
-        Again under the same one, if it was cut off for a while and nobody else has led meanwhile.
+        Again under the same one, if it was cut off for a while and no other one has led meanwhile.
         """
         self.checked["a leader has a higher epoch than all before it"] += 1
         again = (manager, epoch) == (self._leader, self._leader_epoch)
@@ -142,7 +142,7 @@ class Watch:
             self._break(f"{name} has {owed} batches under way and waiting, of {window}")
 
     def found(self, text: str) -> None:
-        """Somebody else has noticed a broken promise."""
+        """Another part of the model has noticed a broken promise."""
         self._break(text)
 
     def _break(self, text: str) -> None:

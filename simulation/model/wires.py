@@ -1,7 +1,7 @@
 """Machines and the wires between them: cut in one direction or both, or because a machine is down.
 
 What is sent into a wire that is cut waits, as in TCP; after two seconds the heartbeats of ZeroMQ
-give the connection up. Nobody is told that a machine is down: it just says nothing.
+give the connection up. No peer is told that a machine is down: it just says nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Wires(Network):
     # --- connections ------------------------------------------------------------------------------
 
     def listen_at(self, machine: str, address: str, server: Server) -> None:
-        """Whoever connects to this address reaches this server on this machine."""
+        """A client that connects to this address reaches this server on this machine."""
         self.listen(address, server)
         self._machines[address] = machine
 
@@ -62,7 +62,7 @@ class Wires(Network):
         return connection
 
     def answers(self, machine: str, address: str) -> bool | None:
-        """Whether somebody listens there; None if nothing at all comes back."""
+        """Whether a server listens there; None if nothing at all comes back."""
         there = self._machines.get(address, machine)
         if not (self.reaches(machine, there) and self.reaches(there, machine)):
             return None

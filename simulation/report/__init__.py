@@ -7,7 +7,7 @@ and of nothing else, so it can be made again years later, also of a run that was
     page.py         a run as HTML                 terminal.py     its verdict as text
     picture.py      a run as PNG                  comparison.py   several runs as HTML
 
-Below these: figures.py knows what figures are called, course.py how a run went, in columns,
+Below these: figures.py knows what figures are called, columns.py how a run went, in columns,
 marks.py what happened in it, story.py what was asked, outcome.py what came of it; charts.py draws
 on plot.py, which knows axes; parts.py has tables and the like, markup.py escapes.
 """

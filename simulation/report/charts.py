@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
 
 from roq.model import exchange_name
-from roq.simulation.archive.document import EventKind, PhaseTime, Run, Series
-from roq.simulation.report.course import LATENCIES, OTHERS, Column, Course, has, known
-from roq.simulation.report.marks import Lane, Mark, marks, room
-from roq.simulation.report.markup import Markup, tag
-from roq.simulation.report.plot import End, Plot, Row, percent
+from roq.simulation.archive.document import PhaseTime, Run, Series
+from roq.simulation.report.columns import LATENCIES, OTHERS, Column, Columns, has, known
+from roq.simulation.report.marks import Lane, marks
+from roq.simulation.report.plot import End, Inside, Plot, Row
 from roq.simulation.report.ticks import Scale, linear, logarithmic
 from roq.simulation.report.wording import count, duration, moment, multiple, number, quantity
 
@@ -21,25 +21,42 @@ FEW: Final = 8
 _UPRIGHT_MAX: Final = 60
 _LOG_FROM: Final = 30.0
 """A latency whose highest is so many times its least is drawn on a logarithmic axis."""
-_LETTER, _FIELD, _PHONE = 6.2, 640, 240
-"""Pixels of a letter, and of a chart on a small screen and on a phone."""
 _TOO_FLAT: Final = 0.035
 _TOO_SHORT: Final = 0.06
 _LINE: Final = 15
 _MINUTE: Final = 60
 
 
-def limit_of(run: Run) -> float:
-    """The limit of one exchange in bytes a second; 0 if the scenario sets none."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a queue may have.
+
+    Attributes:
+        limit: of one exchange, bytes a second; 0: none is set.
+        most: exchanges; 0: not known.
+    """
+
+    limit: float = 0.0
+    most: int = 0
+
+
+def bounds_of(run: Run) -> Bounds:
+    """What the scenario of a run says of its queue."""
     rules, limits = run.scenario.queue.rules, run.scenario.queue.limits
     found = rules.get("exchange_bytes_per_minute", 0) or limits.get("throughput_bytes", 0)
-    return found / _MINUTE if isinstance(found, int) else 0.0
+    most = rules.get("exchanges_max", 0)
+    return Bounds(
+        found / _MINUTE if isinstance(found, int) else 0.0, most if isinstance(most, int) else 0
+    )
 
 
-def charts(run: Run, series: Series, found: Course, phases: Sequence[PhaseTime]) -> list[Plot]:
+def charts(
+    series: Series, found: Columns, phases: Sequence[PhaseTime], bounds: Bounds
+) -> list[Plot]:
     """All charts for which there is something to draw, the most important first."""
-    made = [_throughput(series, found, phases), _latency(found), _bytes(run, found)]
-    made += [_imbalance(found), _cpu(found), _serving(run, found), _publishers(found)]
+    bounds = Bounds() if _together(found) else bounds
+    made = [_throughput(series, found, phases), _latency(found), _bytes(found, bounds.limit)]
+    made += [_imbalance(found), _cpu(found), _serving(found, bounds.most), _publishers(found)]
     plots = [plot for plot in made if plot is not None]
     borders = [phase.begins for phase in phases[1:] if phase.begins > 0]
     trouble = [
@@ -58,21 +75,21 @@ def name_of(exchange: int) -> str:
     return "others" if exchange == OTHERS else exchange_name(exchange) if exchange else "all"
 
 
-def _together(found: Course) -> bool:
+def _together(found: Columns) -> bool:
     """Whether the run does not tell its exchanges apart: they may be of many queues."""
     return found.exchanges == [0]
 
 
-def _whose(found: Course) -> str:
+def _whose(found: Columns) -> str:
     return "all exchanges" if _together(found) else "each exchange"
 
 
-def exchange_style(found: Course, exchange: int) -> str:
+def exchange_style(found: Columns, exchange: int) -> str:
     """The class that gives an exchange its colour."""
     return f"x{found.exchanges.index(exchange)}"
 
 
-def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> Plot | None:
+def _throughput(series: Series, found: Columns, phases: Sequence[PhaseTime]) -> Plot | None:
     if not found.ends:
         return None
     total = found.total
@@ -85,15 +102,18 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
         + (", stacked by exchange" if stacked else "")
         + ("; dashed: what the scenario wants" if found.offered else ""),
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=linear(top),
         unit="/s",
         height=260,
         summary=_throughput_summary(found, total),
     )
-    plot.strips = _strips(series, found, phases)
+    plot.phases = phases
+    plot.lanes = {lane: row for lane, row in marks(series.events, found.span).items() if row}
     _stack(plot, found, found.messages)
     if found.offered:
-        plot.steps(found.begins, found.ends, found.offered, "offered")
+        plot.steps(found.offered, "offered")
         plot.rows.insert(0, Row("wanted by the scenario", "offered", found.offered))
     if stacked:
         plot.rows.insert(0, Row("all exchanges", "", total))
@@ -102,12 +122,12 @@ def _throughput(series: Series, found: Course, phases: Sequence[PhaseTime]) -> P
     return plot
 
 
-def _throughput_summary(found: Course, total: Column) -> str:
+def _throughput_summary(found: Columns, total: Column) -> str:
     there = [
         (value, end) for value, end in zip(total, found.ends, strict=True) if value is not None
     ]
     if not there:
-        return "Nobody heard the statistics."
+        return "The statistics were not heard."
     values = [value for value, _ in there]
     highest, when = max(there, key=lambda each: each[0])
     said = (
@@ -120,7 +140,7 @@ def _throughput_summary(found: Course, total: Column) -> str:
     return said
 
 
-def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+def _stack(plot: Plot, found: Columns, columns: dict[int, Column]) -> None:
     """Bands upon each other: each is drawn down to the axis and covered by those below it."""
     ground: Column = [0.0 if heard else None for heard in found.heard]
     below = ground
@@ -134,7 +154,7 @@ def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
     for exchange, edge in reversed(edges):
         style = exchange_style(found, exchange)
         seam = "seamed " if len(edges) <= 2 * FEW else ""
-        plot.area(found.begins, found.ends, edge, f"{seam}{style}")
+        plot.area(edge, f"{seam}{style}")
         plot.rows.append(Row(name_of(exchange), style, columns[exchange]))
     if len(edges) < 2:
         return
@@ -144,7 +164,7 @@ def _stack(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
         under = edge
 
 
-def _name_band(plot: Plot, found: Course, exchange: int, under: Column, edge: Column) -> None:
+def _name_band(plot: Plot, found: Columns, exchange: int, under: Column, edge: Column) -> None:
     """Beside a band that lasts until the end, else inside of it where it is thickest."""
     style, name = exchange_style(found, exchange), name_of(exchange)
     low = [plot.scale.place(value or 0.0) for value in under]
@@ -152,68 +172,17 @@ def _name_band(plot: Plot, found: Course, exchange: int, under: Column, edge: Co
     thick = [b - a for a, b in zip(low, high, strict=True)]
     last = max((at for at, heard in enumerate(found.heard) if heard), default=0)
     if thick[last] > _TOO_FLAT:
-        plot.ends.append(End((low[last] + high[last]) / 2, name, style))
+        plot.labels.append(End((low[last] + high[last]) / 2, name, style))
         return
     at = max(range(len(thick)), key=lambda row: thick[row])
     lasts = sum(1 for each in thick if each * plot.height > _LINE) / len(thick)
     if thick[last] <= 0 and thick[at] * plot.height > _LINE and lasts > _TOO_SHORT:
         middle = (low[at] + high[at]) / 2
         place = (found.begins[at] + found.ends[at]) / 2 / found.span
-        plot.above.append(
-            tag("span", name, class_="inside", aria_hidden="true",
-                style=f"left:{percent(place)};bottom:{percent(middle)}")
-        )  # fmt: skip
+        plot.inside.append(Inside(place, middle, name))
 
 
-def _strips(
-    series: Series, found: Course, phases: Sequence[PhaseTime]
-) -> list[tuple[str, Markup, str]]:
-    strips = []
-    if phases:
-        stretches = Markup("".join(_stretch(each, found.span) for each in phases))
-        strips.append(("phase", stretches, ""))
-    for lane, row in marks(series.events, found.span).items():
-        if row:
-            content = (
-                _mark(mark, gap, found.span)
-                for mark, gap in zip(row, room(row, found.span), strict=True)
-            )
-            total = sum(len(mark.events) for mark in row)
-            strips.append((lane.value, Markup("".join(content)), f"{total:,}"))
-    return strips
-
-
-def _stretch(phase: PhaseTime, span: float) -> Markup:
-    width = max(0.0, phase.ends - phase.begins) / span
-    lasting = f"{phase.name}: {moment(phase.begins)} to {moment(phase.ends)}"
-    return tag(
-        "span", phase.name, class_="phase", title=lasting,
-        style=f"left:{percent(phase.begins / span)};width:{percent(width)}",
-    )  # fmt: skip
-
-
-_SHAPES: Final = {
-    EventKind.SCALE_OUT: "plus", EventKind.SCALE_IN: "minus", EventKind.SERVES: "serves",
-    EventKind.MOVE: "move",
-}  # fmt: skip
-
-
-def _mark(mark: Mark, gap: float, span: float) -> Markup:
-    shape = "bad" if mark.bad else _SHAPES.get(mark.kind, "move")
-    label = mark.label
-    needs = 8 + _LETTER * len(label)
-    # Labels stand behind their marks, where there is room until the next one.
-    kept = "" if gap * _PHONE >= needs else " tight" if gap * _FIELD >= needs else " none"
-    return tag(
-        "span",
-        tag("b", label) if label else None,
-        class_=f"mark {shape}{kept}",
-        style=f"left:{percent(mark.middle / span)}",
-        title=f"{moment(mark.first)}\n{mark.told}",
-    )
-
-
-def _latency(found: Course) -> Plot | None:
+def _latency(found: Columns) -> Plot | None:
     measured = [v for column in found.latency.values() for v in column if v is not None]
     if not measured:
         return None
@@ -226,18 +195,20 @@ def _latency(found: Course) -> Plot | None:
         note="milliseconds from when a message was meant to be sent until a subscriber had it"
         + (", logarithmic" if scale.log else ""),
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=scale,
         unit="ms",
         height=200,
         summary=_latency_summary(found),
     )
-    plot.band(found.begins, found.ends, found.latency["p50"], found.latency["p99"], "q1")
+    plot.band(found.latency["p50"], found.latency["p99"], "q1")
     for name, style in (("p50", "q1"), ("p90", "q2"), ("p99", "q3"), ("p999", "q4")):
         column = found.latency[name]
-        plot.line(found.begins, found.ends, column, style)
+        plot.line(column, style)
         last = next((value for value in reversed(column) if value is not None), None)
         if last is not None:
-            plot.ends.append(End(scale.place(last), LATENCIES[name], style))
+            plot.labels.append(End(scale.place(last), LATENCIES[name], style))
     styles = {"p50": "q1", "p90": "q2", "p99": "q3", "p999": "q4"}
     for name in ("most", "p999", "p99", "p90", "p50", "mean"):
         plot.rows.append(Row(LATENCIES[name], styles.get(name, ""), found.latency[name]))
@@ -249,7 +220,7 @@ def _latency_scale(low: float, high: float) -> Scale:
     return logarithmic(low, high) if high / low >= _LOG_FROM else linear(high)
 
 
-def _latency_summary(found: Course) -> str:
+def _latency_summary(found: Columns) -> str:
     def span(name: str) -> str:
         values = [value for value in found.latency[name] if value is not None]
         return f"{quantity(min(values), 'ms')} to {quantity(max(values), 'ms')}"
@@ -259,16 +230,17 @@ def _latency_summary(found: Course) -> str:
     return said + (f" Nothing was measured in {count(holes, 'window')}." if holes else "")
 
 
-def _bytes(run: Run, found: Course) -> Plot | None:
+def _bytes(found: Columns, limit: float) -> Plot | None:
     if not has(found.bytes) or not found.ends:
         return None
-    limit = 0.0 if _together(found) else limit_of(run)
     top = max(value for column in found.bytes.values() for value in column if value is not None)
     plot = Plot(
         name="bytes",
         title=f"Load of {_whose(found)}",
         note="payload bytes per second",
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=_byte_scale(max(top, limit if top > limit / 20 else 0.0)),
         unit="kB/s",
         axis_unit="B",
@@ -277,7 +249,7 @@ def _bytes(run: Run, found: Course) -> Plot | None:
     )
     if limit and limit <= plot.scale.high:
         plot.level(limit, "limit")
-        plot.ends.append(End(plot.scale.place(limit), "limit", "limit"))
+        plot.labels.append(End(plot.scale.place(limit), "limit", "limit"))
     _lines(plot, found, found.bytes, factor=1e-3)
     return plot
 
@@ -289,7 +261,7 @@ def _byte_scale(top: float) -> Scale:
     return Scale(found.low, found.high * scale, [tick * scale for tick in found.ticks])
 
 
-def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float = 1.0) -> None:
+def _lines(plot: Plot, found: Columns, columns: dict[int, Column], factor: float = 1.0) -> None:
     """A line for each of few exchanges; of many the least, the middle and the most."""
     told = {
         exchange: [None if value is None else value * factor for value in columns[exchange]]
@@ -301,13 +273,13 @@ def _lines(plot: Plot, found: Course, columns: dict[int, Column], factor: float 
         style = exchange_style(found, exchange)
         plot.rows.append(Row(name_of(exchange), style, told[exchange]))
         if len(found.exchanges) <= FEW:
-            plot.line(found.begins, found.ends, columns[exchange], style)
+            plot.line(columns[exchange], style)
             last = columns[exchange][-1]
             if last is not None and len(found.exchanges) > 1:
-                plot.ends.append(End(plot.scale.place(last), name_of(exchange), style))
+                plot.labels.append(End(plot.scale.place(last), name_of(exchange), style))
 
 
-def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
+def _many_lines(plot: Plot, found: Columns, columns: dict[int, Column]) -> None:
     there = [
         sorted(v for column in columns.values() if (v := column[at]) is not None)
         for at in range(len(found.ends))
@@ -315,14 +287,14 @@ def _many_lines(plot: Plot, found: Course, columns: dict[int, Column]) -> None:
     least, middle, most = (
         [choose(values) if values else None for values in there] for choose in (min, median, max)
     )
-    plot.band(found.begins, found.ends, least, most, "many")
+    plot.band(least, most, "many")
     for name, column in (("most", most), ("median", middle), ("least", least)):
-        plot.line(found.begins, found.ends, column, f"many {name}")
+        plot.line(column, f"many {name}")
         if column and (last := column[-1]) is not None:
-            plot.ends.append(End(plot.scale.place(last), name, "many"))
+            plot.labels.append(End(plot.scale.place(last), name, "many"))
 
 
-def _imbalance(found: Course) -> Plot | None:
+def _imbalance(found: Columns) -> Plot | None:
     values = [value for value in found.imbalance if value is not None]
     if not values:
         return None
@@ -331,17 +303,19 @@ def _imbalance(found: Course) -> Plot | None:
         title="Imbalance",
         note="load of the busiest exchange over the mean; 1 is even",
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=linear(max(1.5, *values), count=4, low=1.0),
         summary=f"From {number(min(values))} to {number(max(values))}, "
         f"at last {number(values[-1])}.",
     )
-    plot.line(found.begins, found.ends, found.imbalance, "single")
-    plot.ends.append(End(plot.scale.place(values[-1]), number(values[-1]), "single"))
+    plot.line(found.imbalance, "single")
+    plot.labels.append(End(plot.scale.place(values[-1]), number(values[-1]), "single"))
     plot.rows.append(Row("busiest over mean", "single", found.imbalance))
     return plot
 
 
-def _cpu(found: Course) -> Plot | None:
+def _cpu(found: Columns) -> Plot | None:
     values = [v for column in found.cpu.values() for v in column if v is not None]
     if not values:
         return None
@@ -350,42 +324,46 @@ def _cpu(found: Course) -> Plot | None:
         title=f"CPU of {_whose(found)}",
         note="per cent of one core",
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=linear(max(2.0, *values), count=4),
         unit="%",
+        axis_unit="%",
         summary=f"Up to {number(max(values))} % of a core, {number(fmean(values))} % on average.",
     )
     _lines(plot, found, found.cpu)
     return plot
 
 
-def _serving(run: Run, found: Course) -> Plot | None:
+def _serving(found: Columns, most: int) -> Plot | None:
     there = known(found.serving)
     if not there:
         return None
-    most = 0 if _together(found) else run.scenario.queue.rules.get("exchanges_max", 0)
     top = max(there)
     plot = Plot(
         name="exchanges",
         title="Exchanges",
         note="that serve",
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=whole(max(top, 1)),
         summary=f"{count(there[0], 'exchange')} at first, {top:,} at most, "
         f"{there[-1]:,} in the end.",
     )
     serving: Column = [None if many is None else float(many) for many in found.serving]
-    plot.area(found.begins, found.ends, serving, "single soft")
-    plot.steps(found.begins, found.ends, serving, "single")
+    plot.area(serving, "single soft")
+    plot.steps(serving, "single")
     plot.rows.append(Row("exchanges", "single", serving))
-    plot.ends.append(End(plot.scale.place(there[-1]), f"{there[-1]:,}", "single"))
-    if isinstance(most, int) and 0 < most <= plot.scale.high:
+    plot.labels.append(End(plot.scale.place(there[-1]), f"{there[-1]:,}", "single"))
+    if 0 < most <= plot.scale.high:
         plot.level(most, "limit")
         if most != there[-1]:
-            plot.ends.append(End(plot.scale.place(most), "limit", "limit"))
+            plot.labels.append(End(plot.scale.place(most), "limit", "limit"))
     return plot
 
 
-def _publishers(found: Course) -> Plot | None:
+def _publishers(found: Columns) -> Plot | None:
     if not has(found.publishers):
         return None
     total = found.together(found.publishers)
@@ -395,6 +373,8 @@ def _publishers(found: Course) -> Plot | None:
         title="Publishers",
         note="attached" + (", stacked by exchange" if len(found.exchanges) > 1 else ""),
         span=found.span,
+        begins=found.begins,
+        ends=found.ends,
         scale=whole(max(there)),
         summary=f"Up to {max(there):,.0f} publishers, {there[-1]:,.0f} in the end.",
     )

@@ -13,9 +13,9 @@ from roq.simulation.report.markup import Markup, document, joined, tag
 from roq.simulation.report.outcome import wanted
 from roq.simulation.report.overlay import overlay
 from roq.simulation.report.parts import asset, colours, folded, footer, gallery, table, when
-from roq.simulation.report.plot import percent
 from roq.simulation.report.published import Published, Span, published
 from roq.simulation.report.statistics import Mean, mean
+from roq.simulation.report.svg import percent
 from roq.simulation.report.wording import NOTHING, count
 
 _LINES: Final = (
@@ -70,7 +70,7 @@ def page(folders: Sequence[Path], *, baseline: str | None = None) -> str:
 
 def _lines(made: Sequence[Group], told: dict[str, object]) -> str:
     """How lines are to be read."""
-    silent = any(found.quiet for group in made for found in group.courses)
+    silent = any(found.quiet for group in made for found in group.columns)
     return _LINES + (_SHARES if told.get("clock") else "") + (_SILENT if silent else "")
 
 

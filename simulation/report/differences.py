@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
     Attributes:
         text: in words, with an arrow.
-        better: whether that is better; None if nobody can say.
+        better: whether that is better; None if that cannot be said.
     """
 
     text: str

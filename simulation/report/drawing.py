@@ -1,19 +1,16 @@
-"""The charts of a run in matplotlib, for pictures."""
+"""A chart in matplotlib, for pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from math import nan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from roq.simulation.archive.document import EventKind, PhaseTime, Run, Series
+from roq.simulation.archive.document import EventKind
 from roq.simulation.report import palette
-from roq.simulation.report.charts import FEW, limit_of, name_of, whole
-from roq.simulation.report.course import LATENCIES, Column, Course, has, known
-from roq.simulation.report.marks import Lane, Mark, marks, room
-from roq.simulation.report.plot import spread, time_label
-from roq.simulation.report.ticks import Scale, linear, logarithmic, times
+from roq.simulation.report.marks import Lane, Mark, room
+from roq.simulation.report.plot import Layer, Plot, Shape, Values, pieces, spread, time_label
+from roq.simulation.report.ticks import times
 from roq.simulation.report.wording import clean, tick_labels
 
 if TYPE_CHECKING:
@@ -28,7 +25,6 @@ TINT: Final = "#f1f4f6"
 SINGLE: Final = "#2f6690"
 BAD: Final = "#b3401d"
 HATCH: Final = "#cfd6dd"
-LATENCY: Final = {"p50": "#8fb2cf", "p90": "#5a8cb5", "p99": "#24547f", "p999": "#93637a"}
 STYLE: Final[dict[RcKeyType, object]] = {
     "font.size": 9.0,
     "font.family": "sans-serif",
@@ -53,143 +49,139 @@ STYLE: Final[dict[RcKeyType, object]] = {
     "hatch.linewidth": 0.7,
     "svg.hashsalt": "roq",
 }
-_LOG_FROM: Final = 30.0
+_COLOURS: Final = {
+    "q1": "#8fb2cf", "q2": "#5a8cb5", "q3": "#24547f", "q4": "#93637a", "single": SINGLE,
+    "many": SINGLE, "offered": INK, "limit": BAD, "border": FAINT, "fault": BAD,
+}  # fmt: skip
+_DASHES: Final = {
+    "offered": (0, (4, 3)), "limit": (0, (6, 2, 1, 2)), "border": (0, (1, 2)), "fault": (0, (4, 3)),
+}  # fmt: skip
+_WIDTHS: Final = {"q3": 1.9, "border": 0.7, "fault": 0.7, "offered": 1.1, "limit": 1.0, "most": 0.7,
+                  "least": 0.7}  # fmt: skip
+_LINE: Final = 1.3
+_SHAPES: Final = {EventKind.SCALE_OUT: "^", EventKind.SCALE_IN: "v", EventKind.SERVES: "."}
 _POINTS: Final = 72
 _PIXELS: Final = 12
 _LABEL_SHARE: Final = 0.055
-_TOO_FLAT: Final = 0.03
 _NAME_SHARES: Final = (0.018, 0.08)
 """From this width on the name of a hole fits upright, and lying."""
+_TITLE_MAX: Final = 36
+"""Letters of a title and its note that fit above a narrow chart."""
 
 
-def strips(axes: Axes, series: Series, found: Course, phases: Sequence[PhaseTime]) -> None:
-    """Phases as stretches, and what happened, above the throughput."""
-    rows = {lane: row for lane, row in marks(series.events, found.span).items() if row}
-    lanes = ["phase", *(lane.value for lane in rows)]
-    axes.set_xlim(0, found.span)
+class Brush(NamedTuple):
+    """How a layer looks."""
+
+    colour: str
+    width: float
+    dashes: str | tuple[int, tuple[int, ...]]
+
+
+def strips(axes: Axes, plot: Plot) -> None:
+    """Phases as stretches, and what happened, above a chart."""
+    lanes = ["phase" if plot.phases else "", *(lane.value for lane in plot.lanes)]
+    axes.set_xlim(0, plot.span)
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_yticks(range(len(lanes)), lanes)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    for at, phase in enumerate(phases):
+    for at, phase in enumerate(plot.phases):
         width = phase.ends - phase.begins
         axes.barh(0, width, left=phase.begins, height=0.86, color=TINT, edgecolor="white")
-        if width > 0.04 * found.span:
-            name = clean(phase.name, max(3, int(110 * width / found.span)))
+        if width > 0.04 * plot.span:
+            name = clean(phase.name, max(3, int(110 * width / plot.span)))
             axes.text(
-                phase.begins + 0.006 * found.span, 0, name, va="center", fontsize=8, color=SOFT
+                phase.begins + 0.006 * plot.span, 0, name, va="center", fontsize=8, color=SOFT
             )
         if at:
             axes.axvline(phase.begins, color=FAINT, linewidth=0.7, linestyle=(0, (1, 2)))
-    for at, (lane, row) in enumerate(rows.items(), start=1):
+    for at, (lane, row) in enumerate(plot.lanes.items(), start=1):
         total = sum(len(mark.events) for mark in row)
-        axes.text(1.006 * found.span, at, f"{total:,}", va="center", fontsize=8, color=FAINT)
-        for mark, gap in zip(row, room(row, found.span), strict=True):
-            _mark(axes, lane, mark, at, found.span, gap)
+        axes.text(1.006 * plot.span, at, f"{total:,}", va="center", fontsize=8, color=FAINT)
+        for mark, gap in zip(row, room(row, plot.span), strict=True):
+            _mark(axes, lane, mark, at, plot.span, gap)
 
 
-def throughput(axes: Axes, found: Course) -> None:
-    """Messages in per second, stacked by exchange, beside what the scenario wants."""
-    colours = palette.exchanges(found.exchanges)
-    below = [0.0 if heard else nan for heard in found.heard]
-    last = max((at for at, heard in enumerate(found.heard) if heard), default=0)
-    scale = linear(max([*known(found.total), *found.offered], default=0.0))
-    ends = []
-    for exchange, colour in zip(found.exchanges, colours, strict=True):
-        column = found.messages[exchange]
-        above = [base + (value or 0.0) for base, value in zip(below, column, strict=True)]
-        axes.stairs(above, _edges(found), baseline=below, fill=True, color=colour, linewidth=0)
-        if len(found.exchanges) <= 2 * FEW:
-            axes.stairs(above, _edges(found), baseline=None, color="white", linewidth=0.6)
-        if scale.place(above[last]) - scale.place(below[last]) > _TOO_FLAT:
-            ends.append(((above[last] + below[last]) / 2, name_of(exchange), colour))
-        below = above
-    if found.offered:
-        axes.stairs(found.offered, _edges(found), baseline=None, color=INK, linewidth=1.1,
-                    linestyle=(0, (4, 3)))  # fmt: skip
-    wanted = "; dashed: wanted by the scenario" if found.offered else ""
-    narrow = found.quiet and _widest(found)[2] < _NAME_SHARES[0]
-    hatched = "; hatched: not heard" if narrow else ""
-    _finish(axes, found, scale, f"Messages in per second, by exchange{wanted}{hatched}")
-    _name_ends(axes, ends if len(found.exchanges) > 1 else [], scale)
-    _holes(axes, found, "not heard")
+def draw(axes: Axes, plot: Plot, exchanges: Sequence[int]) -> None:
+    """One chart.
 
-
-def latency(axes: Axes, found: Course) -> None:
-    """Percentiles over time."""
-    shown = {name: found.latency[name] for name in LATENCY}
-    values = [value for column in shown.values() for value in column if value is not None]
-    if not values:
-        _nothing(axes, "Latency in ms")
-        return
-    low, high = max(1e-4, min(values)), max(*values, 2e-4)
-    scale = logarithmic(low, high) if high / low >= _LOG_FROM else linear(high)
-    if scale.log:
+    Args:
+        axes: to draw on.
+        plot: the chart.
+        exchanges: those that have a colour each.
+    """
+    wide = axes.get_position().width > 0.5
+    if plot.scale.log:
         axes.set_yscale("log")
-    lows, highs = (_stretches(found, shown[name]) for name in ("p50", "p99"))
-    for (moments, below), (_, above) in zip(lows, highs, strict=True):
-        axes.fill_between(moments, below, above, color=LATENCY["p50"], alpha=0.22, linewidth=0)
-    ends = []
-    for name, column in shown.items():
-        _line(axes, found, column, LATENCY[name], 1.9 if name == "p99" else 1.2)
-        if last := [value for value in column if value is not None]:
-            ends.append((last[-1], LATENCIES[name], LATENCY[name]))
-    _finish(axes, found, scale, "Latency in ms, from when a message was meant to be sent")
-    _name_ends(axes, ends, scale)
+    colours = palette.exchanges(exchanges)
+    for layer in plot.layers:
+        _draw(axes, plot, layer, _brush(layer.style, colours))
+    title = f"{plot.title} – {plot.note}"
+    narrow = plot.quiet_name and _hole_share(plot) < _NAME_SHARES[0] and plot.quiet
+    hatched = f"; hatched: {plot.quiet_name}" if narrow else ""
+    axes.set_title(title + hatched if wide or len(title) <= _TITLE_MAX else plot.title, pad=7)
+    axes.set_xlim(0, plot.span)
+    axes.set_ylim(plot.scale.low, plot.scale.high)
+    ticks = plot.scale.ticks
+    axes.set_yticks(ticks, tick_labels(ticks, log=plot.scale.log, unit=plot.axis_unit))
+    axes.set_yticks([], minor=True)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
+    moments = times(plot.span, 10 if wide else 5)
+    axes.set_xticks(moments, [time_label(moment, plot.span) for moment in moments])
+    _holes(axes, plot)
+    if wide:
+        _name_ends(axes, plot, colours)
 
 
-def serving(axes: Axes, run: Run, found: Course) -> None:
-    """How many exchanges serve."""
-    del run
-    title = "Exchanges that serve"
-    there = known(found.serving)
-    if not there:
-        _nothing(axes, title)
-        return
-    many = _holed(found.serving)
-    axes.stairs(many, _edges(found), fill=True, color=SINGLE, alpha=0.16)
-    axes.stairs(many, _edges(found), baseline=None, color=SINGLE, linewidth=1.4)
-    _finish(axes, found, whole(max(there)), title)
-    _holes(axes, found)
+def nothing(axes: Axes, title: str) -> None:
+    """The place of a chart for which nothing was measured."""
+    axes.set_title(title, pad=7)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.0, 0.8, "not measured", transform=axes.transAxes, color=FAINT)
 
 
-def imbalance(axes: Axes, run: Run, found: Course) -> None:
-    """Busiest exchange over the mean."""
-    del run
-    values = [value for value in found.imbalance if value is not None]
-    title = "Imbalance: busiest over mean"
-    if not values:
-        _nothing(axes, title)
-        return
-    _line(axes, found, found.imbalance, SINGLE, 1.4)
-    _finish(axes, found, linear(max(1.5, *values), count=4, low=1.0), title)
-    _holes(axes, found)
+def _draw(axes: Axes, plot: Plot, layer: Layer, brush: Brush) -> None:
+    colour, width, dashes = brush
+    words = layer.style.split()
+    match layer.shape:
+        case Shape.AREA:
+            alpha = 0.16 if "soft" in words else 1.0
+            values, edges = _holed(layer.values), [plot.begins[0], *plot.ends]
+            axes.stairs(values, edges, fill=True, color=colour, alpha=alpha, linewidth=0)
+            if "seamed" in words:
+                axes.stairs(values, edges, baseline=None, color="white", linewidth=0.6)
+        case Shape.STEPS:
+            axes.stairs(_holed(layer.values), [plot.begins[0], *plot.ends], baseline=None,
+                        color=colour, linewidth=width, linestyle=dashes)  # fmt: skip
+        case Shape.LINE:
+            for piece in pieces(layer.values):
+                moments, heights = zip(*plot.points(layer.values, piece), strict=True)
+                axes.plot(moments, heights, color=colour, linewidth=width, linestyle=dashes)
+        case Shape.BAND:
+            for piece in pieces(layer.values):
+                moments, high = zip(*plot.points(layer.values, piece), strict=True)
+                low = [value for _, value in plot.points(layer.low, piece)]
+                axes.fill_between(moments, low, high, color=colour, alpha=0.22, linewidth=0)
+        case Shape.LEVEL:
+            axes.axhline(layer.values[0] or 0.0, color=colour, linewidth=width, linestyle=dashes)
+        case Shape.UPRIGHT:
+            for when in layer.values:
+                axes.axvline(when or 0.0, color=colour, linewidth=width, linestyle=dashes)
 
 
-def load(axes: Axes, run: Run, found: Course) -> None:
-    """CPU of each exchange; of a run that does not measure it, their bytes."""
-    columns, title, limit = found.cpu, "CPU of each exchange, % of a core", 0.0
-    if not has(columns):
-        columns, title, limit = found.bytes, "Bytes into each exchange per second", limit_of(run)
-    values = [value for column in columns.values() for value in column if value is not None]
-    if not values:
-        _nothing(axes, title)
-        return
-    few = len(found.exchanges) <= FEW
-    colours = palette.exchanges(found.exchanges)
-    for exchange, colour in zip(found.exchanges, colours, strict=True):
-        _line(axes, found, columns[exchange], colour, 1.2 if few else 0.6)
-    top = max(values)
-    if limit and limit < 3 * top:
-        axes.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (6, 2, 1, 2)))
-        top = max(top, limit)
-    _finish(axes, found, linear(top, count=4), title)
-    _holes(axes, found)
-
-
-SMALL: Final[tuple[Callable[[Axes, Run, Course], None], ...]] = (serving, imbalance, load)
-"""Those that stand side by side."""
-_SHAPES: Final = {EventKind.SCALE_OUT: "^", EventKind.SCALE_IN: "v", EventKind.SERVES: "."}
+def _brush(style: str, colours: Sequence[str]) -> Brush:
+    """What the classes of a page say, for pictures; `x2` is the colour of the third exchange."""
+    found = Brush(INK, _LINE, "solid")
+    for word in style.split():
+        if word[1:].isdecimal() and word.startswith("x"):
+            found = found._replace(colour=colours[int(word[1:])])
+        found = Brush(
+            _COLOURS.get(word, found.colour),
+            _WIDTHS.get(word, found.width),
+            _DASHES.get(word, found.dashes),
+        )
+    return found
 
 
 def _mark(axes: Axes, lane: Lane, mark: Mark, at: int, span: float, gap: float) -> None:
@@ -202,78 +194,38 @@ def _mark(axes: Axes, lane: Lane, mark: Mark, at: int, span: float, gap: float) 
         axes.text(mark.middle + 0.007 * span, at, label, va="center", fontsize=8, color=colour)
 
 
-def _finish(axes: Axes, found: Course, scale: Scale, title: str) -> None:
-    """Axes with round numbers, a title, and the unit of time."""
-    axes.set_title(title, pad=7)
-    axes.set_xlim(0, found.span)
-    axes.set_ylim(scale.low, scale.high)
-    axes.set_yticks(scale.ticks, tick_labels(scale.ticks, log=scale.log))
-    axes.set_yticks([], minor=True)
-    axes.grid(axis="y", color=LINE, linewidth=0.8)
-    room_for = 10 if axes.get_position().width > 0.5 else 5
-    moments = times(found.span, room_for)
-    axes.set_xticks(moments, [time_label(moment, found.span) for moment in moments])
-
-
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], scale: Scale) -> None:
+def _name_ends(axes: Axes, plot: Plot, colours: Sequence[str]) -> None:
     height = axes.get_position().height * axes.figure.bbox.height / axes.figure.dpi * _POINTS
-    places = spread([scale.place(value) * height for value, _, _ in ends], height, _PIXELS)
-    for (_, name, colour), place in zip(ends, places, strict=True):
-        axes.text(1.006, place / height, name, transform=axes.transAxes, va="center",
+    places = spread([label.place * height for label in plot.labels], height, _PIXELS)
+    for label, place in zip(plot.labels, places, strict=True):
+        colour = _brush(label.style, colours).colour
+        axes.text(1.006, place / height, label.text, transform=axes.transAxes, va="center",
                   fontsize=8.5, weight="bold", color=colour)  # fmt: skip
+    for across, up, text in plot.inside:
+        axes.text(across, up, text, transform=axes.transAxes, ha="center", va="center",
+                  fontsize=8.5, weight="bold", color="white")  # fmt: skip
 
 
-def _nothing(axes: Axes, title: str) -> None:
-    axes.set_title(title, pad=7)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.text(0.0, 0.8, "not measured", transform=axes.transAxes, color=FAINT)
-
-
-def _holes(axes: Axes, found: Course, name: str = "") -> None:
-    """Hatch what nobody heard; `name` stands in the widest stretch if that has room."""
-    for begin, end in found.quiet:
+def _holes(axes: Axes, plot: Plot) -> None:
+    """Hatch what was not heard; the name stands in the widest stretch if that has room."""
+    for begin, end in plot.quiet:
         axes.axvspan(
             begin, end, facecolor=TINT, edgecolor=HATCH, hatch="////", linewidth=0, zorder=0.5
         )
-    begin, end, share = _widest(found)
+    share = _hole_share(plot)
     upright, lying = _NAME_SHARES
-    if name and share >= upright:
-        axes.text((begin + end) / 2, 0.5, name, transform=axes.get_xaxis_transform(), ha="center",
+    if plot.quiet_name and share >= upright:
+        middle = sum(plot.widest_hole()) / 2
+        axes.text(middle, 0.5, plot.quiet_name, transform=axes.get_xaxis_transform(), ha="center",
                   va="center", fontsize=8.5, color=SOFT, rotation=0 if share > lying else 90,
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})  # fmt: skip
 
 
-def _widest(found: Course) -> tuple[float, float, float]:
-    """The widest hole, and its share of the axis."""
-    begin, end = max(found.quiet, key=lambda each: each[1] - each[0], default=(0.0, 0.0))
-    return begin, end, (end - begin) / found.span
+def _hole_share(plot: Plot) -> float:
+    """The part of the axis that the widest hole takes."""
+    begin, end = plot.widest_hole()
+    return (end - begin) / plot.span
 
 
-def _line(axes: Axes, found: Course, column: Column, colour: str, width: float) -> None:
-    """A line, open where nothing was measured; it begins and ends with its windows."""
-    for moments, values in _stretches(found, column):
-        axes.plot(moments, values, "-", color=colour, linewidth=width)
-
-
-def _stretches(found: Course, column: Column) -> list[tuple[list[float], list[float]]]:
-    """Moments and values of each stretch that was measured: middles of windows, and its edges."""
-    rows = [(at, value) for at, value in enumerate(column) if value is not None]
-    stretches = []
-    for _, group in groupby(enumerate(rows), key=lambda each: each[1][0] - each[0]):
-        piece = [row for _, row in group]
-        (first, begin), (last, end) = piece[0], piece[-1]
-        middles = [(found.begins[at] + found.ends[at]) / 2 for at, _ in piece]
-        stretches.append((
-            [found.begins[first], *middles, found.ends[last]],
-            [begin, *(value for _, value in piece), end],
-        ))  # fmt: skip
-    return stretches
-
-
-def _holed(column: Sequence[float | None]) -> list[float]:
+def _holed(column: Values) -> list[float]:
     return [nan if value is None else value for value in column]
-
-
-def _edges(found: Course) -> list[float]:
-    return [found.begins[0], *found.ends]

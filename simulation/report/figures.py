@@ -109,7 +109,7 @@ _ORDER: Final = {name: place for place, name in enumerate(FIGURES)}
 
 
 def about(name: str) -> Figure:
-    """What is known about a figure; of one that nobody knows, what its name says."""
+    """What is known about a figure; of one that is not known, what its name says."""
     if name in FIGURES:
         return FIGURES[name]
     for suffix, unit in _SUFFIXES:

@@ -13,7 +13,7 @@ import msgspec
 from roq.simulation.archive.document import Run, RunState
 from roq.simulation.archive.folder import RunError, read_run, read_series
 from roq.simulation.report.bounds import MOST, bounded
-from roq.simulation.report.course import Course, at_the_end, course
+from roq.simulation.report.columns import Columns, at_the_end, columns_of
 from roq.simulation.report.wording import clean, number
 
 _NAME_PARTS: Final = 3
@@ -29,13 +29,13 @@ class Group:
     Attributes:
         name: what tells it from the other groups.
         runs: complete ones.
-        courses: how they went, of those of which that is known.
+        columns: how they went, of those of which that is known.
         left_out: runs that did not end as they should; their figures are not used.
     """
 
     name: str = ""
     runs: list[Run] = field(default_factory=list)
-    courses: list[Course] = field(default_factory=list)
+    columns: list[Columns] = field(default_factory=list)
     left_out: list[Run] = field(default_factory=list)
     _figures: list[dict[str, float]] = field(default_factory=list)
 
@@ -53,7 +53,7 @@ class Group:
         """The names of all figures."""
         return {name for found in self._figures for name in found}
 
-    def add(self, run: Run, found: Course | None) -> None:
+    def add(self, run: Run, found: Columns | None) -> None:
         """Take a run in."""
         if run.state is not RunState.COMPLETE:
             self.left_out.append(run)
@@ -61,7 +61,7 @@ class Group:
         self.runs.append(run)
         self._figures.append({**(at_the_end(run, found) if found else {}), **run.figures})
         if found is not None:
-            self.courses.append(found)
+            self.columns.append(found)
 
 
 def groups(folders: Sequence[Path]) -> list[Group]:
@@ -77,7 +77,7 @@ def groups(folders: Sequence[Path]) -> list[Group]:
             continue
         seen.add(folder.resolve())
         run = read_run(folder)
-        found.setdefault(_key(run), Group()).add(run, _course(folder, run))
+        found.setdefault(_key(run), Group()).add(run, _columns(folder, run))
     made = list(found.values())
     _name(made)
     return made
@@ -91,9 +91,9 @@ def differing(made: Sequence[Group]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
-def _course(folder: Path, run: Run) -> Course | None:
+def _columns(folder: Path, run: Run) -> Columns | None:
     try:
-        return course(bounded(read_series(folder)), run.seconds)
+        return columns_of(bounded(read_series(folder)), run.seconds)
     except RunError:
         return None
 

@@ -100,7 +100,7 @@ class Mark(NamedTuple):
 
     @property
     def told(self) -> str:
-        """All of it, for whoever asks: a line for each event."""
+        """All of it, for a reader who asks: a line for each event."""
         lines = [said(event) for event in self.events[:TOLD_MAX]]
         more = len(self.events) - len(lines)
         return "\n".join([*lines, f"and {more:,} more"] if more else lines)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Final
 
-from roq.simulation.report.course import Column, Course
+from roq.simulation.report.columns import Column, Columns
 from roq.simulation.report.groups import Group
 from roq.simulation.report.plot import End, Plot, Row
 from roq.simulation.report.ticks import Scale, linear, logarithmic
@@ -26,13 +26,13 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
     Runs of different lengths (a time-scaled one beside one in real time) are laid upon each other
     by the share of the run that has passed.
     """
-    courses = [found for group in made for found in group.courses if found.ends]
-    if not courses:
+    columns = [found for group in made for found in group.columns if found.ends]
+    if not columns:
         return [], {"charts": []}
-    spans = [found.span for found in courses]
+    spans = [found.span for found in columns]
     alike = max(spans) <= _ALIKE * min(spans)
     span, clock = (max(spans), "") if alike else (100.0, "%")
-    points = min(POINTS, max(len(found.ends) for found in courses))
+    points = min(POINTS, max(len(found.ends) for found in columns))
     begins = [span * at / points for at in range(points)]
     ends = [span * (at + 1) / points for at in range(points)]
     middles = [(a + b) / 2 for a, b in zip(begins, ends, strict=True)]
@@ -44,7 +44,7 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
                 _sampled(
                     found, column(found), [m * (1 if alike else found.span / span) for m in middles]
                 )
-                for found in group.courses
+                for found in group.columns
                 if found.ends
             ]
             lines.append((group, runs))
@@ -52,10 +52,10 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
         if not values or max(values) <= 0:
             continue
         plot = Plot(
-            name=name, title=title, note=note, span=span, scale=_scale(name, values), unit=unit,
-            height=height, clock=clock,
+            name=name, title=title, note=note, span=span, scale=_scale(name, values),
+            begins=begins, ends=ends, unit=unit, height=height, clock=clock,
         )  # fmt: skip
-        _draw(plot, lines, begins, ends)
+        _draw(plot, lines)
         plots.append(plot)
     told = {
         "charts": [plot.told() for plot in plots],
@@ -64,7 +64,7 @@ def overlay(made: Sequence[Group]) -> tuple[list[Plot], dict[str, object]]:
     return plots, told
 
 
-_CHARTS: Final[tuple[tuple[str, str, str, str, int, Callable[[Course], Column]], ...]] = (
+_CHARTS: Final[tuple[tuple[str, str, str, str, int, Callable[[Columns], Column]], ...]] = (
     ("throughput", "Throughput", "messages per second into the queue", "/s", 240,
      lambda found: found.total),
     ("latency", "Latency, 99th percentile", "milliseconds", "ms", 170,
@@ -86,12 +86,7 @@ def _scale(name: str, values: Sequence[float]) -> Scale:
     return linear(top, count=4)
 
 
-def _draw(
-    plot: Plot,
-    lines: Sequence[tuple[Group, list[Column]]],
-    begins: Sequence[float],
-    ends: Sequence[float],
-) -> None:
+def _draw(plot: Plot, lines: Sequence[tuple[Group, list[Column]]]) -> None:
     """The mean of each group as a line, and what its runs span around it."""
     said = []
     for at, (group, runs) in enumerate(lines):
@@ -102,18 +97,18 @@ def _draw(
             [choose(row) if row else None for row in rows] for choose in (fmean, min, max)
         )
         if len(runs) > 1:
-            plot.band(begins, ends, least, most, f"x{at}")
-        plot.line(begins, ends, means, f"x{at}")
+            plot.band(least, most, f"x{at}")
+        plot.line(means, f"x{at}")
         plot.rows.append(Row(group.name, f"x{at}", means))
         there = [value for value in means if value is not None]
         if there:
             if len(group.name) <= _NAME_MAX:
-                plot.ends.append(End(plot.scale.place(there[-1]), group.name, f"x{at}"))
+                plot.labels.append(End(plot.scale.place(there[-1]), group.name, f"x{at}"))
             said.append(f"{group.name}: {number(min(there))} to {number(max(there))}")
     plot.summary = "; ".join(said)
 
 
-def _sampled(found: Course, column: Column, moments: Sequence[float]) -> Column:
+def _sampled(found: Columns, column: Column, moments: Sequence[float]) -> Column:
     """The value of the window in which each moment lies; None before, after and in holes."""
     sampled: Column = []
     for moment in moments:

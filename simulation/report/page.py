@@ -10,8 +10,8 @@ from roq.simulation.archive.document import Event, Run, RunKind, Series
 from roq.simulation.archive.folder import RunError, read_run, read_series
 from roq.simulation.report import story
 from roq.simulation.report.bounds import bounded
-from roq.simulation.report.charts import charts
-from roq.simulation.report.course import Course, at_the_end, course, phases_of, silence
+from roq.simulation.report.charts import bounds_of, charts
+from roq.simulation.report.columns import Columns, at_the_end, columns_of, phases_of, silence
 from roq.simulation.report.figures import FIRST, about, ordered
 from roq.simulation.report.marks import said as event_said
 from roq.simulation.report.markup import Markup, document, joined, tag
@@ -73,9 +73,9 @@ def written(run: Run, series: Series | None, missing: str = "") -> str:
         missing: why it is not known.
     """
     series = None if series is None else bounded(series)
-    columns = course(series, run.seconds) if series is not None else None
+    columns = columns_of(series, run.seconds) if series is not None else None
     phases = phases_of(run, series)
-    plots = charts(run, series, columns, phases) if series and columns else []
+    plots = charts(series, columns, phases, bounds_of(run)) if series and columns else []
     body = tag(
         "main",
         _heading(run),
@@ -175,7 +175,7 @@ def _verdicts(run: Run) -> Markup | None:
     return joined(tag("h2", "What was expected"), tag("div", made, class_="figures"))
 
 
-def _remarks(run: Run, series: Series | None, columns: Course | None) -> Markup | None:
+def _remarks(run: Run, series: Series | None, columns: Columns | None) -> Markup | None:
     remarks = [clean(each, _REMARK_MAX) for each in run.remarks[:_REMARKS_MAX]]
     if columns is not None and columns.merged > 1:
         remarks.append(
@@ -194,7 +194,7 @@ def _nothing(series: Series | None, missing: str) -> str:
     return "There are no charts: nothing was measured."
 
 
-def _silence(columns: Course | None) -> Markup | None:
+def _silence(columns: Columns | None) -> Markup | None:
     said = silence(columns) if columns is not None else ""
     if not said:
         return None
@@ -219,7 +219,7 @@ def _asked(run: Run) -> Markup:
     )
 
 
-def _figures(run: Run, columns: Course | None, known: Published | None) -> Markup:
+def _figures(run: Run, columns: Columns | None, known: Published | None) -> Markup:
     """Those that say most beside those that were published; all others to unfold."""
     figures = {**(at_the_end(run, columns) if columns else {}), **run.figures}
     heads = ["", "this run#", f"{known.name}#"] if known else ["", "this run#"]
@@ -270,7 +270,7 @@ def _events(series: Series | None) -> Markup | None:
     return folded("Events", f"{len(events):,}", joined(made, note), long=True)
 
 
-def _windows(columns: Course | None) -> Markup | None:
+def _windows(columns: Columns | None) -> Markup | None:
     """The charts as a table, for those who do not see them and those who copy numbers."""
     if columns is None or not columns.ends:
         return None

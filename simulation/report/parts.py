@@ -10,6 +10,7 @@ from roq.simulation.report import palette
 from roq.simulation.report.markup import Markup, joined, tag
 from roq.simulation.report.outcome import MARKS, Outcome, Tone
 from roq.simulation.report.plot import Plot
+from roq.simulation.report.svg import figure
 from roq.simulation.report.wording import clean, number
 
 
@@ -78,7 +79,7 @@ def gallery(plots: Sequence[Plot], wide: int) -> Markup:
         wide: so many have the whole width.
     """
     alone = len(plots) - 1 if (len(plots) - wide) % 2 else -1
-    charts = (plot.markup(wide=at < wide or at == alone) for at, plot in enumerate(plots))
+    charts = (figure(plot, wide=at < wide or at == alone) for at, plot in enumerate(plots))
     return tag("div", *charts, class_="charts")
 
 

@@ -1,19 +1,27 @@
-"""A run as one PNG: what people see first, for chats, mails and terminals that show pictures."""
+"""A run as one PNG: what people see first, for chats, mails and terminals that show pictures.
+
+write          a run that is kept in a folder
+write_stats    what the statistics stream has told of a queue, under a caption
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roq.simulation.archive.document import Run, Series
 from roq.simulation.archive.folder import RunError, read_run, read_series
+from roq.simulation.archive.live_stats import LiveStats
 from roq.simulation.report import drawing
 from roq.simulation.report.bounds import bounded
-from roq.simulation.report.course import Course, course, phases_of
+from roq.simulation.report.charts import Bounds, bounds_of, charts
+from roq.simulation.report.columns import columns_of, phases_of, phases_told
 from roq.simulation.report.figures import about
 from roq.simulation.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
+from roq.simulation.report.plot import Plot
 from roq.simulation.report.wording import clean, duration
 
 if TYPE_CHECKING:
@@ -32,6 +40,28 @@ _HEAD: Final = 1.36
 _LINE: Final = 0.24
 _CHARTS: Final = 6.75
 _VERDICTS_MAX: Final = 12
+_OF_RUNS: Final = ("throughput", "latency", "exchanges", "imbalance", "cpu")
+_OF_STATS: Final = ("throughput", "bytes", "exchanges", "publishers", "latency")
+_INSTEAD: Final = {"cpu": "bytes", "latency": "imbalance"}
+"""Drawn in the place of a chart that has nothing to show."""
+_TITLES: Final = {
+    "latency": "Latency", "exchanges": "Exchanges", "imbalance": "Imbalance", "bytes": "Load",
+    "publishers": "Publishers",
+}  # fmt: skip
+
+
+class Caption(NamedTuple):
+    """What stands around a picture.
+
+    Attributes:
+        title: what was done.
+        subtitle: what came out of it.
+        footer: on what.
+    """
+
+    title: str
+    subtitle: str
+    footer: str
 
 
 class Sheet(NamedTuple):
@@ -60,6 +90,30 @@ class Sheet(NamedTuple):
         return self.figure.add_axes((left, bottom, right - left, length / self.height))
 
 
+class Charts(NamedTuple):
+    """The charts of a picture: two over the whole width, and three side by side."""
+
+    plots: dict[str, Plot]
+    names: Sequence[str]
+    exchanges: Sequence[int]
+
+    def draw(self, sheet: Sheet, below: float) -> None:
+        """Draw them, so many inches below the top."""
+        first, second, *small = self.names
+        drawing.strips(sheet.axes(below, 0.72), self.plots[first])
+        self._chart(sheet.axes(below + 1.0, 2.0), first)
+        self._chart(sheet.axes(below + 3.55, 1.2), second)
+        for (left, right), name in zip(_THIRDS, small, strict=True):
+            self._chart(sheet.axes(below + 5.3, 0.95, left, right), name)
+
+    def _chart(self, axes: Axes, name: str) -> None:
+        chosen = name if name in self.plots else _INSTEAD.get(name, name)
+        if chosen in self.plots and (chosen == name or chosen not in self.names):
+            drawing.draw(axes, self.plots[chosen], self.exchanges)
+        else:
+            drawing.nothing(axes, _TITLES[chosen])
+
+
 def write(folder: Path, path: Path) -> None:
     """Write the picture of a run.
 
@@ -75,15 +129,61 @@ def write(folder: Path, path: Path) -> None:
         series = bounded(read_series(folder))
     except RunError:
         series = None
+    verdicts = _LINE * ((min(len(run.verdicts), _VERDICTS_MAX) + 1) // 2)
+    below = _HEAD + verdicts
+    shown = _charts_of(run, series) if series is not None else None
+
+    def draw(sheet: Sheet) -> None:
+        _head(sheet, run)
+        if shown is None:
+            sheet.text(_LEFT, below, "Nothing is known of how it went.")
+        else:
+            shown.draw(sheet, below + 0.2)
+
     try:
-        _write(run, series, path)
+        _write(path, below + (_CHARTS if shown else 0.5), draw)
     except OSError as error:
         raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
     except ValueError as error:
         raise RunError(f"{path}: cannot be drawn: {error}") from None
 
 
-def _write(run: Run, series: Series | None, path: Path) -> None:
+def write_stats(stats: LiveStats, path: Path, caption: Caption, bounds: Bounds) -> None:
+    """Write the picture of a queue under load.
+
+    Args:
+        stats: what the statistics stream has told.
+        path: where to; the format follows from the suffix.
+        caption: what stands around it.
+        bounds: of the queue.
+    """
+    series = stats.series(stats.lasts)
+    found, phases = columns_of(series, stats.lasts), phases_told(series, stats.lasts)
+    plots = {plot.name: plot for plot in charts(series, found, phases, bounds)}
+    if "latency" in plots:
+        plots["latency"].title, plots["latency"].note = "Latency in ms", "means of subscribers"
+    lines = caption.subtitle.splitlines()
+
+    def draw(sheet: Sheet) -> None:
+        sheet.text(_LEFT, 0.28, caption.title, size=17, weight="bold")
+        for at, line in enumerate(lines):
+            sheet.text(_LEFT, 0.64 + _LINE * at, line, colour=drawing.SOFT)
+        Charts(plots, _OF_STATS, found.exchanges).draw(sheet, 0.9 + _LINE * len(lines))
+        sheet.text(_LEFT, sheet.height - 0.25, caption.footer, size=8, colour=drawing.FAINT)
+
+    _write(path, 0.9 + _LINE * len(lines) + _CHARTS + 0.2, draw)
+
+
+def _charts_of(run: Run, series: Series) -> Charts | None:
+    """The charts of a run; None if nothing was measured."""
+    columns = columns_of(series, run.seconds)
+    if not columns.ends:
+        return None
+    plots = charts(series, columns, phases_of(run, series), bounds_of(run))
+    return Charts({plot.name: plot for plot in plots}, _OF_RUNS, columns.exchanges)
+
+
+def _write(path: Path, height: float, draw: Callable[[Sheet], None]) -> None:
     import matplotlib as mpl  # noqa: PLC0415 - half a second that only this needs
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -91,18 +191,9 @@ def _write(run: Run, series: Series | None, path: Path) -> None:
     with mpl.rc_context(drawing.STYLE), warnings.catch_warnings():
         # A title in letters that no font here has is drawn with boxes: no reason to say so.
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
-        columns = course(series, run.seconds) if series is not None else None
-        shown = columns is not None and bool(columns.ends)
-        verdicts = _LINE * ((min(len(run.verdicts), _VERDICTS_MAX) + 1) // 2)
-        height = _HEAD + verdicts + (_CHARTS if shown else 0.5)
         figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor="white")
         FigureCanvasAgg(figure)
-        sheet = Sheet(figure, height)
-        _head(sheet, run)
-        if series is None or columns is None or not shown:
-            sheet.text(_LEFT, _HEAD + verdicts, "Nothing is known of how it went.")
-        else:
-            _charts(sheet, run, series, columns, _HEAD + verdicts + 0.2)
+        draw(Sheet(figure, height))
         figure.savefig(path)
 
 
@@ -123,11 +214,3 @@ def _head(sheet: Sheet, run: Run) -> None:
         label = about(verdict.expected.what).label
         text = f"{label}: {found(verdict)}, wanted {wanted(verdict.expected)}"
         sheet.text(x + 0.084, below, clean(text, 80))
-
-
-def _charts(sheet: Sheet, run: Run, series: Series, columns: Course, below: float) -> None:
-    drawing.strips(sheet.axes(below, 0.72), series, columns, phases_of(run, series))
-    drawing.throughput(sheet.axes(below + 1.0, 2.0), columns)
-    drawing.latency(sheet.axes(below + 3.55, 1.2), columns)
-    for (left, right), draw in zip(_THIRDS, drawing.SMALL, strict=True):
-        draw(sheet.axes(below + 5.3, 0.95, left, right), run, columns)

@@ -1,27 +1,26 @@
-"""A chart as HTML around SVG: axes, lines, areas, labels beside them.
+"""A chart: what is drawn over time, and what is told about it.
 
-What is drawn is SVG that stretches with the page; what is read stands beside or above it as HTML,
-so that letters keep their size on a phone and on a wide screen.
+It is data. `svg` makes it a part of a page, `drawing` a part of a picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from roq.simulation.report.markup import Markup, joined, tag
-from roq.simulation.report.ticks import Scale, linear, times
-from roq.simulation.report.wording import number, tick_labels
+from roq.simulation.archive.document import PhaseTime
+from roq.simulation.report.marks import Lane, Mark
+from roq.simulation.report.ticks import Scale
+from roq.simulation.report.wording import number
 
-WIDTH: Final = 2_000
-HEIGHT: Final = 1_000
-_LINE_PIXELS: Final = 14
 _ROWS_DIGITS: Final = 4
 _MINUTES_FROM: Final = 121.0
 _HOURS_FROM: Final = 3 * 3_600.0
 _DAYS_FROM: Final = 4 * 86_400.0
 Values: TypeAlias = "Sequence[float | None]"
+Moments: TypeAlias = "Sequence[float]"
 
 
 class End(NamedTuple):
@@ -33,12 +32,47 @@ class End(NamedTuple):
     style: str = ""
 
 
+class Inside(NamedTuple):
+    """A label in the drawing: shares of its width and of its height, and a text."""
+
+    across: float
+    up: float
+    text: str
+
+
 class Row(NamedTuple):
     """What is told under the pointer: a name and a value for each window."""
 
     name: str
     style: str
     values: Values
+
+
+class Shape(StrEnum):
+    """What a layer is."""
+
+    AREA = "area"
+    STEPS = "steps"
+    LINE = "line"
+    BAND = "band"
+    LEVEL = "level"
+    UPRIGHT = "upright"
+
+
+class Layer(NamedTuple):
+    """Something that is drawn.
+
+    Attributes:
+        shape: what it is.
+        style: words for colour and width, each a class of the page.
+        values: one for each window; of a level its height, of uprights their moments.
+        low: the lower edge of a band.
+    """
+
+    shape: Shape
+    style: str
+    values: Values
+    low: Values = ()
 
 
 @dataclass(slots=True)
@@ -50,13 +84,14 @@ class Plot:
         title, note: above it.
         span: seconds that the x axis shows.
         scale: of the y axis, in the unit that is written.
+        begins, ends: of the windows.
         unit: behind values that are told.
         height: pixels.
-        layers: SVG, the lowest first.
-        above, below: HTML over the drawing, and under it.
-        quiet: stretches of which nothing is known.
-        strips: HTML between title and drawing: a label, what stands beside it, and a sum.
-        ends: labels at the right.
+        layers: the lowest first.
+        inside: labels in the drawing.
+        quiet, quiet_name: stretches of which nothing is known, and why.
+        phases, lanes: what happened, above the drawing.
+        labels: at the right.
         rows: what is told under the pointer.
         summary: the chart in a sentence, for those who do not see it.
         clock: the unit of the x axis, if it is not time.
@@ -68,143 +103,65 @@ class Plot:
     note: str
     span: float
     scale: Scale
+    begins: Moments
+    ends: Moments
     unit: str = ""
     height: int = 150
-    layers: list[Markup] = field(default_factory=list)
-    above: list[Markup] = field(default_factory=list)
-    below: list[Markup] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
+    inside: list[Inside] = field(default_factory=list)
     quiet: list[tuple[float, float]] = field(default_factory=list)
-    strips: list[tuple[str, Markup, str]] = field(default_factory=list)
-    ends: list[End] = field(default_factory=list)
+    quiet_name: str = ""
+    phases: Sequence[PhaseTime] = ()
+    lanes: Mapping[Lane, Sequence[Mark]] = field(default_factory=dict)
+    labels: list[End] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     summary: str = ""
     clock: str = ""
     axis_unit: str = ""
 
-    def x(self, seconds: float) -> float:
-        """Where a moment is drawn."""
-        return WIDTH * min(1.0, max(0.0, seconds / self.span))
-
-    def y(self, value: float) -> float:
-        """Where a value is drawn."""
-        return HEIGHT * (1 - self.scale.place(value))
-
-    def area(
-        self, begins: Sequence[float], ends: Sequence[float], values: Values, style: str
-    ) -> None:
+    def area(self, values: Values, style: str) -> None:
         """Steps, filled down to the axis."""
-        for piece in _pieces(values):
-            path = [f"M{self.x(begins[piece.start]):.0f},{HEIGHT}"]
-            path += self._steps(ends, values, piece)
-            self.layers.append(
-                tag("path", d=Markup(f"{''.join(path)}V{HEIGHT}Z"), class_=f"area {style}")
-            )
+        self._add(Layer(Shape.AREA, style, values))
 
-    def steps(
-        self, begins: Sequence[float], ends: Sequence[float], values: Values, style: str
-    ) -> None:
+    def steps(self, values: Values, style: str) -> None:
         """Steps as a line."""
-        path = ""
-        for piece in _pieces(values):
-            first = values[piece.start] or 0.0
-            path += f"M{self.x(begins[piece.start]):.0f},{self.y(first):.0f}"
-            path += "".join(self._steps(ends, values, piece))
-        if path:
-            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
+        self._add(Layer(Shape.STEPS, style, values))
 
-    def line(
-        self, begins: Sequence[float], ends: Sequence[float], values: Values, style: str
-    ) -> None:
+    def line(self, values: Values, style: str) -> None:
         """From the middle of a window to that of the next, open where nothing was measured.
 
         Each stretch begins with its first window and ends with its last one.
         """
-        path = "".join(
-            f"M{'L'.join(self._points(begins, ends, values, piece))}" for piece in _pieces(values)
-        )
-        if path:
-            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
+        self._add(Layer(Shape.LINE, style, values))
 
-    def band(
-        self,
-        begins: Sequence[float],
-        ends: Sequence[float],
-        low: Values,
-        high: Values,
-        style: str,
-    ) -> None:
+    def band(self, low: Values, high: Values, style: str) -> None:
         """What lies between two lines."""
-        for piece in _pieces([None if a is None else b for a, b in zip(low, high, strict=True)]):
-            there = self._points(begins, ends, high, piece)
-            back = self._points(begins, ends, low, piece)[::-1]
-            path = Markup(f"M{'L'.join(there + back)}Z")
-            self.layers.append(tag("path", d=path, class_=f"band {style}"))
+        both = [None if a is None else b for a, b in zip(low, high, strict=True)]
+        self._add(Layer(Shape.BAND, style, both, low))
 
-    def hole(self, stretches: Sequence[tuple[float, float]], name: str = "") -> None:
-        """Hatch stretches of which nothing is known; `name` stands in the widest of them."""
-        self.quiet = list(stretches)
-        places = [
-            Markup(f"left:{percent(begin / self.span)};width:{percent((end - begin) / self.span)}")
-            for begin, end in stretches
-        ]
-        self.below += [tag("i", class_="quiet", style=place) for place in places]
-        if name and stretches:
-            widest = max(range(len(places)), key=lambda at: stretches[at][1] - stretches[at][0])
-            label = tag("span", tag("b", name), class_="quiet-name", style=places[widest])
-            self.above.append(label)
-
-    def level(self, value: float, style: str = "level") -> None:
+    def level(self, value: float, style: str) -> None:
         """A line at one value, from end to end."""
-        self.layers.append(tag("path", d=f"M0,{self.y(value):.0f}H{WIDTH}", class_=f"line {style}"))
+        self._add(Layer(Shape.LEVEL, style, [value]))
 
     def upright(self, seconds: Iterable[float], style: str) -> None:
         """Lines at moments, from bottom to top."""
-        path = "".join(f"M{place:.0f},0V{HEIGHT}" for place in sorted({self.x(s) for s in seconds}))
-        if path:
-            self.layers.append(tag("path", d=Markup(path), class_=f"line {style}"))
+        self._add(Layer(Shape.UPRIGHT, style, sorted(set(seconds))))
 
-    def markup(self, *, wide: bool = False) -> Markup:
-        """The chart."""
-        title, told = f"{self.name}-title", f"{self.name}-told"
-        picture = tag(
-            "svg",
-            tag("title", f"{self.title}: {self.note}"),
-            tag("desc", self.summary, id=told),
-            self._grid(),
-            *self.layers,
-            viewBox=f"0 0 {WIDTH} {HEIGHT}",
-            preserveAspectRatio="none",
-            role="img",
-            aria_labelledby=title,
-            aria_describedby=told,
-        )
-        strips = [
-            joined(
-                tag("span", label, class_="lane-name"),
-                tag("div", content, class_="lane"),
-                tag("span", total, class_="lane-sum"),
-            )
-            for label, content, total in self.strips
-        ]
-        frame = tag(
-            "div",
-            *strips,
-            tag("div", *self._y_labels(), class_="y", aria_hidden="true"),
-            tag("div", *self.below, picture, *self.above, tag("i", class_="cross"), class_="field"),
-            tag("div", *self._end_labels(), class_="ends", aria_hidden="true"),
-            tag("span"),
-            tag(
-                "div", *_x_labels(self.span, self.clock, wide=wide), class_="x", aria_hidden="true"
-            ),
-            tag("span"),
-            class_="frame",
-            style=f"--h:{self.height}px",
-        )
-        head = tag("figcaption", tag("h3", self.title, id=title), tag("p", self.note))
-        return tag(
-            "figure", head, frame, class_="chart wide" if wide else "chart",
-            id=self.name, tabindex="0", aria_labelledby=title,
-        )  # fmt: skip
+    def hole(self, stretches: Sequence[tuple[float, float]], name: str = "") -> None:
+        """Hatch stretches of which nothing is known; `name` stands in the widest of them."""
+        self.quiet, self.quiet_name = list(stretches), name
+
+    def widest_hole(self) -> tuple[float, float]:
+        """The widest stretch of which nothing is known."""
+        return max(self.quiet, key=lambda each: each[1] - each[0], default=(0.0, 0.0))
+
+    def points(self, values: Values, piece: range) -> Iterator[tuple[float, float]]:
+        """The middles of windows, and the edges of the first and the last one."""
+        first, last = piece[0], piece[-1]
+        yield self.begins[first], values[first] or 0.0
+        for at in piece:
+            yield (self.begins[at] + self.ends[at]) / 2, values[at] or 0.0
+        yield self.ends[last], values[last] or 0.0
 
     def told(self) -> dict[str, object]:
         """What the script shows under the pointer."""
@@ -218,46 +175,22 @@ class Plot:
             ],
         }
 
-    def _steps(self, ends: Sequence[float], values: Values, piece: range) -> Iterator[str]:
-        """From one step to the next; equal ones are one."""
-        for at in piece:
-            value, after = values[at] or 0.0, values[at + 1] if at + 1 in piece else None
-            level = f"{self.y(value):.0f}"
-            if at == piece.start or level != f"{self.y(values[at - 1] or 0.0):.0f}":
-                yield f"V{level}"
-            if after is None or f"{self.y(after):.0f}" != level:
-                yield f"H{self.x(ends[at]):.0f}"
+    def _add(self, layer: Layer) -> None:
+        if any(value is not None for value in layer.values):
+            self.layers.append(layer)
 
-    def _points(
-        self, begins: Sequence[float], ends: Sequence[float], values: Values, piece: range
-    ) -> list[str]:
-        """The middles of windows, and the edges of the first and the last one."""
-        first, last = piece[0], piece[-1]
-        points = [(begins[first], values[first])]
-        points += [((begins[at] + ends[at]) / 2, values[at]) for at in piece]
-        points.append((ends[last], values[last]))
-        return [f"{self.x(moment):.0f},{self.y(value or 0.0):.0f}" for moment, value in points]
 
-    def _grid(self) -> Markup:
-        path = "".join(f"M0,{self.y(value):.0f}H{WIDTH}" for value in self.scale.ticks[1:])
-        return joined(
-            tag("path", d=Markup(path), class_="line grid"),
-            tag("path", d=f"M0,{HEIGHT}H{WIDTH}", class_="line axis"),
-        )
-
-    def _y_labels(self) -> list[Markup]:
-        labels = tick_labels(self.scale.ticks, log=self.scale.log, unit=self.axis_unit)
-        return [
-            tag("span", label, style=f"bottom:{percent(self.scale.place(value))}")
-            for label, value in zip(labels, self.scale.ticks, strict=True)
-        ]
-
-    def _end_labels(self) -> list[Markup]:
-        placed = spread([end.place * self.height for end in self.ends], self.height, _LINE_PIXELS)
-        return [
-            tag("span", end.text, class_=end.style or None, style=f"bottom:{place:.0f}px")
-            for end, place in zip(self.ends, placed, strict=True)
-        ]
+def pieces(values: Values) -> list[range]:
+    """The stretches in which there are values."""
+    found: list[range] = []
+    begin = None
+    for at, value in enumerate([*values, None]):
+        if value is not None and begin is None:
+            begin = at
+        elif value is None and begin is not None:
+            found.append(range(begin, at))
+            begin = None
+    return found
 
 
 def spread(wanted: Sequence[float], length: float, least: float) -> list[float]:
@@ -311,41 +244,6 @@ def time_label(seconds: float, span: float) -> str:
             return f"{round(seconds) // 3_600}:{round(seconds) % 3_600 // 60:02}"
         case _:
             return number(seconds / 86_400)
-
-
-def percent(share: float) -> str:
-    """A place for CSS."""
-    return f"{100 * min(1.0, max(0.0, share)):.2f}%"
-
-
-def _x_labels(span: float, clock: str, *, wide: bool) -> list[Markup]:
-    count = 10 if wide else 6
-    moments = linear(span, count).ticks if clock else times(span, count)
-    labels = [number(each) if clock else time_label(each, span) for each in moments]
-    if clock:
-        labels[0] += f" {clock}"
-    return [
-        tag(
-            "span",
-            label,
-            class_="odd" if at % 2 else None,
-            style=f"left:{percent(moment / span)}",
-        )
-        for at, (label, moment) in enumerate(zip(labels, moments, strict=True))
-    ]
-
-
-def _pieces(values: Values) -> list[range]:
-    """The stretches in which there are values."""
-    found: list[range] = []
-    begin = None
-    for at, value in enumerate([*values, None]):
-        if value is not None and begin is None:
-            begin = at
-        elif value is None and begin is not None:
-            found.append(range(begin, at))
-            begin = None
-    return found
 
 
 def _short(value: float | None) -> float | None:

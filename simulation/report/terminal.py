@@ -11,7 +11,7 @@ from rich.text import Text
 
 from roq.simulation.archive.document import Run, RunKind, Series
 from roq.simulation.report.bounds import bounded
-from roq.simulation.report.course import Course, course, silence
+from roq.simulation.report.columns import Columns, columns_of, silence
 from roq.simulation.report.differences import METHOD, change, spoken
 from roq.simulation.report.figures import about, ordered
 from roq.simulation.report.groups import Group
@@ -24,7 +24,7 @@ FIGURES: Final = (
     "failed", "latency_p50_ms", "latency_p99_ms", "latency_max_ms", "exchanges_most",
     "exchanges_last", "moves", "imbalance_last",
 )  # fmt: skip
-"""Shown if nobody asks for all."""
+"""Shown if not all are asked for."""
 _STYLES: Final = {Tone.GOOD: "green", Tone.BAD: "bold red", Tone.OPEN: "yellow", Tone.PLAIN: ""}
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _SPARK_WIDTH: Final = 48
@@ -53,7 +53,7 @@ def show(run: Run, series: Series | None, console: Console, *, everything: bool 
         console.print(_expectations(run))
     if series is not None and series.windows:
         console.print()
-        columns = course(bounded(series), run.seconds)
+        columns = columns_of(bounded(series), run.seconds)
         console.print(_sparks(columns))
         if silent := silence(columns):
             console.print(Text(silent, style="dim"))
@@ -135,7 +135,7 @@ def _expectations(run: Run) -> Table:
     return table
 
 
-def _sparks(columns: Course) -> Table:
+def _sparks(columns: Columns) -> Table:
     table = _table()
     rows: list[tuple[str, Sequence[float | None], str]] = [
         ("messages in", columns.total, "/s"),

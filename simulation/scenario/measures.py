@@ -186,17 +186,6 @@ def _touches(one: Window, other: Window, distance: float) -> bool:
     return one.begin < other.end + distance and other.begin < one.end + distance
 
 
-def publishers(record: Record) -> dict[int, tuple[list[float], list[int]]]:
-    """Over time, how many publishers each exchange had."""
-    counts: dict[int, tuple[list[float], list[int]]] = {}
-    for when, document in record.samples:
-        if isinstance(document, ExchangeKpi):
-            moments, values = counts.setdefault(document.number, ([], []))
-            moments.append(when)
-            values.append(document.publishers)
-    return counts
-
-
 def latency_of(record: Record) -> Series:
     """Mean latency over all subscribers that receive, as they tell it: milliseconds, second by
     second."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -23,11 +23,14 @@ from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console as standard_console
 from roq.cli.output import print_json
 from roq.errors import RoQError
-from roq.simulation.scenario.crew import ScenarioError
-from roq.testing.history import Verdict
+from roq.simulation.real.judge import Judge
+from roq.simulation.real.workers import ScenarioError
 
+WRONG_MAX: Final = 12
 RESULTS: Final = Path("simulation/results")
+Kind: TypeAlias = click.IntRange | click.FloatRange | click.Choice[str] | type[str]
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., object])
 D = TypeVar("D", bound=msgspec.Struct)
 
 
@@ -86,18 +89,19 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return self.sent > 0 and not wrong
 
 
-def counts(verdict: Verdict) -> Counts:
-    """The sums of a verdict."""
+def counts(judge: Judge) -> Counts:
+    """What a judge says at the end."""
+    expected, tally = judge.finish(), judge.tally
     return Counts(
-        sent=verdict.sent,
-        received=verdict.received,
-        lost=verdict.lost + verdict.counted_lost,
-        duplicated=verdict.duplicated,
-        reordered=verdict.reordered,
-        foreign=verdict.foreign,
-        subscribers=len({row.subscriber for row in verdict.rows}),
-        streams=len(verdict.rows),
-        wrong=[] if verdict.ok else str(verdict).splitlines()[1:],
+        sent=expected.sent,
+        received=tally.received,
+        lost=tally.lost + tally.counted_lost,
+        duplicated=tally.duplicated,
+        reordered=tally.reordered,
+        foreign=tally.foreign,
+        subscribers=expected.subscribers,
+        streams=expected.streams,
+        wrong=judge.findings[:WRONG_MAX],
     )
 
 
@@ -149,6 +153,17 @@ def scenario(
             "--json", "as_json", is_flag=True, help="JSON for programs on standard output."
         )
         return output(as_json(command))
+
+    return decorated
+
+
+def option(name: str, kind: Kind, default: float | str, text: str) -> Callable[[F], F]:
+    """An option of a command that shows its default."""
+
+    def decorated(function: F) -> F:
+        return click.option(name, type=kind, default=default, show_default=True, help=text)(
+            function
+        )
 
     return decorated
 
@@ -210,6 +225,13 @@ def targets_table(targets: Sequence[Target]) -> Table:
              Text(mark, style=style))
         )  # fmt: skip
     return table("Targets", ("", "measured#", "wanted#", ""), rows)
+
+
+def end(out: Console, targets: Sequence[Target], machine: Machine) -> None:
+    """Print what stands below the figures: targets, and on what it was measured."""
+    for each in (targets_table(targets), machine_text(machine)):
+        out.print()
+        out.print(each)
 
 
 def counts_table(found: Counts, title: str = "History of every live subscriber") -> RenderableType:

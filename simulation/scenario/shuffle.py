@@ -1,6 +1,6 @@
-"""A policy that moves somebody all the time, for nothing: it makes relocations happen.
+"""A policy that moves a publisher all the time, for nothing: it makes relocations happen.
 
-It is offered to a cluster as any other policy of somebody else would be: by an entry point of a
+It is offered to a cluster as any policy of another package would be: by an entry point of a
 package. `offered` writes such a package, of two small files, and lets the daemons find it.
 """
 

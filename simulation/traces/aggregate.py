@@ -230,7 +230,7 @@ class Traces:
         """What each exchange did between two of its documents: `exchange`, `epoch`, `begin_us`,
         `end_us`, growth of the totals, `publishers`, `cpu_percent`, and whether this is a `hole`.
 
-        The first period of an exchange that came while somebody listened begins with the exchange.
+        The first period of an exchange that came while the tap listened begins with the exchange.
         """
         documents = self.table(KPI).filter("kind = 'exchange'").select(
             "time_us", "number", "queue_id", "exchange", "epoch", "uptime_seconds", "publishers",
@@ -336,7 +336,7 @@ class Traces:
         return rows.filter((f.col("window") >= 0) & (f.col("window") < grid.count))
 
     def _limit(self) -> Column:
-        """The limit of one exchange at the end of a period; null if nobody told it."""
+        """The limit of one exchange at the end of a period; null if no monitor told it."""
         limit = f.lit(None).cast("double")
         for index, change in enumerate(self.limits[:LIMITS_MAX]):
             since = change["time_us"] if index else 0

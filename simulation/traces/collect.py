@@ -1,6 +1,6 @@
 """The collector: one streaming query from the queue of traces to Parquet files in the run's folder.
 
-Executors make rows and Parquet of the messages; the driver alone writes, so that nobody else needs
+Executors make rows and Parquet of the messages; the driver alone writes, so that no executor needs
 the folder. Spark gives a micro-batch that is done again the same number and the same messages, and
 its files replace what was left of it: each message of the queue is in the tables exactly once,
 whenever the driver or an executor ends.
@@ -158,7 +158,7 @@ class Collector:
         """End it, in the middle of whatever it does; idempotent. What is not written stays away."""
         if self._query is not None:
             try:
-                _ = self.failure  # whoever asks later is told as well
+                _ = self.failure  # a later caller is told as well
                 self._query.stop()
             except (Py4JError, OSError) as error:
                 self._failure = self._failure or f"Spark has ended before the collector: {error}"

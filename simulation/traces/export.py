@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows(lines(find(given.run), leave_out=given.leave_out))
     except BrokenPipeError:
-        sys.stderr.close()  # whoever reads has had enough
+        sys.stderr.close()  # the reader has had enough
         return 0
     except RoQError as error:
         sys.stderr.write(f"export: {error}\n")

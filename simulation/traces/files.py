@@ -2,8 +2,8 @@
 
     RUN/<table>/run=<id>/minute=<n>/batch-<micro-batch>-<part>.parquet
 
-Files appear at once or not at all. A micro-batch that is done again, because whoever did it first
-was ended in the middle, replaces what that one had left.
+Files appear at once or not at all. A micro-batch that is done again, because the process that did
+it first was ended in the middle, replaces what that one had left.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def put(folder: Path, run: str, batch: int, parts: Iterable[Part]) -> None:
 
 
 def remove(folder: Path, batch: int) -> int:
-    """Remove what somebody has left of a micro-batch that is to be done again; how many files."""
+    """Remove what an earlier attempt at a micro-batch has left; gives how many files."""
     found = [
         path
         for table in TABLES

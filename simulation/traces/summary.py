@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roq.simulation.archive.document import Run, Series, Window
 from roq.simulation.description.offered import offered
-from roq.simulation.traces import happenings
+from roq.simulation.traces import events as run_events
 from roq.simulation.traces.aggregate import Traces
 from roq.simulation.traces.grid import MICROSECONDS, Grid, grid
 from roq.simulation.traces.windows import MS, Latencies, Rows, silences, windows
@@ -53,17 +53,17 @@ def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float],
     exchanges = traces.exchange_windows(load)
     quiet = silences([row["time_us"] for row in queue], load, traces.hole_seconds)
     unusual = traces.unusual()
-    over = happenings.overloads([row for row in unusual if not row["hole"]], load)
+    over = run_events.overloads([row for row in unusual if not row["hole"]], load)
     holes = [row for row in unusual if row["hole"]]
     each_window = windows(load, run.scenario, exchanges, received, quiet, holes)
     last_us = queue[-1]["time_us"] if queue else 0
-    events, left_out = happenings.in_order(
+    events, left_out = run_events.in_order(
         [
-            *happenings.told(traces.events, load),
-            *happenings.moves(moves, load),
-            *happenings.scalings(scalings, load),
-            *happenings.births_and_deaths(traces.lives, load, last_us, traces.hole_seconds),
-            *happenings.gaps(holes, quiet, load),
+            *run_events.told(traces.events, load),
+            *run_events.moves(moves, load),
+            *run_events.scalings(scalings, load),
+            *run_events.births_and_deaths(traces.lives, load, last_us, traces.hole_seconds),
+            *run_events.gaps(holes, quiet, load),
         ]
     )
     figures = {
@@ -71,7 +71,7 @@ def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float],
         **_latency(received, published),
         **_exchanges(exchanges, each_window),
         **_elasticity(queue, moves, scalings, load),
-        **(_overloads(over, happenings.reactions(over, moves)) if traces.limits else {}),
+        **(_overloads(over, run_events.reactions(over, moves)) if traces.limits else {}),
         **_wholeness(traces, quiet),
     }
     series = Series(
@@ -199,13 +199,13 @@ def _elasticity(queue: Rows, moves: Rows, scalings: Rows, load: Grid) -> dict[st
     inside = [row for row in queue if load.within(row["time_us"])] or queue[-1:]
     moved = [row for row in moves if load.within(row["time_us"])]
     scaled = [row for row in scalings if load.within(row["time_us"])]
-    accepted = [row for row in moved if row["state"] == happenings.MOVED]
+    accepted = [row for row in moved if row["state"] == run_events.MOVED]
     out = [row for row in scaled if (row["direction"], row["state"]) == ("out", "done")]
     found = {
         "exchanges_most": float(max(row["exchanges"] for row in inside)),
         "exchanges_last": float(inside[-1]["exchanges"]),
         "moves": float(len(accepted)),
-        "moves_failed": float(sum(row["state"] in happenings.NOT_MOVED for row in moved)),
+        "moves_failed": float(sum(row["state"] in run_events.NOT_MOVED for row in moved)),
         "scale_outs": float(len(out)),
         "scale_ins": float(
             sum((row["direction"], row["state"]) == ("in", "done") for row in scaled)
@@ -220,7 +220,7 @@ def _elasticity(queue: Rows, moves: Rows, scalings: Rows, load: Grid) -> dict[st
     return found
 
 
-def _overloads(found: list[happenings.Overload], reactions: list[float]) -> dict[str, float]:
+def _overloads(found: list[run_events.Overload], reactions: list[float]) -> dict[str, float]:
     total = sum(each.end_us - each.begin_us for each in found)
     figures = {"overload_minutes": total / MICROSECONDS / 60}
     if reactions:

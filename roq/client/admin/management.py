@@ -89,7 +89,7 @@ class Management:
         address: str,
         deadline: float,
         found: Callable[[ClusterInfo], None],
-        silent: Callable[[Unavailable], None],
+        silent: Callable[[Unavailable | OtherVersion], None],
     ) -> None:
         """Ask a manager about the cluster; one of the two is called."""
 
@@ -98,7 +98,7 @@ class Management:
                 self._learn(answer.managers)
                 found(answer)
             else:
-                silent(Unavailable(self._no_help(answer)))
+                silent(self._no_help(answer))
 
         left = deadline - self._engine.reactor.now()
         self._engine.managers.ask(
@@ -118,15 +118,15 @@ class Management:
         new = (each for each in managers if is_address(each) and each not in self.addresses)
         self.addresses += islice(new, max(0, ADDRESSES_MAX - len(self.addresses)))
 
-    def _no_help(self, answer: Answer | Unavailable) -> str:
+    def _no_help(self, answer: Answer | Unavailable) -> Unavailable | OtherVersion:
         shown = ", ".join(self.addresses)
-        if isinstance(answer, Failure) and OtherVersion.code == answer.CODE:
-            return answer.COMMENT
-        if isinstance(answer, Failure):
-            return (
-                f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
-            )
-        return f"no configuration manager answers at {shown}. Is the cluster up?"
+        if not isinstance(answer, Failure):
+            return Unavailable(f"no configuration manager answers at {shown}. Is the cluster up?")
+        if OtherVersion.code == answer.CODE:
+            return OtherVersion(answer.COMMENT)
+        return Unavailable(
+            f"no configuration manager at {shown} can tell about the cluster: {answer.COMMENT}"
+        )
 
 
 class _Search:
@@ -151,10 +151,10 @@ class _Search:
         self._owner.prefer(self._finder.address)
         self._future.set_result(info)
 
-    def _silent(self, why: Unavailable) -> None:
+    def _silent(self, why: Unavailable | OtherVersion) -> None:
         now = self._reactor.now()
         others, left = self._finder.silent(now), self._deadline - now
-        if left < LAST_SECONDS:
+        if left < LAST_SECONDS or (isinstance(why, OtherVersion) and not others):
             self._future.set_exception(why)
         else:
             self._reactor.call_later(
@@ -210,7 +210,7 @@ class _Command:
             self._found_by = address
             self._go(self._route.found(info, self._now()))
 
-        def silent(why: Unavailable) -> None:
+        def silent(why: Unavailable | OtherVersion) -> None:
             self._go(self._route.silent(why, self._now()))
 
         self._owner.visit(address, self._deadline, found, silent)

@@ -6,12 +6,12 @@ import pytest
 
 from roq.simulation.description.draws import LogNormal
 from roq.simulation.description.offered import Offered, offered, offered_by_phase
-from roq.simulation.description.rates import Burst, Ramp
+from roq.simulation.description.rates import Burst, Ramp, sent_by
 from roq.simulation.description.reading import known, read
 from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
 from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.live.plan import offered_at, plan
+from roq.simulation.live.plan import Plan, plan
 
 SCENARIO = Scenario(
     name="a-test",
@@ -106,7 +106,18 @@ def test_live_runs_and_the_model_offer_as_much(scenario: Scenario) -> None:
     wanted = offered(live, 0, live.seconds).messages
     planned = plan(live)
     assert planned.offered == pytest.approx(wanted)
-    assert offered_at(planned, 1, 2) == pytest.approx(offered(live, 1, 2).messages)
+    assert _planned(planned, 1, 2) == pytest.approx(offered(live, 1, 2).messages)
+
+
+def _planned(made: Plan, begin: float, end: float) -> float:
+    """Messages of all stays of a live run between two moments."""
+    return sum(
+        sent_by(each.rate, last - each.phase_begins, each.phase_seconds)
+        - sent_by(each.rate, first - each.phase_begins, each.phase_seconds)
+        for stay in made.publishers
+        for each in stay.stretches
+        if (first := max(begin, each.begins)) < (last := min(end, each.ends))
+    )
 
 
 def _comings(scenario: Scenario) -> list[float]:
@@ -116,8 +127,8 @@ def _comings(scenario: Scenario) -> list[float]:
     found = []
 
     def ends(group: int, number: int, when: float) -> None:
-        course = load.groups[group].messages
-        found.append((course.until(when) - course.until(came.pop((group, number)))) / 60)
+        timeline = load.groups[group].messages
+        found.append((timeline.until(when) - timeline.until(came.pop((group, number)))) / 60)
 
     for each in load.comings(0, 1):
         if not each.comes:

@@ -9,6 +9,7 @@ import pytest
 
 from roq.errors import ConfigError
 from roq.simulation.description.draws import LogNormal, Topics, Uniform
+from roq.simulation.description.offered import offered
 from roq.simulation.description.rates import Ramp
 from roq.simulation.description.reading import find, known, read
 from roq.simulation.description.scenario import (
@@ -22,7 +23,7 @@ from roq.simulation.description.scenario import (
 from roq.simulation.description.settings import queue_rules
 from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.live.plan import CLIENTS_MAX, Plan, offered_at, plan
+from roq.simulation.live.plan import CLIENTS_MAX, Plan, plan
 
 
 def scenario_of(*phases: Phase, **settings: Any) -> Scenario:
@@ -131,11 +132,12 @@ def test_of_a_million_only_those_count_that_come_in_time() -> None:
 
 
 def test_what_is_offered_is_the_integral_of_all_rates() -> None:
-    made = plan(scenario_of(phase("a", group(2, Ramp(0, 100))), phase("b", group(1, 50.0))))
+    scenario = scenario_of(phase("a", group(2, Ramp(0, 100))), phase("b", group(1, 50.0)))
+    made = plan(scenario)
 
     assert made.offered == pytest.approx(2 * 500 + 500)
-    assert offered_at(made, 0, 20) * 20 == pytest.approx(made.offered)
-    assert offered_at(made, 10, 12) == pytest.approx(50)
+    assert offered(scenario, 0, 20).messages == pytest.approx(made.offered)
+    assert offered(scenario, 10, 12).messages / 2 == pytest.approx(50)
 
 
 def test_publishers_and_subscribers_have_tasks_of_their_own() -> None:

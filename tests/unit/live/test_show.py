@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from roq.errors import ConfigError, Unavailable
-from roq.simulation.live import words
+from roq.simulation.live import messages
 from roq.simulation.live.interrupts import Aside, interrupts
-from roq.simulation.live.show import Picture, Silent, show, sparkline
+from roq.simulation.live.messages import BadMessage
+from roq.simulation.live.show import Picture, Silent, show
 from roq.simulation.live.tasks import _understood, master_for
-from roq.simulation.live.words import BadWord
+from roq.simulation.report.terminal import spark
 
 PICTURE = Picture(
     phase="rush", elapsed=12.0, seconds=30.0, sent=9_000, due=10_000.0, received=18_000, failed=3,
@@ -50,8 +51,8 @@ def test_a_pipe_gets_lines() -> None:
 
 
 def test_rates_are_drawn_as_heights() -> None:
-    assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
-    assert sparkline([]) == sparkline([0.0]) == ""
+    assert spark([0, 1, 2, 7]) == " ▁▂█"
+    assert spark([]) == spark([0.0]).strip() == ""
 
 
 def test_local_masters_get_the_slots_that_are_needed() -> None:
@@ -78,13 +79,13 @@ def test_errors_of_spark_are_told_in_a_sentence(text: str, kind: type, part: str
 
 
 def test_words_come_out_as_they_went_in() -> None:
-    told = words.Progress(run="r", task=1, sent=3, latency={"7": 2})
-    assert words.from_task(words.encode(told)) == told
-    begin = words.Begin(run="r", at_us=5, clock_error=0.0)
-    assert words.from_driver(words.encode(begin)) == begin
-    for damaged in (b"", b"{}", b'{"word":"begin"}', words.encode(told)):
-        with pytest.raises(BadWord):
-            words.from_driver(damaged)
+    told = messages.Progress(run="r", task=1, sent=3, latency={"7": 2})
+    assert messages.from_task(messages.encode(told)) == told
+    begin = messages.Begin(run="r", at_us=5, clock_error=0.0)
+    assert messages.from_driver(messages.encode(begin)) == begin
+    for damaged in (b"", b"{}", b'{"word":"begin"}', messages.encode(told)):
+        with pytest.raises(BadMessage):
+            messages.from_driver(damaged)
 
 
 def test_who_wants_the_end_is_told_once_that_it_was_heard() -> None:

@@ -11,21 +11,21 @@ import pytest
 
 import roq
 from roq.errors import QueueExists, Unavailable
-from roq.simulation.live import words
+from roq.simulation.live import messages
 from roq.simulation.live.clocks import Clock
 from roq.simulation.live.driver import Driver
+from roq.simulation.live.environment import Environment
 from roq.simulation.live.load import QUIET_SECONDS, SETTLE_SECONDS, Load
 from roq.simulation.live.plan import Plan
 from roq.simulation.live.receivers import Receiver
 from roq.simulation.live.setting import Setting
-from roq.simulation.live.surroundings import Surroundings
 from roq.simulation.live.tasks import Tasks
 
 
 def test_a_task_that_spark_begins_anew_under_load_ends_the_run() -> None:
     plan = Plan(seconds=1.0, shares=[], marks=[], prefixes=[], offered=1.0)
     driver = Driver(cast("roq.Cluster", None), "q", plan, "r", Clock(0))
-    ready = words.Ready(run="r", task=3, host="h", clock_error=0.0)
+    ready = messages.Ready(run="r", task=3, host="h", clock_error=0.0)
     driver._take(ready)
     assert not driver.troubles
     driver.begin_us = 1
@@ -47,7 +47,7 @@ def test_who_has_got_everything_still_looks_for_what_comes_twice(
     fresh: int, quiet: float, complete: bool
 ) -> None:
     load: Any = Load.__new__(Load)
-    load._voice = SimpleNamespace(sent={"t": 5}, stopped=False)
+    load._channel = SimpleNamespace(sent={"t": 5}, stopped=False)
     stay = SimpleNamespace(topic="t", begins=0.0)
     receiver = SimpleNamespace(stay=stay, fresh=fresh, last=monotonic() - quiet)
     assert load._complete(cast("Receiver", receiver), 0.0) is complete
@@ -77,7 +77,7 @@ class FakeCluster:
 def test_queues_of_somebody_else_are_left_alone_and_half_made_ones_are_not() -> None:
     cluster, show = FakeCluster(), SimpleNamespace(show=None)
     with ExitStack() as stack:
-        around = Surroundings(cast("Setting", show), Tasks(), stack)
+        around = Environment(cast("Setting", show), Tasks(), stack)
         for name, error in (("theirs", QueueExists), ("slow", Unavailable)):
             with pytest.raises(error):
                 around._make_queue(cast("roq.Cluster", cluster), name, {})

@@ -6,8 +6,14 @@ import pytest
 
 from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 from roq.simulation.live.plan import Plan, plan
-from roq.simulation.live.streams import StreamTally
-from roq.simulation.live.verdict import ReceivedTally, SentTally, TaskTally, count, figures
+from roq.simulation.live.verdict import (
+    ReceivedTally,
+    SentTally,
+    StreamTally,
+    TaskTally,
+    count,
+    figures,
+)
 
 
 def plan_of(*phases: Phase) -> Plan:

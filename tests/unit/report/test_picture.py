@@ -6,11 +6,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from kpi_samples import exchange, move, scale, subscriber
 from runs import partly_heard, run_of, series_of
 
 from roq.simulation.archive.document import RunKind
 from roq.simulation.archive.folder import RunError, write_run, write_series
-from roq.simulation.report.picture import write
+from roq.simulation.archive.live_stats import stats_of
+from roq.simulation.report.charts import Bounds
+from roq.simulation.report.picture import Caption, write, write_stats
+from roq.simulation.scenario.record import Record
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -56,3 +60,17 @@ def test_a_run_that_was_not_heard_all_along_is_drawn(tmp_path: Path, silent: ran
     write_series(tmp_path, partly_heard(series_of(30), *silent))
     write(tmp_path, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_record_becomes_a_picture(tmp_path: Path, suffix: str) -> None:
+    record = Record(0.0)
+    record.mark(0.0, "a light load")
+    record.take([exchange(float(when), 1, 1_000 * when, publishers=2) for when in range(10)])
+    record.take([exchange(float(when), 2, 500 * when, publishers=1) for when in range(4, 8)])
+    record.take([scale(3.0, "out", "started"), scale(3.6, "out", "done", 2, 0.6)])
+    record.take([move(4.0, "aa", "accepted"), move(5.0, "bb", "failed")])
+    record.take([subscriber(float(when), "cc", 4.0) for when in range(10)])
+    path = tmp_path / f"picture{suffix}"
+    write_stats(stats_of(record), path, Caption("title", "subtitle", "footer"), Bounds(600.0))
+    assert path.stat().st_size > 5_000

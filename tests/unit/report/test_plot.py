@@ -9,25 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.simulation.report.plot import Plot, spread, time_label
+from roq.simulation.report.svg import figure, paths
 from roq.simulation.report.ticks import linear
 
 
 def plot() -> Plot:
-    return Plot(name="p", title="T", note="n", span=4.0, scale=linear(10))
+    begins, ends = [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]
+    return Plot(name="p", title="T", note="n", span=4.0, scale=linear(10), begins=begins, ends=ends)
 
 
 def test_a_line_is_open_where_nothing_was_measured_and_ends_with_its_windows() -> None:
     made = plot()
-    made.line([0, 1, 2, 3], [1, 2, 3, 4], [0.0, 10.0, None, 5.0], "s")
-    assert re.findall(r'd="([^"]*)"', made.layers[0]) == [
-        "M0,1000L250,1000L750,0L1000,0M1500,500L1750,500L2000,500"
+    made.line([0.0, 10.0, None, 5.0], "s")
+    assert list(paths(made)) == [
+        ("M0,1000L250,1000L750,0L1000,0M1500,500L1750,500L2000,500", "line s")
     ]
 
 
 def test_what_nobody_heard_is_hatched_and_named_once() -> None:
     made = plot()
     made.hole([(0.0, 1.0), (2.0, 4.0)], "not heard")
-    text = made.markup()
+    text = figure(made)
     assert re.findall(r'class="quiet" style="([^"]*)"', text) == [
         "left:0.00%;width:25.00%", "left:50.00%;width:50.00%"
     ]  # fmt: skip
@@ -38,20 +40,20 @@ def test_what_nobody_heard_is_hatched_and_named_once() -> None:
 
 def test_steps_go_from_window_to_window_and_equal_ones_are_one() -> None:
     made = plot()
-    made.area([0, 1, 2, 3], [1, 2, 3, 4], [5.0, 5.0, None, 10.0], "s")
-    paths = [re.findall(r'd="([^"]*)"', layer)[0] for layer in made.layers]
-    assert paths == ["M0,1000V500H1000V1000Z", "M1500,1000V0H2000V1000Z"]
+    made.area([5.0, 5.0, None, 10.0], "s")
+    found = [path for path, _ in paths(made)]
+    assert found == ["M0,1000V500H1000V1000Z", "M1500,1000V0H2000V1000Z"]
 
 
 def test_nothing_to_draw_is_no_path() -> None:
     made = plot()
-    made.line([], [], [], "s")
+    made.line([], "s")
     made.hole([], "not heard")
-    made.steps([0.0], [1.0], [None], "s")
-    made.band([0.0], [1.0], [None], [None], "s")
+    made.steps([None], "s")
+    made.band([None], [None], "s")
     made.upright([], "s")
     assert made.layers == []
-    assert "<svg" in made.markup()
+    assert "<svg" in figure(made)
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(1, 20))

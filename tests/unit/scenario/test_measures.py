@@ -85,7 +85,6 @@ def test_publishers_are_counted_at_a_moment() -> None:
                exchange(2.0, 2, publishers=1)]  # fmt: skip
     assert measures.publishers_at(samples, 1.5) == {1: 4}
     assert measures.publishers_at(samples, 9.0) == {1: 3, 2: 1}
-    assert measures.publishers(record(*samples)) == {1: ([1.0, 2.0], [4, 3]), 2: ([2.0], [1])}
 
 
 def test_a_publisher_is_where_it_brings_most() -> None:

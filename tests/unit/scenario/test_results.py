@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from roq.errors import Unavailable
+from roq.simulation.real.workers import ScenarioError
 from roq.simulation.scenario import results
-from roq.simulation.scenario.crew import ScenarioError
 
 
 class Found(msgspec.Struct):
