@@ -28,6 +28,7 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import bytes_text, console, note, print_json, rate_text
+from roq.errors import RemoteProtocolError
 
 _READ_BYTES: Final = 1 << 18
 _FLUSH_SECONDS: Final = 60.0
@@ -192,15 +193,23 @@ def _write_json(batch: roq.Batch, count: int) -> None:
         document["sequence"] = message.sequence
         document["timestamp"] = batch.timestamp
         if batch.attributes is not None:
-            given = {
-                "key": message.key,
-                "tags": list(message.tags),
-                "properties": dict(message.properties),
-            }
-            document |= {name: value for name, value in given.items() if value}
+            document |= _attributes(message)
         lines.append(json.dumps(document, ensure_ascii=False))
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def _attributes(message: roq.Message) -> dict[str, object]:
+    """Those that the message has; why they cannot be read, if so."""
+    try:
+        given: dict[str, object] = {} if message.key is None else {"key": message.key}
+        if message.tags:
+            given["tags"] = list(message.tags)
+        if message.properties:
+            given["properties"] = dict(message.properties)
+    except RemoteProtocolError as error:
+        return {"attributes_unreadable": str(error)}
+    return given
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import Final, Self, TypeVar
 import msgspec
 import zmq
 
-from roq.errors import Closed, RemoteProtocolError, StaleEpoch, Unavailable
+from roq.errors import Closed, OtherVersion, RemoteProtocolError, StaleEpoch, Unavailable
 from roq.protocol import documents
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import Header, Kind, read_body, read_header
@@ -41,7 +41,7 @@ from roq.protocol.channel import (
     read_number,
 )
 from roq.protocol.entry import read_entry
-from roq.protocol.framing import split_answer
+from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
 from roq.ranges import in_range
 from roq.runtime import sockets
@@ -103,7 +103,9 @@ class LogBatch:
             return [], None
         payloads, packed = read_body(self.data, self.header)
         first = self.header.first_sequence
-        return payloads, None if packed is None else BatchAttributes(packed, first)
+        return payloads, None if packed is None else BatchAttributes(
+            packed, first, self.header.count
+        )
 
 
 class LogReader:
@@ -141,6 +143,7 @@ class LogReader:
         self._own_context = context is None
         self._context = context or sockets.new_context()
         self._socket: zmq.Socket[bytes] | None = None
+        self._answers = Answers()
         self._requests = 0
         self._closed = False
 
@@ -269,6 +272,7 @@ class LogReader:
             raise Closed(f"the reader of exchange {self._where} is closed")
         if self._socket is None:
             self._socket = sockets.dealer(self._context, maximum_bytes=-1)
+            self._answers = Answers()
             self._socket.connect(self._address)
         self._requests += 1
         sockets.send_to(self._socket, [letter, documents.encode(make(self._requests))])
@@ -277,14 +281,18 @@ class LogReader:
     def _receive(self, deadline: float) -> list[bytes] | None:
         """The next message; None if there is none in time, and then the connection is a new one."""
         assert self._socket is not None  # noqa: S101 - narrows the type; `_send` came before
-        left = deadline - time.monotonic()
-        if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
-            self._drop_socket()  # an answer that comes late must not be taken for another one
-            return None
-        frame = self._socket.recv()
-        if self._socket.getsockopt(zmq.RCVMORE):
-            raise RemoteProtocolError(other_version(f"exchange {self._where}", FIRST))
-        return split_answer(frame)
+        parts = None
+        while parts is None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
+                self._drop_socket()  # an answer that comes late must not be taken for another one
+                return None
+            frame = self._socket.recv()
+            if self._socket.getsockopt(zmq.RCVMORE):
+                self._drop_socket()
+                raise OtherVersion(other_version(f"exchange {self._where}", FIRST))
+            parts = self._answers.take(frame)
+        return parts
 
     def _answer(self, frames: list[bytes], letter: bytes, number: int, kind: type[A]) -> A | None:
         """The answer to our question; None for a late one to an earlier question."""

@@ -9,7 +9,9 @@ ZeroMQ bounds what waits for one connection by a number of batches, keeps them f
 stands, and tells nobody how many there are; that bound cannot be changed while it stands, or the
 connection goes silent for good (decision 11). So this goes by what the system tells: a connection
 that cannot take more has had nothing for certain since it last could. What of that has left the
-ring is memory that it alone occupies, up to its own bound; the real figure is never higher.
+ring is memory that it alone occupies, up to its own bound; the real figure is never higher. What is
+still in the ring waits as one copy for all connections, as large as the ring at most; that is not
+counted here.
 
 When that is too much for all of them together, who occupies most is cut off. Its memory is free at
 once; when it reads again it connects anew, and fetches what it missed as after any loss.

@@ -44,7 +44,7 @@ from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
 from roq.protocol.control import ExchangeReport
 from roq.protocol.facts import ChildInfo, ExchangeLoad
-from roq.protocol.framing import join_answer, join_live
+from roq.protocol.framing import join_answer, join_large, join_live
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
@@ -98,7 +98,7 @@ class ExchangeServer:
 
     def __init__(self, spec: ExchangeSpec) -> None:
         self._spec = spec
-        self.core: ExchangeCore[bytes | memoryview] = ExchangeCore(
+        self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
             spec.queue_id, spec.number, spec.epoch, spec.limits
         )
         self.reactor = Reactor()
@@ -303,7 +303,7 @@ class ExchangeServer:
         cut in two; what is left of a message with too many frames is read and dropped.
         """
         recv, publish, append = self._recv, self._publish, self.core.append
-        batch: bytes | memoryview
+        batch: bytes | zmq.Frame
         for taken in range(BURST):
             if taken >= expected and taken and not self._events(_EVENTS) & _READABLE:
                 return taken
@@ -325,12 +325,12 @@ class ExchangeServer:
                 self._handle(Garbled(route))
                 continue
             size = len(frame)
-            batch = frame.bytes if size < COPY_BELOW_BYTES else frame.buffer
+            batch = frame.bytes if size < COPY_BELOW_BYTES else frame
             entry = append(route, topic, batch, size)
             if entry is None:
                 continue
             if size <= ANNOUNCE_ABOVE_BYTES:
-                publish(join_live(topic, entry, batch), _NOBLOCK)
+                publish(join_live(topic, entry, frame.buffer), _NOBLOCK)
             else:
                 publish(join_live(topic, announcement(entry)), _NOBLOCK)
         return BURST
@@ -355,7 +355,7 @@ class ExchangeServer:
             route = link.route
             if route is None:
                 continue
-            outcome = self._send(route, ACK + NUMBER.pack(link.expected - 1))
+            outcome = self._send(route, (ACK, NUMBER.pack(link.expected - 1)))
             if outcome is Outcome.SENT:
                 link.seen = link.acked_at
             elif outcome is Outcome.BLOCKED:
@@ -366,17 +366,28 @@ class ExchangeServer:
         if answers:
             self._perform(answers)
 
-    def _send(self, route: bytes, frame: bytes) -> Outcome:
-        """Send to one peer without waiting; only the first frame can fail."""
+    def _send(
+        self, route: bytes, parts: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
+    ) -> Outcome:
+        """Send to one peer without waiting. A large batch is a message of its own, and not copied.
+
+        What was blocked between the two is sent again as a whole: a reader drops the first half.
+        """
+        send = self._send_data
         try:
-            self._send_data(route, _NOBLOCK_MORE)
+            send(route, _NOBLOCK_MORE)
+            if not isinstance(batch, zmq.Frame):
+                send(join_answer(parts, batch or b""), _NOBLOCK)
+                return Outcome.SENT
+            send(join_large(parts), _NOBLOCK)
+            send(route, _NOBLOCK_MORE)
+            send(batch, _NOBLOCK, False)
         except zmq.Again:
             return Outcome.BLOCKED
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return Outcome.GONE
             raise
-        self._send_data(frame, _NOBLOCK)
         return Outcome.SENT
 
     # --- live socket ------------------------------------------------------------------------------
@@ -416,7 +427,7 @@ class ExchangeServer:
                 case Publish(parts):
                     self._live.send(join_live(*parts), _NOBLOCK)
                 case Send(route, parts):
-                    if self._send(route, join_answer(parts)) is Outcome.GONE:
+                    if self._send(route, parts) is Outcome.GONE:
                         self._handle(Unreachable(route))
 
     def _tick(self) -> None:

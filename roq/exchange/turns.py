@@ -11,9 +11,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+import zmq
+
 from roq.exchange.events import Effect
 from roq.exchange.machine import ExchangeCore
-from roq.protocol.framing import join_answer
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
 
@@ -31,7 +32,7 @@ class Outcome(Enum):
     GONE = "gone"
 
 
-Send = Callable[[bytes, bytes], Outcome]
+Send = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
 """Sends to one peer without waiting."""
 
 
@@ -49,7 +50,7 @@ class ReaderTurns:
     def __init__(
         self,
         reactor: Reactor,
-        core: ExchangeCore[bytes | memoryview],
+        core: ExchangeCore[bytes | zmq.Frame],
         send: Send,
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],
@@ -122,7 +123,7 @@ class ReaderTurns:
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches
         piece = fetches.next_piece()
-        outcome = self._send(piece.route, join_answer(piece.parts, piece.batch))
+        outcome = self._send(piece.route, piece.parts, piece.batch)
         if outcome is Outcome.SENT:
             fetches.sent(piece)
             self._core.counters.bytes_out += piece.size

@@ -24,14 +24,18 @@ VALUE_BYTES_MAX: Final = 32 * 1_024
 RESERVED: Final = "roq."
 """Names of properties that begin so belong to RoQ."""
 
-_Tags = Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS_MAX)]
-_Properties = Annotated[dict[str, str], msgspec.Meta(max_length=PROPERTIES_MAX)]
+_Key = Annotated[str, msgspec.Meta(max_length=KEY_BYTES_MAX)]
+_Tag = Annotated[str, msgspec.Meta(max_length=TAG_BYTES_MAX)]
+_Name = Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)]
+_Value = Annotated[str, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
+_Tags = Annotated[tuple[_Tag, ...], msgspec.Meta(max_length=TAGS_MAX)]
+_Properties = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=PROPERTIES_MAX)]
 
 
 class Attributes(msgspec.Struct, frozen=True, array_like=True):
     """Of one message."""
 
-    key: str | None = None
+    key: _Key | None = None
     tags: _Tags = ()
     properties: _Properties = {}
 
@@ -52,6 +56,8 @@ def attributes_of(
     """
     if isinstance(tags, str):
         raise TypeError(f"tags are a list of texts: [{tags!r}], not {tags!r}")
+    if properties is not None and not isinstance(properties, Mapping):
+        raise TypeError("properties are a mapping of texts to texts")
     made = Attributes(key, tuple(tags or ()), dict(properties or {}))
     if made == NO_ATTRIBUTES:
         return None
@@ -67,6 +73,8 @@ def attributes_of(
         )
     for name, value in made.properties.items():
         _check("the name of a property", name, NAME_BYTES_MAX)
+        if not name:
+            raise InvalidName("a property has a name")
         if name.startswith(RESERVED):
             raise InvalidName(f"property {name!r}: names that begin with {RESERVED!r} are RoQ's")
         _check(f"property {name!r}", value, VALUE_BYTES_MAX)
@@ -89,14 +97,16 @@ class BatchAttributes:
     Args:
         packed: as in the body of the batch.
         first: sequence of the first message of the batch.
+        count: messages of the batch.
     """
 
-    __slots__ = ("_first", "_packed", "_unpacked")
+    __slots__ = ("_count", "_first", "_packed", "_unpacked")
 
-    def __init__(self, packed: bytes, first: int) -> None:
+    def __init__(self, packed: bytes, first: int, count: int) -> None:
         self._packed = packed
         self._first = first
-        self._unpacked: dict[int, Attributes] | None = None
+        self._count = count
+        self._unpacked: dict[int, Attributes] | RemoteProtocolError | None = None
 
     def of(self, sequence: int) -> Attributes:
         """Those of the message with this sequence.
@@ -106,14 +116,27 @@ class BatchAttributes:
         """
         unpacked = self._unpacked
         if unpacked is None:
-            try:
-                unpacked = self._unpacked = _decode(self._packed)
-            except UNREADABLE as error:
-                reason = str(error) or type(error).__name__
-                raise RemoteProtocolError(
-                    f"the attributes of a batch cannot be read: {reason}"
-                ) from None
+            unpacked = self._unpacked = self._unpack()
+        if isinstance(unpacked, RemoteProtocolError):
+            raise unpacked
         return unpacked.get(sequence - self._first, NO_ATTRIBUTES)
+
+    def _unpack(self) -> dict[int, Attributes] | RemoteProtocolError:
+        try:
+            if _entries(self._packed) > self._count:
+                raise ValueError("more than there are messages")
+            return _decode(self._packed)
+        except UNREADABLE as error:
+            reason = str(error) or type(error).__name__
+            return RemoteProtocolError(f"the attributes of a batch cannot be read: {reason}")
+
+
+def _entries(packed: bytes) -> int:
+    """How many entries the map says that it has, before anything is made of them."""
+    kind = packed[:1]
+    if kind in {b"\xde", b"\xdf"}:
+        return int.from_bytes(packed[1 : 3 if kind == b"\xde" else 5], "big")
+    return packed[0] & 0x0F if kind else 0
 
 
 def _check(what: str, text: str, most: int) -> None:

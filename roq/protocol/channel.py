@@ -18,6 +18,7 @@ document, or the binary body where the table says so. What an exchange sends tra
     [FF t] SeekRequest                          [FF t] Seek
     [FF p] Position                             [FF p] Reading
     [FF f] FetchRequest                         [FF d] <u64 id, topic, entry, batch   (0..n)
+                                                [FF D] <u64 id, topic, entry; then [batch]
                                                 [FF f] Fetched
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
@@ -55,6 +56,8 @@ SEEK: Final = b"\xfft"
 POSITION: Final = b"\xffp"
 FETCH: Final = b"\xfff"
 FETCHED_ENTRY: Final = b"\xffd"
+FETCHED_LARGE: Final = b"\xffD"
+"""As FETCHED_ENTRY, but the batch is the next message: it is sent as it lies in the log."""
 
 END_TOPIC: Final = b"\xffE"
 PRESENCE_TOPIC: Final = b"\xffS"
@@ -63,7 +66,7 @@ READER_BYTES: Final = NONCE_BYTES - 1
 """What of a nonce stays the same when a reader subscribes to another one: its last bytes."""
 
 NUMBER: Final = Struct("<Q")
-"""The body of ACK (link number) and the second frame of FETCHED_ENTRY (request id)."""
+"""The body of ACK (link number), and what begins that of FETCHED_ENTRY (request id)."""
 
 PREFIXES_MAX: Final = 64
 WANTS_MAX: Final = 256

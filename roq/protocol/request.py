@@ -44,7 +44,7 @@ def check_version(document: documents.RawDocument) -> None:
     """
     version = spoken_in(document)
     if version != WIRE_VERSION:
-        raise OtherVersion(other_version("the sender", version))
+        raise OtherVersion(other_version("the client", version, "the server"))
 
 
 def _id_of(raw: documents.RawDocument) -> int:

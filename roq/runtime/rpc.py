@@ -285,6 +285,8 @@ class RpcClient:
             version = spoken_in(raw)
             if version != WIRE_VERSION:
                 raw = self._foreign(raw, version)
+                if not raw["id"]:
+                    return  # said unasked: it is logged
             answer: Answer = documents.convert(raw, Answer)  # type: ignore[arg-type]
         except RemoteProtocolError as error:
             self._limited.warning(

@@ -75,7 +75,11 @@ class _Rows:
         if attributes is not None:
             first, row = batch.header.first_sequence, len(self._payloads)
             for index in range(len(payloads)):
-                if (given := attributes.of(first + index)) != NO_ATTRIBUTES:
+                try:
+                    given = attributes.of(first + index)
+                except RemoteProtocolError:
+                    break  # the payloads are whole; docs/spark.md says what stands there then
+                if given != NO_ATTRIBUTES:
                     self._attributes[row + index] = given
         self._payloads += payloads
         self._counts.append(batch.header.count)

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import zmq
 from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec, until
@@ -318,3 +319,23 @@ def test_a_publisher_that_is_gone_is_noticed(tmp_path: Path, peers: Peers) -> No
         until(lambda: publishers(1), "one publisher")
         publisher.socket.close(0)
         until(lambda: publishers(0), "no publisher")
+
+
+def test_readers_that_fetch_a_large_batch_and_do_not_read_share_it(
+    exchange: Process, peers: Peers
+) -> None:
+    publisher = peers.publisher(exchange)
+    publisher.send(b"x" * 900_000)
+    publisher.settle()
+    readers = [peers.dealer(exchange.data, 1) for _ in range(10)]
+    witness = peers.reader(exchange, b"t")
+    assert len(witness.fetch((b"t", 0, 10))) == 1
+    before = psutil.Process(exchange.process.pid).memory_info().rss
+    for number in range(20):
+        fetch = FetchRequest(id=number, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 10)])
+        for reader in readers:
+            reader.send_multipart([channel.FETCH, documents.encode(fetch)])
+        # Readers are served in turn: when this one has got all, the others have.
+        assert len(witness.fetch((b"t", 0, 10))) == 1
+    grown = psutil.Process(exchange.process.pid).memory_info().rss - before
+    assert grown < 20_000_000, f"200 answers of 0.9 MB took {grown / 1e6:.0f} MB more"

@@ -19,7 +19,7 @@ from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.channel import Hello
 from roq.protocol.entry import Entry, EntryKind, read_entry
-from roq.protocol.framing import split_answer, split_live
+from roq.protocol.framing import Answers, split_answer, split_live
 from roq.protocol.spec import ExchangeSpec, encode_spec
 from roq.runtime import sockets
 
@@ -191,8 +191,11 @@ class Reader:
         request = channel.FetchRequest(id=3, queue=QUEUE, epoch=EPOCH, wants=list(wants))
         self.data.send_multipart([channel.FETCH, documents.encode(request)])
         found: list[bytes] = []
+        answers = Answers()
         while True:
-            frames = split_answer(self.data.recv())
+            frames = answers.take(self.data.recv())
+            if frames is None:
+                continue
             if frames[0] == channel.FETCH:
                 return found
             assert frames[0] == channel.FETCHED_ENTRY, frames[0]

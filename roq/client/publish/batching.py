@@ -45,14 +45,14 @@ def size_of(payload: bytes) -> int:
     return payload.size if isinstance(payload, Attributed) else len(payload)
 
 
-def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes]:
-    """The plain payloads, and the attributes of all of them packed."""
+def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None]:
+    """The plain payloads, and the attributes of all of them packed; None: none has any."""
     given = {
         index: payload.attributes
         for index, payload in enumerate(payloads)
         if isinstance(payload, Attributed)
     }
-    return [bytes(payload) for payload in payloads], pack_attributes(given)
+    return [bytes(payload) for payload in payloads], pack_attributes(given) if given else None
 
 
 class OpenBatch:

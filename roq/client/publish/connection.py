@@ -15,7 +15,10 @@ import zmq
 
 from roq.client.io.engine import Engine
 from roq.errors import Closed
+from roq.protocol import documents
+from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.framing import split_answer
+from roq.protocol.version import FIRST, other_version
 from roq.runtime import sockets
 from roq.runtime.lifeline import Lifeline
 
@@ -23,6 +26,12 @@ ZERO_COPY_BYTES: Final = 256 * 1024
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _MORE: Final = zmq.Flag(zmq.NOBLOCK | zmq.SNDMORE)
 _EVENTS: Final = zmq.EVENTS
+_RCVMORE: Final = zmq.RCVMORE
+_OTHER_VERSION: Final = [
+    REFUSED,
+    documents.encode(Refused(code="version", text=other_version("the exchange", FIRST))),
+]
+"""What an exchange means that sends several frames, as those of version 1 did."""
 _POLLIN: Final = int(zmq.POLLIN)
 _POLLOUT: Final = int(zmq.POLLOUT)
 
@@ -126,7 +135,12 @@ class Connection:
 
     def receive(self) -> list[bytes]:
         """The parts of the next message; only if `pending`."""
-        return split_answer(self._recv(_NOBLOCK))
+        frame = self._recv(_NOBLOCK)
+        if not self._get(_RCVMORE):
+            return split_answer(frame)
+        while self._get(_RCVMORE):
+            self._recv(_NOBLOCK)
+        return _OTHER_VERSION
 
     def close(self, linger_ms: int = 0) -> None:
         """Close; I/O thread only."""

@@ -21,7 +21,7 @@ import zmq
 
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
-from roq.protocol.framing import split_answer, split_live
+from roq.protocol.framing import Answers, split_live
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import NOT_BEGUN, Lifeline
@@ -109,6 +109,7 @@ class LogConnection:
         self.live_fd = -1
         self._expected = 1
         self._connected_at = 0.0
+        self._answers = Answers()
         self._data: zmq.Socket[bytes] | None = None
         self._data_fd = -1
         self._data_line: Lifeline | None = None
@@ -328,6 +329,7 @@ class LogConnection:
     def _open_data(self) -> None:
         try:
             data = self._data = sockets.dealer(self._context, maximum_bytes=-1)
+            self._answers = Answers()
             # The exchange's heartbeats suffice, and it knows how long a large batch may silence
             # them; see above, too.
             data.setsockopt(zmq.HEARTBEAT_IVL, 0)
@@ -400,9 +402,11 @@ class LogConnection:
                 return
             for _ in range(BURST):
                 try:
-                    frames = split_answer(data.recv(_NOBLOCK))
+                    frames = self._answers.take(data.recv(_NOBLOCK))
                 except zmq.Again:
                     break
+                if frames is None:
+                    continue
                 if not fetched(frames, now):
                     self._step(Answered(frames))
                     if data is not self._data:

@@ -145,7 +145,7 @@ class Merge:
         except RemoteProtocolError:
             self._add_other(source, topic, offset, batch, now)
             return
-        attributes = None if packed is None else BatchAttributes(packed, first)
+        attributes = None if packed is None else BatchAttributes(packed, first, count)
         self.out.append(  # first: `recount` mends the rest if this is interrupted
             Batch(
                 payloads, stream.topic, stream.publisher, first, created_us, len(batch), attributes
@@ -419,7 +419,7 @@ class Merge:
             else:
                 attributes = None
                 if packed is not None:
-                    attributes = BatchAttributes(packed, header.first_sequence)
+                    attributes = BatchAttributes(packed, header.first_sequence, header.count)
                 self.out.append(  # first: `recount` mends the rest if this is interrupted
                     Batch(
                         payloads[skip:], stream.topic, stream.publisher, first, header.created_us,

@@ -21,7 +21,7 @@ from roq.protocol.attributes import (
 )
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
-NAMES = TEXT.filter(lambda name: not name.startswith("roq."))
+NAMES = TEXT.filter(lambda name: name and not name.startswith("roq."))
 GIVEN = st.builds(
     attributes_of,
     st.none() | TEXT,
@@ -36,7 +36,7 @@ GIVEN = st.builds(
 def test_what_was_given_is_found_by_its_sequence(messages: dict, first: int) -> None:
     packed = pack_attributes(messages)
     assert len(packed) <= sum(map(packed_size, messages.values())) + 8
-    batch = BatchAttributes(packed, first)
+    batch = BatchAttributes(packed, first, 501)
     for index in range(502):
         assert batch.of(first + index) == messages.get(index, NO_ATTRIBUTES)
 
@@ -58,6 +58,7 @@ def test_nothing_given_is_nothing_sent() -> None:
         ((None, None, {"n" * 256: ""}), "the name of a property has at most 255"),
         ((None, None, {"a": "x" * (VALUE_BYTES_MAX + 1)}), "property 'a' has at most 32768"),
         ((None, None, {"roq.due": "1"}), "are RoQ's"),
+        ((None, None, {"": "1"}), "has a name"),
     ],
 )
 def test_what_is_too_much_is_refused_and_named(given: tuple, why: str) -> None:
@@ -67,7 +68,14 @@ def test_what_is_too_much_is_refused_and_named(given: tuple, why: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [(4711, None, None), (None, [b"t"], None), (None, "paid", None), (None, None, {"a": 1})],
+    [
+        (4711, None, None),
+        (None, [b"t"], None),
+        (None, "paid", None),
+        (None, None, {"a": 1}),
+        (None, None, ["ab"]),
+        (None, None, "abc"),
+    ],
 )
 def test_what_is_no_text_is_refused(given: tuple) -> None:
     with pytest.raises(TypeError, match="text"):
@@ -80,7 +88,20 @@ def test_what_is_no_text_is_refused(given: tuple) -> None:
      b"\x81\xa1x\x90", b"\x91" * 100_000, b"\x81\x00\x93\xa1\xff\x90\x80", b"\xdf\xff\xff\xff\xff"],
 )  # fmt: skip
 def test_garbage_is_one_error_when_it_is_asked_for(packed: bytes) -> None:
-    batch = BatchAttributes(packed, 0)
+    batch = BatchAttributes(packed, 0, 9)
     for _ in range(2):
         with pytest.raises(RemoteProtocolError, match="attributes of a batch cannot be read"):
             batch.of(0)
+
+
+def test_more_entries_than_messages_are_refused_before_they_are_made() -> None:
+    packed = pack_attributes({index: Attributes() for index in range(70_000)})
+    for count in (1, 15, 69_999):
+        with pytest.raises(RemoteProtocolError, match="more than there are messages"):
+            BatchAttributes(packed, 0, count).of(0)
+    assert BatchAttributes(packed, 0, 70_000).of(7) == NO_ATTRIBUTES
+    for few in (3, 16, 300):
+        packed = pack_attributes({index: Attributes("k") for index in range(few)})
+        assert BatchAttributes(packed, 0, few).of(few - 1).key == "k"
+        with pytest.raises(RemoteProtocolError, match="more than there are messages"):
+            BatchAttributes(packed, 0, few - 1).of(0)

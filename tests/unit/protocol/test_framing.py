@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from roq.protocol.channel import ACK, END_TOPIC, FETCHED_ENTRY, NUMBER, PRESENCE_TOPIC, READY
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.protocol.framing import join_answer, join_live, split_answer, split_live
+from roq.protocol.framing import (
+    Answers,
+    join_answer,
+    join_large,
+    join_live,
+    split_answer,
+    split_live,
+)
 
 TOPICS = st.text(max_size=40).map(str.encode)
 NONCES = st.binary(min_size=16, max_size=16)
@@ -55,3 +62,23 @@ def test_a_prefix_matches_a_frame_as_it_matches_its_topic(prefix: bytes) -> None
         frame = join_live(topic, entry(), b"batch")
         assert frame.startswith(prefix) is topic.startswith(prefix), topic
     assert not join_live(b"", entry()).startswith((END_TOPIC, PRESENCE_TOPIC))
+
+
+@given(number=st.integers(0, (1 << 64) - 1), topic=TOPICS, batch=st.binary().map(b"RQ".__add__))
+def test_a_large_batch_is_put_to_its_entry(number: int, topic: bytes, batch: bytes) -> None:
+    parts = [FETCHED_ENTRY, NUMBER.pack(number), topic, entry()]
+    answers = Answers()
+    assert answers.take(join_large(parts)) is None
+    assert answers.take(batch) == [*parts, batch]
+    assert answers.take(batch) == [batch]
+
+
+def test_an_entry_whose_batch_did_not_come_is_dropped() -> None:
+    parts = [FETCHED_ENTRY, NUMBER.pack(7), b"t", entry()]
+    answers = Answers()
+    assert answers.take(join_large(parts)) is None
+    assert answers.take(join_answer((ACK, NUMBER.pack(1)))) == [ACK, NUMBER.pack(1)]
+    assert answers.take(b"RQ a batch") == [b"RQ a batch"]
+    assert answers.take(join_large(parts)) is None
+    assert answers.take(join_large(parts)) is None
+    assert answers.take(b"RQ a batch") == [*parts, b"RQ a batch"]

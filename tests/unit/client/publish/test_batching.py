@@ -269,5 +269,7 @@ def test_payloads_are_parted_from_their_attributes() -> None:
     plain, packed = part_attributes(payloads)
     assert plain == [b"a", b"b", b"c"]
     assert {type(each) for each in plain} == {bytes}
-    given = BatchAttributes(packed, 10)
+    assert packed is not None
+    assert part_attributes([b"a"]) == ([b"a"], None)
+    given = BatchAttributes(packed, 10, 3)
     assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]
