@@ -32,11 +32,11 @@ class Attributed(bytes):
     size: int
 
     @classmethod
-    def of(cls, payload: bytes, attributes: Attributes) -> Self:
-        """This payload, with these."""
+    def of(cls, payload: bytes, attributes: Attributes, packed: int | None = None) -> Self:
+        """This payload, with these; `packed` is their `packed_size` if that is known."""
         made = cls(payload)
         made.attributes = attributes
-        made.size = len(payload) + packed_size(attributes)
+        made.size = len(payload) + (packed_size(attributes) if packed is None else packed)
         return made
 
 

@@ -32,7 +32,7 @@ from roq.errors import (
     WouldBlock,
 )
 from roq.model import Limits, PublisherId, check_name
-from roq.protocol.attributes import Attributes, attributes_of
+from roq.protocol.attributes import Attributes, attributes_of, packed_size
 
 DELIVERY_SECONDS_MAX: Final = 600.0
 """Below the time after which an exchange forgets a link, so nothing is doubled by a late replay."""
@@ -231,7 +231,8 @@ class Publisher:
 
         Args:
             payloads: the messages, in order.
-            topic, key, tags, properties: of all of them, as in `publish`.
+            topic, key, tags, properties: of all of them, as in `publish`. With key, tags or
+                properties each message is put into its batch by itself, which takes longer.
 
         Returns:
             The receipts of the batches that they went into, in order.
@@ -524,5 +525,6 @@ os.register_at_fork(after_in_child=_after_fork)
 def with_attributes(payloads: Iterable[Payload], attributes: Attributes | None) -> list[Payload]:
     """The payloads as a list, each with these attributes if there are any."""
     if attributes is not None:
-        return [Attributed.of(as_bytes(payload), attributes) for payload in payloads]
+        packed = packed_size(attributes)
+        return [Attributed.of(as_bytes(payload), attributes, packed) for payload in payloads]
     return payloads if isinstance(payloads, list) else list(payloads)
