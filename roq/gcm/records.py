@@ -85,7 +85,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     transaction: str = ""
     """TransactionID of the request that is making it."""
     origin: str = MANUAL
-    """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
+    """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
     because of the load, and goes by itself, too."""
     data: str = ""
     live: str = ""

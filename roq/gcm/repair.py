@@ -1,8 +1,8 @@
 """What is lost, and what only seems so: pure functions of what is known at the moment.
 
 A process is lost if its host is live and does not run it, or has given it up; or if its host is
-lost. On an unmanaged host it is lost only if nothing is heard of that very process, though whoever
-could tell does speak: a monitor for itself, and for the exchanges of its queue.
+lost. On an unmanaged host it is lost only if nothing is heard of that very process, though the one
+who could tell does speak: a monitor for itself, and for the exchanges of its queue.
 """
 
 from __future__ import annotations

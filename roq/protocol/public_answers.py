@@ -113,7 +113,7 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     Epoch: Whole
     Pid: Int32
     Origin: str = "manual"
-    """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
+    """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
     because of the load, and goes by itself, too."""
 
 

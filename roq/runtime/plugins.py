@@ -1,6 +1,6 @@
 """What other packages add to RoQ: objects that they offer under an entry point group.
 
-Loading one runs somebody else's code. Whatever goes wrong there is told as a ConfigError that says
+Loading one runs the code of another author. Whatever goes wrong there is told as a ConfigError that says
 which package offered it, so that a wrong plugin is a sentence in a log and not a crash.
 """
 

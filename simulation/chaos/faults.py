@@ -148,7 +148,7 @@ def remove_registry(environment: Environment, _draw: Draw) -> Happening:
     for path in file.parent.glob(f"{file.name}*"):
         path.unlink()
     yield file.name
-    # Whoever remembers what stood there may be killed next: that is two failures too many.
+    # The manager that remembers what stood there may be killed next: that is two failures too many.
     wanted = len(environment.wishes)
     environment.until(lambda: _queues_in(file) >= wanted, WRITTEN_SECONDS)
 

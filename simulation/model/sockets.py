@@ -105,7 +105,7 @@ class _Socket:
             self._process.call_soon(self.look_again)
 
     def look_again(self) -> None:
-        """Tell whoever reads here that there is something to read, if there is."""
+        """Tell the reader that there is something to read, if there is."""
         if self._inbox and not self.closed:
             self._look()
 

@@ -33,7 +33,7 @@ class RedisServer:
         self._port = 0
 
     def start(self, directory: Path) -> None:
-        """Start it; another port if somebody was faster."""
+        """Start it; another port if another program was faster."""
         for _ in range(5):
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = int(free.getsockname()[1])

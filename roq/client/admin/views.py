@@ -127,7 +127,7 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     epoch: Whole
     pid: Int32
     origin: str = "manual"
-    """`creation`: it came with its queue; `manual`: somebody has added it; `scaling`: it was added
+    """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
     because of the load, and goes by itself, too."""
 
 

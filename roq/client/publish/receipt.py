@@ -1,7 +1,7 @@
 """What became of a batch, shared by all of its messages.
 
-A receipt costs one small object per batch. Nothing that could wait is created before somebody
-waits: `wait` lets the publisher look after its own connection in the meantime.
+A receipt costs one small object per batch. Nothing that could wait is created before the
+program waits: `wait` lets the publisher look after its own connection in the meantime.
 """
 
 from __future__ import annotations
