@@ -1,7 +1,7 @@
 """What other packages add to RoQ: objects that they offer under an entry point group.
 
-Loading one runs the code of another author. Whatever goes wrong there is told as a ConfigError that says
-which package offered it, so that a wrong plugin is a sentence in a log and not a crash.
+Loading one runs the code of another author. Whatever goes wrong there is told as a ConfigError that
+says which package offered it, so that a wrong plugin is a sentence in a log and not a crash.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def detach(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> in
     Raises:
         OSError: the program cannot be executed.
     """
-    # Ours are closed by exec anyway, but we may have been given others, such as a pipe of the program that started us.
+    # Ours are closed by exec anyway, but the program that started us may have left others open.
     inherited = [n for each in Path("/proc/self/fd").iterdir() if (n := int(each.name)) > 2]
     return os.posix_spawn(
         argv[0],
