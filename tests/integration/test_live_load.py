@@ -21,7 +21,7 @@ from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-QUEUES = ("live", "live-words", "live-traces")
+QUEUES = ("live", "live-messages", "live-traces")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def plan_of(seconds: float) -> Plan:
 def job_of(made: Plan, address: str, now: Anchor) -> bytes:
     return msgspec.msgpack.encode(
         Job(
-            run="r", task=0, tag=9, addresses=[address], queue=QUEUES[0], words=QUEUES[1],
+            run="r", task=0, tag=9, addresses=[address], queue=QUEUES[0], messages=QUEUES[1],
             traces=QUEUES[2], share=made.shares[0], marks=made.marks, prefixes=made.prefixes,
             seed=1, window_seconds=1.0, anchor=now,
         )
