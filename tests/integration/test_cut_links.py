@@ -29,23 +29,22 @@ from roq.testing.faults import FaultyNetwork
 control, name, data, live, cuts = sys.argv[1:]
 network = FaultyNetwork()
 network.add(ExchangeInfo(number=1, epoch=1, host="h", data=data, live=live), cut_every_seconds=0.3)
-engine = Engine()
-engine.start()
+plain, cut = Engine(), Engine(translate=network.translate)
+plain.start()
+cut.start()
 over = threading.Event()
 sent = 0
 
 def flood():
     global sent
-    publisher = Publisher(engine, [control], name, publisher_id=os.urandom(16), linger=0)
+    publisher = Publisher(plain, [control], name, publisher_id=os.urandom(16), linger=0)
     while not over.is_set():
         sent += 1
         publisher.publish(b"%d" % sent)
     publisher.flush(60)
     publisher.close()
 
-subscriber = Subscriber(
-    engine, [control], name, start="earliest", translate=network.translate
-)
+subscriber = Subscriber(cut, [control], name, start="earliest")
 thread = threading.Thread(target=flood)
 thread.start()
 got = 0
@@ -58,7 +57,8 @@ while not over.is_set() or got < sent or thread.is_alive():
         over.set()
 thread.join()
 subscriber.close()
-engine.close()
+plain.close()
+cut.close()
 network.close()
 print(got == sent, got > 1000)
 """
