@@ -118,7 +118,7 @@ class BatchAttributes:
         if unpacked is None:
             unpacked = self._unpacked = self._unpack()
         if isinstance(unpacked, RemoteProtocolError):
-            raise unpacked
+            raise unpacked.with_traceback(None)  # or it would grow each time
         return unpacked.get(sequence - self._first, NO_ATTRIBUTES)
 
     def _unpack(self) -> dict[int, Attributes] | RemoteProtocolError:
