@@ -25,8 +25,9 @@ from pyspark.sql.datasource import (
 
 import roq
 from roq.client.publish.publisher import DELIVERY_SECONDS_MAX
-from roq.errors import ConfigError, RoQError
+from roq.errors import ConfigError, InvalidName, RoQError
 from roq.model import PUBLISHER_ID_BYTES
+from roq.protocol.attributes import attributes_of
 from roq.spark.options import WriteOptions
 from roq.spark.shipping import Shipped
 from roq.spark.staging import SCHEMA, Attempt, Staging, query_of
@@ -36,8 +37,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TEXT: Final = frozenset({"string", "binary"})
-COLUMNS: Final = frozenset({"payload", "topic"})
+COLUMNS: Final = {
+    "payload": frozenset({"binary", "string"}),
+    "topic": frozenset({"string", "binary"}),
+    "key": frozenset({"string"}),
+    "tags": frozenset({"array<string>"}),
+    "properties": frozenset({"map<string,string>"}),
+}
+"""What a message may have, and which types say it in Spark."""
+ATTRIBUTES: Final = ("key", "tags", "properties")
 ONCE: Final = 0
 """The number of the only micro-batch of a batch query."""
 
@@ -160,11 +168,26 @@ def publish(
         ):
             for attempt in attempts:
                 for batch in staging.read(attempt):
-                    for topic, payloads in runs(batch):
-                        publisher.publish_many(payloads, topic=topic)
+                    publish_rows(publisher, batch)
             publisher.flush(timeout=options.flush)
     except RoQError as error:
         raise NotPublished(f"queue {options.queue!r}: {error}") from error
+
+
+def publish_rows(publisher: roq.Publisher, batch: pa.RecordBatch) -> None:
+    """Publish staged rows in order; those of a batch without attributes many at a time."""
+    if not _attributed(batch):
+        for topic, payloads in runs(batch):
+            publisher.publish_many(payloads, topic=topic)
+        return
+    for row in batch.to_pylist(maps_as_pydicts="strict"):
+        publisher.publish(**row)  # the columns are named as the arguments
+
+
+def _attributed(batch: pa.RecordBatch) -> bool:
+    """Whether a row of it has a key, tags or properties; what older versions staged has none."""
+    named = [name for name in ATTRIBUTES if name in batch.schema.names]
+    return any(batch.column(name).null_count < batch.num_rows for name in named)
 
 
 def runs(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
@@ -187,26 +210,44 @@ def _attempts(messages: Iterable[WriterCommitMessage | None]) -> list[Attempt]:
 
 
 def _staged(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-    payload = batch.column("payload").cast(pa.binary())
-    if payload.null_count:
+    """The rows as they are staged: every column that a message may have.
+
+    Raises:
+        ConfigError: a row is no message; names its column.
+    """
+    named = set(batch.schema.names)
+    columns = [
+        batch.column(name).cast(kind) if name in named else pa.nulls(batch.num_rows, kind)
+        for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+    ]
+    topics = SCHEMA.get_field_index("topic")
+    columns[topics] = columns[topics].fill_null(topic)
+    staged = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    if staged.column("payload").null_count:
         raise ConfigError("column payload: null is no message; filter or replace it before")
-    if "topic" in batch.schema.names:
-        topics = batch.column("topic").cast(pa.string())
-        topics = topics.fill_null(topic)
-    else:
-        topics = pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows)
-    return pa.RecordBatch.from_arrays([topics, payload], schema=SCHEMA)
+    if _attributed(staged):
+        try:
+            for row in staged.select(list(ATTRIBUTES)).to_pylist(maps_as_pydicts="strict"):
+                attributes_of(**row)
+        except (InvalidName, TypeError, KeyError) as error:
+            raise ConfigError(f"columns key, tags and properties: {error}") from None
+    return staged
 
 
 def _check_columns(schema: StructType) -> None:
     told = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if "payload" not in told or any(told[name] not in TEXT for name in COLUMNS & told.keys()):
+    if "payload" not in told or any(
+        told[name] not in kinds for name, kinds in COLUMNS.items() if name in told
+    ):
         raise ConfigError(
-            "a message needs a column `payload` (binary or string) and may have a column `topic` "
-            f"(string); there are {', '.join(f'{name} {kind}' for name, kind in told.items())}"
+            "a message needs a column `payload` (binary or string) and may have the columns "
+            "`topic` and `key` (string), `tags` (array<string>) and `properties` "
+            "(map<string,string>); there are "
+            + ", ".join(f"{name} {kind}" for name, kind in told.items())
         )
-    if told.keys() - COLUMNS:
+    if told.keys() - COLUMNS.keys():
         raise ConfigError(
-            f"columns that a message does not have: {', '.join(sorted(told.keys() - COLUMNS))}; "
-            "select payload and topic"
+            f"columns that a message does not have: "
+            f"{', '.join(sorted(told.keys() - COLUMNS.keys()))}; "
+            f"select {', '.join(COLUMNS)} or some of them"
         )

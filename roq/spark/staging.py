@@ -27,7 +27,15 @@ from pyarrow import fs, ipc
 
 from roq.errors import ConfigError, RoQError
 
-SCHEMA: Final = pa.schema([pa.field("topic", pa.string()), pa.field("payload", pa.binary())])
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("key", pa.string()),
+        pa.field("tags", pa.list_(pa.string())),
+        pa.field("properties", pa.map_(pa.string(), pa.string())),
+    ]
+)
 KEEP_BATCHES: Final = 100
 """Spark repeats the newest micro-batch at most; older decisions are kept for people."""
 KEEP_ATTEMPTS: Final = timedelta(days=1)

@@ -44,6 +44,11 @@ def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:
     )
 
 
+def staged_rows(payloads: list[bytes]) -> pa.RecordBatch:
+    rows = [{"topic": "t", "payload": payload} for payload in payloads]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
 def take(subscriber: roq.Subscriber, count: int) -> list[str]:
     found: list[str] = []
     while len(found) < count:
@@ -69,6 +74,31 @@ def test_a_batch_query_publishes_all_rows_once(
         assert take(subscriber, ROWS // 2) == [str(number) for number in range(0, ROWS, 2)]
         assert subscriber.receive(timeout=0.3) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_key_tags_and_properties_of_a_row_arrive_with_its_message(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    rows = spark.createDataFrame(
+        [("1", "k", ["a", "b"], {"n": "v"}), ("2", None, None, None)],
+        "payload STRING, key STRING, tags ARRAY<STRING>, properties MAP<STRING,STRING>",
+    ).coalesce(1)
+    with cluster.subscriber(queue) as subscriber:
+        (
+            rows.write.format("roq").mode("append")
+            .options(cluster=roq_cluster.address, queue=queue, stagingLocation=str(tmp_path))
+            .save()
+        )  # fmt: skip
+        first, second = subscriber.receive(timeout=60), subscriber.receive(timeout=60)
+    assert first is not None
+    assert second is not None
+    assert (first.payload, first.key, first.tags) == (b"1", "k", ("a", "b"))
+    assert first.properties == {"n": "v"}
+    assert (second.payload, second.key, second.tags, second.properties) == (b"2", None, (), {})
 
 
 def test_a_micro_batch_that_is_repeated_comes_once(
@@ -118,7 +148,7 @@ def test_what_a_driver_had_published_in_part_is_completed_by_the_next_one(
     staging = Staging(str(tmp_path))
     payloads = [f"{number}".encode() for number in range(ROWS)]
     halves = [
-        staging.write([pa.RecordBatch.from_arrays([["t"] * len(part), part], schema=SCHEMA)])
+        staging.write([staged_rows(part)])
         for part in (payloads[: ROWS // 2], payloads[ROWS // 2 :])
     ]
     decided = staging.decide(7, halves)
@@ -140,8 +170,7 @@ def test_a_driver_that_was_thought_dead_does_no_harm(
 ) -> None:
     staging = Staging(str(tmp_path))
     payloads = [f"{number}".encode() for number in range(50 * ROWS)]
-    rows = pa.RecordBatch.from_arrays([["t"] * len(payloads), payloads], schema=SCHEMA)
-    decided = staging.decide(3, [staging.write([rows])])
+    decided = staging.decide(3, [staging.write([staged_rows(payloads)])])
     options = write_options(
         {"cluster": roq_cluster.address, "queue": queue, "stagingLocation": str(tmp_path)},
         streaming=True,

@@ -25,10 +25,8 @@ GIVEN = {"cluster": "a:1", "queue": "q", "checkpointLocation": "/never-made"}
 
 
 def rows(*pairs: tuple[str, bytes]) -> object:
-    topics, payloads = zip(*pairs, strict=True) if pairs else ((), ())
-    return pa.RecordBatch.from_arrays(
-        [pa.array(topics, pa.string()), pa.array(payloads, pa.binary())], schema=SCHEMA
-    )
+    given = [{"topic": topic, "payload": payload} for topic, payload in pairs]
+    return pa.RecordBatch.from_pylist(given, schema=SCHEMA)
 
 
 def test_what_was_staged_is_read_back(tmp_path: Path) -> None:
@@ -128,6 +126,8 @@ def test_runs_of_one_topic_keep_their_order() -> None:
         ("payload INTEGER", "payload int"),
         ("payload BINARY, topic INTEGER", "topic"),
         ("payload BINARY, colour STRING", "colour"),
+        ("payload BINARY, key BINARY", "key binary"),
+        ("payload BINARY, tags STRING", "tags string"),
     ],
 )
 def test_columns_that_make_no_message_are_named(columns: str, text: str) -> None:
@@ -208,3 +208,75 @@ def test_a_sink_without_a_place_for_staging_is_refused() -> None:
         write_options({"cluster": "a:1", "queue": "q"}, streaming=True)
     with pytest.raises(ConfigError, match="staginglocaton"):
         write_options({**GIVEN, "stagingLocaton": "/s"}, streaming=True)
+
+
+def staged(tmp_path: Path, *given: dict[str, object]) -> list[dict[str, object]]:
+    """What a task stages of these rows."""
+    options = write_options(
+        {**GIVEN, "stagingLocation": str(tmp_path), "topic": "t"}, streaming=True
+    )
+    names = {name for row in given for name in row}
+    schema = pa.schema([field for field in SCHEMA if field.name in names])
+    batch = pa.RecordBatch.from_pylist(list(given), schema=schema)
+    attempt = sink.StreamWriter(options, StructType().add("payload", "binary")).write(iter([batch]))
+    return [
+        row
+        for batch in Staging(str(tmp_path)).read(attempt.attempt)
+        for row in batch.to_pylist(maps_as_pydicts="strict")
+    ]
+
+
+def test_a_row_may_have_a_key_tags_and_properties(tmp_path: Path) -> None:
+    first = {"payload": b"1", "key": "k", "tags": ["a", "b"], "properties": {"n": "v"}}
+    none = {"key": None, "tags": None, "properties": None}
+    assert staged(tmp_path, first, {"payload": b"2"}) == [
+        {**first, "topic": "t"},
+        {**none, "payload": b"2", "topic": "t"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"key": "k" * 2_000}, "a key has at most"),
+        ({"tags": ["a", None]}, "a tag is text"),
+        ({"properties": {"roq.due": "1"}}, "roq"),
+        ({"properties": {"n": None}}, "property 'n' is text"),
+        ({"properties": [("n", "1"), ("n", "2")]}, "n"),
+    ],
+)
+def test_an_attribute_that_no_message_can_have_ends_the_task(
+    tmp_path: Path, given: dict[str, object], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"columns key, tags and properties: .*{text}"):
+        staged(tmp_path, {"payload": b"1", **given})
+
+
+class Recorder:
+    """A publisher that notes what it is called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def publish_many(self, payloads: list[bytes], topic: str) -> None:
+        self.calls.append((topic, payloads))
+
+    def publish(self, **given: object) -> None:
+        self.calls.append(given)
+
+
+def test_rows_without_attributes_are_published_together(tmp_path: Path) -> None:
+    recorder, plain = Recorder(), rows(("t", b"1"), ("t", b"2"))
+    sink.publish_rows(recorder, plain)
+    sink.publish_rows(recorder, plain.select(["topic", "payload"]))
+    assert recorder.calls == [("t", [b"1", b"2"])] * 2
+
+
+def test_rows_with_attributes_are_published_with_them_and_in_order(tmp_path: Path) -> None:
+    recorder = Recorder()
+    given = [
+        {"topic": "t", "payload": b"1", "key": None, "tags": None, "properties": None},
+        {"topic": "u", "payload": b"2", "key": "k", "tags": ["a"], "properties": {"n": "v"}},
+    ]
+    sink.publish_rows(recorder, pa.RecordBatch.from_pylist(given, schema=SCHEMA))
+    assert recorder.calls == given
