@@ -22,11 +22,18 @@ class Case(msgspec.Struct, frozen=True):
     """Messages per second for a latency measurement; 0: as fast as it goes."""
     flood: bool = False
     """For many seconds: what does a server do with what its subscriber has not read?"""
+    busy: int = 0
+    """Programs that burn a core each meanwhile."""
 
     @property
     def per_batch(self) -> int:
         """Messages that really go into a batch: a batch is also limited by its bytes."""
         return max(1, min(self.batch, BATCH_BYTES // self.size))
+
+
+def busy_text(busy: int) -> str:
+    """What runs beside a measurement, in words."""
+    return f"beside {busy} busy program{'s' if busy > 1 else ''}"
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Self
 
 import msgspec
 
@@ -202,6 +202,46 @@ class Worker:
     def kill(self) -> None:
         """End a process that does not answer."""
         self._program.stop(signal.SIGKILL)
+
+
+class Burners:
+    """Programs that burn a core each, for the length of a block.
+
+    Args:
+        count: how many.
+        directory: for their log.
+
+    Raises:
+        BenchmarkError: one does not start.
+    """
+
+    def __init__(self, count: int, directory: Path) -> None:
+        self._count = count
+        self._log = directory / "burner.log"
+        self._programs: list[Program] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids."""
+        return [program.pid for program in self._programs]
+
+    def __enter__(self) -> Self:
+        try:
+            for _ in range(self._count):
+                self._programs.append(Program([*PYTHON, "roq.benchmarks.burner"], self._log))
+            for program in self._programs:
+                program.read_line(STOP_SECONDS)
+        except BenchmarkError:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        while self._programs:
+            self._programs.pop().stop(signal.SIGKILL)
 
 
 class Answer(msgspec.Struct, frozen=True):

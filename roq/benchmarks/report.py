@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.case import Case, Failure, Sample, busy_text
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.figures import Figure
 from roq.benchmarks.results import Results, Verdict
@@ -38,6 +38,8 @@ def case_text(case: Case) -> str:
         parts.append("flood")
     if case.subscribers > 1:
         parts.append(f"{case.subscribers} subscribers")
+    if case.busy:
+        parts.append(busy_text(case.busy))
     return ", ".join(parts)
 
 
@@ -78,7 +80,7 @@ def show(results: Results, console: Console) -> None:
                 plan.fan_out_case(),
                 f"CPU and memory, 100 B, 500 per batch, {plan.FAN_OUT} subscribers",
             ),
-            _latency(results),
+            *(_latency(results, case) for case in _latency_cases(results)),
             _flood(results),
             _idle(results),
             _verdicts(results),
@@ -160,14 +162,18 @@ def _costs(results: Results, case: Case, title: str) -> RenderableType:
     return _titled(title, table)
 
 
-def _latency(results: Results) -> RenderableType:
+def _latency_cases(results: Results) -> list[Case]:
+    return list(dict.fromkeys(figure.case for figure in results.figures if figure.latency_us))
+
+
+def _latency(results: Results, case: Case) -> RenderableType:
     table = _table("", "p50", "p99", "p99.9")
     for key, title in results.titles.items():
-        figure = _find(results, key, plan.latency_case())
+        figure = _find(results, key, case)
         if figure is not None:
             table.add_row(title, *(f"{value:,.0f}" for value in figure.latency_us.values()))
-    title = f"Latency from publish to the receiver's hands, 100 B, {plan.LATENCY_RATE}/s, µs"
-    return _titled(title, table)
+    title = f"Latency from publish to the receiver's hands, 100 B, {case.rate}/s, µs"
+    return _titled(f"{title}, {busy_text(case.busy)}" if case.busy else title, table)
 
 
 def _flood(results: Results) -> RenderableType:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.case import Case, Sample, busy_text
 from roq.benchmarks.figures import Ratio, exchange_cpu, p50, rate, ratio
 from roq.benchmarks.results import Idle, Verdict
 
@@ -86,7 +86,21 @@ def _comparisons() -> tuple[_Comparison, ...]:
 def verdicts(samples: Sequence[Sample], idle: Idle | None) -> list[Verdict]:
     """Compare what was measured with every target."""
     compared = [_verdict(one, samples) for one in _comparisons()]
+    busy = sorted({sample.case.busy for sample in samples if sample.case.busy})
+    compared += [_verdict(_busy_comparison(each), samples) for each in busy]
     return [*compared, *(_idle_verdicts(idle) if idle else [])]
+
+
+def _busy_comparison(busy: int) -> _Comparison:
+    case = plan.latency_case(busy)
+    return _Comparison(
+        f"latency p50 {busy_text(busy)}, against nats-py",
+        1.5,
+        (plan.ROQ_MESSAGES, case),
+        (plan.NATS, case),
+        p50,
+        at_least=False,
+    )
 
 
 def _verdict(one: _Comparison, samples: Sequence[Sample]) -> Verdict:

@@ -25,13 +25,24 @@ RESULTS: Final = Path("benchmarks/results")
     "--rounds", type=click.IntRange(min=1), help="Rounds; the medians over them are shown."
 )
 @click.option(
+    "--busy",
+    type=click.IntRange(min=0, max=256),
+    default=0,
+    help="Measure latency also beside so many programs that burn a core each.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help=f"Directory for JSON and picture; with --compare {RESULTS} if not given.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of tables.")
 def bench(
-    compare: bool, quick: bool, rounds: int | None, output: Path | None, as_json: bool
+    compare: bool,
+    quick: bool,
+    rounds: int | None,
+    busy: int,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure throughput, CPU, memory and latency on this machine.
 
@@ -43,13 +54,14 @@ def bench(
     Example:
       roq bench --quick
       roq bench --compare
+      roq bench --compare --busy 1
     """
     plan, benchmark, report = (
         wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
         for name in ("plan", "benchmark", "report")
     )
     chosen = plan.quick if quick else plan.full
-    planned = chosen() if rounds is None else chosen(rounds)
+    planned = chosen(busy=busy) if rounds is None else chosen(rounds, busy)
     results = benchmark.measure(planned, console(error=True), compare=compare)
     if as_json:
         print_json(results)

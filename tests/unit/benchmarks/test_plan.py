@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from roq.benchmarks import plan
@@ -56,3 +58,13 @@ def test_every_peer_of_the_plan_exists() -> None:
     full = plan.full()
     planned = {key for stage in (*full.stages, *full.fan_out) for key in stage.contenders}
     assert {key for key in planned if not key.startswith("roq")} == peers
+
+
+@pytest.mark.parametrize("chosen", [plan.full, plan.quick])
+def test_latency_is_measured_beside_busy_programs_only_if_wanted(
+    chosen: Callable[..., plan.Plan],
+) -> None:
+    quiet = [stage.case for stage in chosen().stages if stage.case.rate]
+    both = [stage.case for stage in chosen(busy=3).stages if stage.case.rate]
+    assert quiet == [plan.latency_case()]
+    assert both == [plan.latency_case(), plan.latency_case(3)]

@@ -1,10 +1,18 @@
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from roq.benchmarks.processes import BenchmarkError, Program, cpu_seconds, rss_bytes
+from roq.benchmarks.processes import (
+    PYTHON,
+    BenchmarkError,
+    Burners,
+    Program,
+    cpu_seconds,
+    rss_bytes,
+)
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
 
@@ -45,3 +53,26 @@ def test_cost_of_a_process_is_known_until_it_has_gone(tmp_path: Path) -> None:
     child.stop()
     assert cpu_seconds(child.pid) == 0.0
     assert rss_bytes(child.pid) == 0
+
+
+def burning(pids: list[int]) -> list[float]:
+    return [cpu_seconds(pid) for pid in pids]
+
+
+def test_burners_burn_as_long_as_the_block_lasts(tmp_path: Path) -> None:
+    with Burners(2, tmp_path) as burners:
+        pids = burners.pids
+        before = burning(pids)
+        deadline = time.monotonic() + 30
+        while any(now <= then + 0.02 for now, then in zip(burning(pids), before, strict=True)):
+            assert time.monotonic() < deadline, "they do not use the processor"
+    assert len(pids) == 2
+    assert burning(pids) == [0.0, 0.0]
+
+
+def test_a_burner_ends_with_its_input_as_when_its_parent_is_killed(tmp_path: Path) -> None:
+    burner = Program([*PYTHON, "roq.benchmarks.burner"], tmp_path / "log")
+    assert burner.read_line(30) == b"ready"
+    burner.finish()
+    assert not burner.alive()
+    assert (tmp_path / "log").read_bytes() == b""

@@ -104,6 +104,7 @@ def test_rates_are_short(rate: float, text: str) -> None:
 def test_cases_are_named_by_what_distinguishes_them() -> None:
     assert report.case_text(Case(size=1024, batch=500)) == "1 KiB, 64 per batch"
     assert report.case_text(plan.latency_case()) == "100 B, latency at 200/s"
+    assert report.case_text(plan.latency_case(1)).endswith(", beside 1 busy program")
     assert report.case_text(plan.fan_out_case()) == "100 B, 500 per batch, 20 subscribers"
 
 

@@ -56,3 +56,18 @@ def test_an_idle_cluster_is_judged_by_its_exchange_and_its_start() -> None:
     assert find(found, "CPU of an idle").reached is True
     assert find(found, "memory of an idle").reached is False
     assert find(found, "`roq up`").reached is True
+
+
+def test_latency_beside_busy_programs_has_a_goal_of_its_own() -> None:
+    quiet, busy = plan.latency_case(), plan.latency_case(2)
+    found = verdicts(
+        [
+            sample(plan.ROQ_MESSAGES, quiet, 200, latencies_us=[300.0]),
+            sample(plan.ROQ_MESSAGES, busy, 200, latencies_us=[300.0]),
+            sample(plan.NATS, busy, 200, latencies_us=[200.0]),
+        ],
+        None,
+    )
+    beside = find(found, "latency p50 beside 2 busy programs, against nats-py")
+    assert (beside.measured, beside.reached) == (1.5, True)
+    assert find(found, "at light load, against nats-py").measured is None
