@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Generic, TypeVar
 
-from roq.log.ring import Ring
+from roq.log.log import Log
 from roq.model import Limits
 
 B = TypeVar("B")
@@ -65,14 +65,14 @@ class Backlogs(Generic[B]):
         cut_off: how many were cut off so far.
     """
 
-    def __init__(self, ring: Ring[B], most: int, each: int) -> None:
+    def __init__(self, log: Log[B], most: int, each: int) -> None:
         self.look_at = 1
         self.occupied = 0
         self.cut_off = 0
-        self._ring = ring
+        self._log = log
         self._most = most
         self._each = each
-        self._step = max(1, ring.capacity // LOOK_PARTS)
+        self._step = max(1, log.capacity // LOOK_PARTS)
         self._connections: dict[int, _Connection] = {}
 
     def accepted(self, number: int) -> None:
@@ -92,7 +92,7 @@ class Backlogs(Generic[B]):
         Returns:
             Those to cut off.
         """
-        end, gone = self._end(), self._ring.gone
+        end, gone = self._end(), self._log.gone
         self.look_at = gone + self._step
         free = frozenset(free)
         held: list[tuple[int, int]] = []
@@ -124,4 +124,4 @@ class Backlogs(Generic[B]):
         assert all(each.since <= end for each in self._connections.values())  # noqa: S101
 
     def _end(self) -> int:
-        return self._ring.gone + self._ring.bytes
+        return self._log.gone + self._log.kept

@@ -38,11 +38,11 @@ from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
 from roq.exchange.troubles import Troubles
 from roq.exchange.turns import Outcome, ReaderTurns
-from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
 from roq.protocol.control import ExchangeReport
+from roq.protocol.entry import announcement
 from roq.protocol.facts import ChildInfo, ExchangeLoad
 from roq.protocol.framing import join_answer, join_large, join_live
 from roq.protocol.spec import ExchangeSpec
@@ -288,7 +288,7 @@ class ExchangeServer:
         self._last_burst = self._read_burst(self._last_burst)
         self._last_read = now
         self._settle()
-        if self.core.ring.gone >= self._backlogs.look_at:
+        if self.core.log.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
         if self._last_burst == BURST:
             self._readers.burst(time.monotonic() - now)

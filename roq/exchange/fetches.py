@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from roq.exchange.cursors import Cursor, cursor
-from roq.log.ring import Ring
+from roq.log.cursors import Cursor, cursor
+from roq.log.log import Log
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
@@ -59,8 +59,8 @@ class _Fetch:
 class Fetches(Generic[B]):
     """All fetches under way."""
 
-    def __init__(self, ring: Ring[B], epoch: int) -> None:
-        self._ring = ring
+    def __init__(self, log: Log[B], epoch: int) -> None:
+        self._log = log
         self._epoch = epoch
         self._by_route: dict[bytes, _Fetch] = {}
         self._ready: deque[_Fetch] = deque()
@@ -74,7 +74,7 @@ class Fetches(Generic[B]):
         self.cancel(route)
         if len(self._by_route) >= FETCHES_MAX:
             return False
-        fetch = _Fetch(route, request, cursor(self._ring, request))
+        fetch = _Fetch(route, request, cursor(self._log, request))
         self._by_route[route] = fetch
         self._ready.append(fetch)
         return True
@@ -106,7 +106,7 @@ class Fetches(Generic[B]):
         offset = fetch.cursor.offset()
         if offset is None or fetch.bytes_left <= 0:
             return Piece(fetch.route, (FETCH, documents.encode(self._fetched(fetch))), None, 0)
-        log, frame, batch, size = self._ring.record(offset)
+        log, frame, batch, size = self._log.record(offset)
         return Piece(
             fetch.route, (FETCHED_ENTRY, NUMBER.pack(fetch.id), log.name, frame), batch, size
         )
@@ -149,7 +149,7 @@ class Fetches(Generic[B]):
             id=fetch.id,
             epoch=self._epoch,
             reached=fetch.cursor.reached,
-            floor=self._ring.floor,
+            floor=self._log.floor,
             done=fetch.cursor.done,
             evicted=fetch.cursor.evicted,
         )

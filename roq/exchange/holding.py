@@ -21,7 +21,8 @@ from bisect import bisect_right
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from roq.log.ring import ENTRY_OVERHEAD, Ring
+from roq.log.log import Log
+from roq.log.ring import ENTRY_OVERHEAD
 from roq.protocol.channel import PRESENCE_TOPIC, READER_BYTES
 from roq.timing import READER_GONE_SECONDS
 
@@ -119,15 +120,15 @@ class Holding(Generic[B]):
         held_seconds: for how long acknowledgements have waited, all in all.
     """
 
-    def __init__(self, ring: Ring[B]) -> None:
+    def __init__(self, log: Log[B]) -> None:
         self.look_at = NEVER
         self.near = False
         self.end_due = False
         self.left_behind = 0
         self.held_seconds = 0.0
-        self._ring = ring
+        self._log = log
         self._seconds = HOLD_SECONDS
-        self._reserve = ring.capacity // RESERVE_PARTS
+        self._reserve = log.capacity // RESERVE_PARTS
         self._readers: dict[bytes, ReadingPeer] = {}
         self._slowest: ReadingPeer | None = None
         self._wanted = 0
@@ -174,7 +175,7 @@ class Holding(Generic[B]):
         if slowest is None:
             return True
         end = self._end()
-        capacity = self._ring.capacity - self._ring.capacity // OWN_PARTS
+        capacity = self._log.capacity - self._log.capacity // OWN_PARTS
         # Who has everything lets through what is larger than the ring.
         wanted = min(end, end + size + ENTRY_OVERHEAD - capacity)
         if slowest.place >= wanted:
@@ -204,10 +205,7 @@ class Holding(Generic[B]):
         if place > peer.place:
             peer.waited = 0.0
         peer.place = place
-        if (
-            peer.standing is not Standing.READING
-            and self._end() - place <= self._ring.capacity // 2
-        ):
+        if peer.standing is not Standing.READING and self._end() - place <= self._log.capacity // 2:
             peer.standing = Standing.READING
             self.look()
         elif self._slowest in {peer, None} or place < self._slowest.place:
@@ -232,12 +230,12 @@ class Holding(Generic[B]):
         if before is None or not self._readers:
             return
         step = min(now - before, STEP_SECONDS_MAX)
-        mark = max(self._end() - self._ring.capacity + self._reserve, self._wanted - 1)
+        mark = max(self._end() - self._log.capacity + self._reserve, self._wanted - 1)
         if self.near:
             self.held_seconds += step
         for reader, peer in list(self._readers.items()):
             moved, much = peer.has_moved()
-            if peer.left or peer.read < self._ring.end or peer.standing is Standing.GONE:
+            if peer.left or peer.read < self._log.committed or peer.standing is Standing.GONE:
                 peer.silent += step
             if peer.silent > FORGET_SECONDS:
                 del self._readers[reader]
@@ -256,7 +254,7 @@ class Holding(Generic[B]):
         if not holds:
             peer.waited = 0.0
         if not holds or moved:
-            if moved or peer.read >= self._ring.end:
+            if moved or peer.read >= self._log.committed:
                 peer.owes = max(0.0, peer.owes - step)
         else:
             peer.owes += step
@@ -271,7 +269,7 @@ class Holding(Generic[B]):
 
     def look(self) -> None:
         """Find out how far batches may be taken."""
-        ring, end = self._ring, self._end()
+        log, end = self._log, self._end()
         if end >= self._next_place:
             self._remember(end)
         readers = self._readers.values() if self._seconds > 0 else ()
@@ -283,10 +281,10 @@ class Holding(Generic[B]):
             self.near = False
             self.look_at = self._next_place if self._readers else NEVER
             return
-        mark = self._slowest.place + ring.capacity - self._reserve
+        mark = self._slowest.place + log.capacity - self._reserve
         near, self.near = (
             self.near,
-            (end >= mark or self._wanted > 0) and self._slowest.read < ring.end,
+            (end >= mark or self._wanted > 0) and self._slowest.read < log.committed,
         )
         if self.near and not near:
             self.end_due = True  # so that it tells at once how far it is, and then each step
@@ -299,30 +297,30 @@ class Holding(Generic[B]):
         assert not self.near or self._slowest is not None  # noqa: S101
 
     def _end(self) -> int:
-        return self._ring.gone + self._ring.bytes
+        return self._log.gone + self._log.kept
 
     def _remember(self, end: int) -> None:
         """Note where in bytes the log is at this offset."""
-        ring = self._ring
-        self._offsets.append(ring.end)
+        log = self._log
+        self._offsets.append(log.end)
         self._places.append(end)
-        self._next_place = end + max(1, ring.capacity // PLACE_PARTS)
-        old = bisect_right(self._offsets, ring.floor) - 1
+        self._next_place = end + max(1, log.capacity // PLACE_PARTS)
+        old = bisect_right(self._offsets, log.floor) - 1
         if old > PLACE_PARTS:
             del self._offsets[:old], self._places[:old]
         if end >= self._next_end:
-            self._next_end = end + max(1, ring.capacity // END_PARTS)
+            self._next_end = end + max(1, log.capacity // END_PARTS)
             self.end_due = True
 
     def _place(self, offset: int) -> int:
         """Bytes of the log that end at this offset or, as far as is known, before."""
-        if offset >= self._ring.end:
+        if offset >= self._log.end:
             return self._end()
         index = bisect_right(self._offsets, offset) - 1
         place = self._places[index] if index >= 0 else 0
-        if offset < self._ring.floor:
-            return min(place, self._ring.gone - 1)
-        return max(place, self._ring.gone)
+        if offset < self._log.floor:
+            return min(place, self._log.gone - 1)
+        return max(place, self._log.gone)
 
 
 def _place_of(peer: ReadingPeer) -> int:

@@ -19,7 +19,7 @@ from roq.exchange.links import Link, LinkTable, owner_of
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import refusal
 from roq.exchange.subscriptions import Subscriptions
-from roq.log.ring import Ring
+from roq.log.log import Log
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.batch import (
@@ -72,15 +72,15 @@ class Intake(Generic[B]):
     def __init__(
         self,
         limits: Limits,
-        ring: Ring[B | bytes],
+        log: Log[B | bytes],
         links: LinkTable,
         publishers: Publishers[B],
         subscriptions: Subscriptions,
         counters: Counters,
         holding: Holding[B | bytes],
     ) -> None:
-        self._ring = ring
-        self._ring_append = ring.append
+        self._log = log
+        self._log_append = log.append
         self._holding = holding
         self._links = links
         self._routes = links.routes
@@ -103,7 +103,7 @@ class Intake(Generic[B]):
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now
-        if self._ring.gone + self._ring.bytes >= self._holding.look_at:
+        if self._log.gone + self._log.kept >= self._holding.look_at:
             self._holding.look()
         self.look()
 
@@ -145,7 +145,7 @@ class Intake(Generic[B]):
 
     def take_acks(self) -> list[Link]:
         """The links that are due an ack of all below `expected`; some may have lost connection."""
-        if self._ring.gone + self._ring.bytes >= self._holding.look_at:
+        if self._log.gone + self._log.kept >= self._holding.look_at:
             self.begin(self._now)
         links = self._acks
         if self._holding.near:
@@ -225,7 +225,7 @@ class Intake(Generic[B]):
             self._too_far(link, batch, stream.next, after)
             return None
         # With the table's own copy of the name, so that the log keeps each name once.
-        frame = None if stream is None else self._ring_append(stream.topic, batch, size)
+        frame = None if stream is None else self._log_append(stream.topic, batch, size)
         if stream is None or frame is None:
             if stream is not None:
                 frame = self._publishers.append_spare(link, stream, batch, size)

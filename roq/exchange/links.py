@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from roq.exchange.streams import Stream
+from roq.log.streams import Stream
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES
 

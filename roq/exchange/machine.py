@@ -34,9 +34,10 @@ from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal
 from roq.exchange.requests import Request, Requests
-from roq.exchange.streams import StreamTable, spare_of
 from roq.exchange.subscriptions import Subscriptions, is_presence
+from roq.log.log import Log
 from roq.log.ring import Ring
+from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, Ready
@@ -66,28 +67,38 @@ class ExchangeCore(Generic[B]):
         number: of the exchange in its queue.
         epoch: of this process; offsets begin at 0 with it.
         limits: what the queue allows.
+        log: where batches are kept; None: in a ring.
     """
 
-    def __init__(self, queue: bytes, number: int, epoch: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        queue: bytes,
+        number: int,
+        epoch: int,
+        limits: Limits,
+        log: Log[B | bytes] | None = None,
+    ) -> None:
         self.queue = queue
         self.number = number
         self.epoch = epoch
         self.counters = Counters()
         self.subscriptions = Subscriptions()
-        self.ring: Ring[B | bytes] = Ring(
-            queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics,
-            topics_spare=spare_of(limits.topics),
-        )  # fmt: skip
+        if log is None:
+            log = Ring(
+                queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics,
+                topics_spare=spare_of(limits.topics),
+            )  # fmt: skip
+        self.log = log
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
-        self.fetches: Fetches[B | bytes] = Fetches(self.ring, epoch)
+        self.fetches: Fetches[B | bytes] = Fetches(self.log, epoch)
         self.requests = Requests()
-        self.holding: Holding[B | bytes] = Holding(self.ring)
+        self.holding: Holding[B | bytes] = Holding(self.log)
         self.backlogs = Backlogs(
-            self.ring, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
+            self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
         self._readers = Readers(
-            queue, epoch, self.ring, self.streams, self.fetches, self.counters, self.holding
+            queue, epoch, self.log, self.streams, self.fetches, self.counters, self.holding
         )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, expected=1,
@@ -97,10 +108,10 @@ class ExchangeCore(Generic[B]):
             window_batches=limits.window_batches,
         )  # fmt: skip
         self._publishers: Publishers[B] = Publishers(
-            ready, queue, limits, self.ring, self.links, self.streams, self.counters
+            ready, queue, limits, self.log, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
-            limits, self.ring, self.links, self._publishers, self.subscriptions, self.counters,
+            limits, self.log, self.links, self._publishers, self.subscriptions, self.counters,
             self.holding,
         )  # fmt: skip
         self.append = self.intake.append
@@ -114,7 +125,7 @@ class ExchangeCore(Generic[B]):
         self._now = now
         self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
-        self.ring.advance_clock(time_us)
+        self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in and give the effects to perform, in order."""
@@ -177,12 +188,12 @@ class ExchangeCore(Generic[B]):
         return (
             self.counters.messages + sum(link.messages for link in links),
             self.counters.bytes + sum(link.payload_bytes for link in links),
-            self.ring.end - self.counters.own_entries,
+            self.log.end - self.counters.own_entries,
         )
 
     def check(self) -> None:
         """Assert the invariants; called after every event in tests and simulation only."""
-        self.ring.check()
+        self.log.check()
         self.links.check()
         self.streams.check()
         self.fetches.check()
@@ -235,9 +246,9 @@ class ExchangeCore(Generic[B]):
         return [self._end(EntryKind.PRESENCE, prefix)] if is_presence(prefix) else []
 
     def _end(self, kind: EntryKind, topic: bytes) -> Publish:
-        ring = self.ring
+        log = self.log
         frame = pack_entry(
-            kind, self.number, self.queue, self.epoch, ring.end, ring.floor, ring.time_us
+            kind, self.number, self.queue, self.epoch, log.committed, log.floor, log.time_us
         )
         return Publish((topic, frame))
 

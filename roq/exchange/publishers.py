@@ -17,8 +17,8 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.readers import refusal
-from roq.exchange.streams import Stream, StreamTable, few_of
-from roq.log.ring import Ring
+from roq.log.log import Log
+from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
 from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty
@@ -59,7 +59,7 @@ class Publishers(Generic[B]):
         ready: Ready,
         queue: bytes,
         limits: Limits,
-        ring: Ring[B | bytes],
+        log: Log[B | bytes],
         links: LinkTable,
         streams: StreamTable,
         counters: Counters,
@@ -67,7 +67,7 @@ class Publishers(Generic[B]):
         self._ready = ready
         self._queue = queue
         self._limits = limits
-        self._ring = ring
+        self._log = log
         self._links = links
         self._streams = streams
         self._counters = counters
@@ -158,7 +158,7 @@ class Publishers(Generic[B]):
             RemoteProtocolError: no topic.
         """
         check_topic(topic)
-        if not self._ring.make_room(topic, spare=len(link.streams) < self._few_topics):
+        if not self._log.make_room(topic, spare=len(link.streams) < self._few_topics):
             return None
         return self._streams.add(link.publisher, topic)
 
@@ -166,7 +166,7 @@ class Publishers(Generic[B]):
         """What the ring refused, on a topic of the part that is kept for publishers with few."""
         if len(link.streams) > self._few_topics:
             return None
-        return self._ring.append_spare(stream.topic, batch, size)
+        return self._log.append_spare(stream.topic, batch, size)
 
     def no_topic(self, link: Link) -> str:
         """Tells a publisher why its new topic is refused, and what to do."""
@@ -253,7 +253,7 @@ class Publishers(Generic[B]):
         )  # fmt: skip
         entry = None
         if stream is not None:
-            entry = self._ring.append(stream.topic, batch, HEADER_BYTES)
+            entry = self._log.append(stream.topic, batch, HEADER_BYTES)
             if entry is None:
                 entry = self.append_spare(link, stream, batch, HEADER_BYTES)
         if stream is None or entry is None:

@@ -16,8 +16,8 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.fetches import Fetches
 from roq.exchange.holding import Holding
-from roq.exchange.streams import StreamTable
-from roq.log.ring import Ring
+from roq.log.log import Log
+from roq.log.streams import StreamTable
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import documents
 from roq.protocol.channel import (
@@ -69,7 +69,7 @@ class Readers(Generic[B]):
         self,
         queue: bytes,
         epoch: int,
-        ring: Ring[B],
+        log: Log[B],
         streams: StreamTable,
         fetches: Fetches[B],
         counters: Counters,
@@ -77,7 +77,7 @@ class Readers(Generic[B]):
     ) -> None:
         self._queue = queue
         self._epoch = epoch
-        self._ring = ring
+        self._log = log
         self._streams = streams
         self._fetches = fetches
         self._counters = counters
@@ -107,12 +107,12 @@ class Readers(Generic[B]):
 
     def _heads(self, route: bytes, document: bytes) -> list[Effect]:
         request = self._read(document, HeadsRequest)
-        prefixes = _prefixes(request.prefixes)
-        heads, more = self._ring.heads(prefixes, request.since, PAGE_MAX)
+        prefixes, end = _prefixes(request.prefixes), self._log.committed
+        heads, more = self._log.heads(prefixes, request.since, end, PAGE_MAX)
         return _answer(
             route, HEADS,
             Heads(
-                id=request.id, epoch=self._epoch, end=self._ring.end, floor=self._ring.floor,
+                id=request.id, epoch=self._epoch, end=end, floor=self._log.floor,
                 heads=heads, more=more,
             ),
         )  # fmt: skip
@@ -126,11 +126,12 @@ class Readers(Generic[B]):
 
     def _seek(self, route: bytes, document: bytes) -> list[Effect]:
         request = self._read(document, SeekRequest)
+        end = self._log.committed
         return _answer(
             route, SEEK,
             Seek(
-                id=request.id, epoch=self._epoch, offset=self._ring.seek(request.time_us),
-                end=self._ring.end, floor=self._ring.floor,
+                id=request.id, epoch=self._epoch, offset=min(self._log.seek(request.time_us), end),
+                end=end, floor=self._log.floor,
             ),
         )  # fmt: skip
 
@@ -157,16 +158,16 @@ class Readers(Generic[B]):
         behind = self._holding.report(
             request.reader, request.name[:PUBLISHER_ID_BYTES], request.read
         )
-        until = min(request.until, self._ring.end)
+        until = min(request.until, self._log.committed)
         heads: list[tuple[bytes, int]] = []
         more = False
         if request.since < until:
             prefixes = _prefixes(request.prefixes)
-            heads, more = self._ring.heads_below(prefixes, request.since, until, PAGE_MAX)
+            heads, more = self._log.heads(prefixes, request.since, until, PAGE_MAX)
         return _answer(
             route, POSITION,
             Reading(
-                id=request.id, epoch=self._epoch, floor=self._ring.floor, until=until, heads=heads,
+                id=request.id, epoch=self._epoch, floor=self._log.floor, until=until, heads=heads,
                 next=heads[-1][1] + 1 if more else 0, behind=behind, near=self._holding.near,
             ),
         )  # fmt: skip

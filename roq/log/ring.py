@@ -14,7 +14,7 @@ from collections import OrderedDict
 from struct import Struct
 from typing import Final, Generic, TypeVar
 
-from roq.protocol.entry import ENTRY, ENTRY_BYTES, NONE, EntryKind, pack_entry
+from roq.protocol.entry import ENTRY, ENTRY_BYTES, NONE, EntryKind, pack_entry, with_kind
 
 B = TypeVar("B")
 
@@ -42,12 +42,11 @@ class TopicLog:
         self.start = 0
 
 
-Record = tuple[TopicLog, bytes, B, int]
-"""One entry as kept: its topic, the entry frame, the batch, the bytes of the batch."""
+_Record = tuple[TopicLog, bytes, B, int]
 
 
 class Ring(Generic[B]):
-    """A bounded log; the oldest entries leave when the newest need their room.
+    """A bounded log (`roq.log.log.Log`); the oldest entries leave when the newest need their room.
 
     Args:
         queue: queue id, exchange and epoch stand in each entry frame.
@@ -57,8 +56,8 @@ class Ring(Generic[B]):
         topics_spare: of these, how many only `append_spare` may use.
 
     Attributes:
-        bytes: what is kept, overhead included.
-        gone: what has left, likewise. Both together only grow.
+        kept: bytes that it takes, overhead included.
+        gone: bytes that have left, likewise. Both together only grow.
     """
 
     __slots__ = (
@@ -71,11 +70,11 @@ class Ring(Generic[B]):
         "_topics",
         "_topics_max",
         "_topics_most",
-        "bytes",
         "capacity",
         "end",
         "floor",
         "gone",
+        "kept",
     )
 
     def __init__(
@@ -90,18 +89,23 @@ class Ring(Generic[B]):
     ) -> None:
         self.floor = 0
         self.end = 0
-        self.bytes = 0
+        self.kept = 0
         self.gone = 0
         self.capacity = capacity_bytes
         self._topics_max = topics_max
         self._topics_most = topics_max - topics_spare
         self._topics: OrderedDict[bytes, TopicLog] = OrderedDict()
-        self._entries: list[Record[B] | None] = []
+        self._entries: list[_Record[B] | None] = []
         self._start = 0
         self._time_us = 0
         self._forgotten_below = 0
         self._head = pack_entry(EntryKind.ENTRY, exchange, queue, epoch, 0, 0, 0)[:_HEAD_BYTES]
         self._forgotten_head = with_kind(self._head, EntryKind.FORGOTTEN)
+
+    @property
+    def committed(self) -> int:
+        """As `Log.committed`: nothing outlives the process, so all that was accepted counts."""
+        return self.end
 
     @property
     def topics(self) -> int:
@@ -147,8 +151,8 @@ class Ring(Generic[B]):
         log.offsets.append(offset)
         self._entries.append((log, frame, batch, size))
         self.end = offset + 1
-        self.bytes += size + ENTRY_OVERHEAD
-        if self.bytes > self.capacity:
+        self.kept += size + ENTRY_OVERHEAD
+        if self.kept > self.capacity:
             self._evict()
         return frame
 
@@ -161,7 +165,7 @@ class Ring(Generic[B]):
         finally:
             self._topics_most = most
 
-    def record(self, offset: int) -> Record[B]:
+    def record(self, offset: int) -> _Record[B]:
         """The entry at this offset, which must lie in [floor, end)."""
         record = self._entries[offset - self.floor + self._start]
         if record is None:
@@ -177,29 +181,9 @@ class Ring(Generic[B]):
         return log.offsets[index] if index < len(log.offsets) else None
 
     def heads(
-        self, prefixes: tuple[bytes, ...], since: int, most: int
-    ) -> tuple[list[tuple[bytes, int]], bool]:
-        """Topics under a prefix whose newest batch is at or above `since`, in order of offset.
-
-        Topics that have left the ring but are still remembered are included. Costs only what has
-        advanced.
-
-        Returns:
-            at most `most` pairs (topic, newest offset), and whether there are more.
-        """
-        found: list[tuple[bytes, int]] = []
-        for name, log in reversed(self._topics.items()):
-            if log.last < since:
-                break
-            if name.startswith(prefixes):
-                found.append((name, log.last))
-        found.reverse()
-        return found[:most], len(found) > most
-
-    def heads_below(
         self, prefixes: tuple[bytes, ...], since: int, until: int, most: int
     ) -> tuple[list[tuple[bytes, int]], bool]:
-        """As `heads`, of the log as it was when it ended at `until`; complete above the floor."""
+        """As `Log.heads`; costs only what has advanced since."""
         found: list[tuple[int, bytes]] = []
         for name, log in reversed(self._topics.items()):
             if log.last < since:
@@ -225,8 +209,8 @@ class Ring(Generic[B]):
         kept = self._entries[self._start :]
         assert self.floor + len(kept) == self.end, "offsets are contiguous"  # noqa: S101
         assert not any(self._entries[: self._start]), "what left is released"  # noqa: S101
-        assert self.bytes == sum(r[3] + ENTRY_OVERHEAD for r in kept if r)  # noqa: S101
-        assert self.bytes <= self.capacity or len(kept) == 1  # noqa: S101
+        assert self.kept == sum(r[3] + ENTRY_OVERHEAD for r in kept if r)  # noqa: S101
+        assert self.kept <= self.capacity or len(kept) == 1  # noqa: S101
         assert len(self._topics) <= self._topics_max  # noqa: S101
         lasts = [log.last for log in self._topics.values()]
         assert lasts == sorted(lasts), "topics stand in order of their newest batch"  # noqa: S101
@@ -255,14 +239,14 @@ class Ring(Generic[B]):
     def _evict(self) -> None:
         entries, start = self._entries, self._start
         last = len(entries) - 1
-        while self.bytes > self.capacity and start < last:
+        while self.kept > self.capacity and start < last:
             record = entries[start]
             if record is None:
                 raise LookupError(f"entry {start} left twice")
             entries[start] = None
             start += 1
             log, _, _, size = record
-            self.bytes -= size + ENTRY_OVERHEAD
+            self.kept -= size + ENTRY_OVERHEAD
             self.gone += size + ENTRY_OVERHEAD
             log.start += 1
             if log.start * 2 >= len(log.offsets):
@@ -276,18 +260,7 @@ class Ring(Generic[B]):
         self._start = start
 
 
-def with_kind(frame: bytes, kind: EntryKind) -> bytes:
-    """The same entry frame, saying something else."""
-    return frame[:3] + bytes((kind,)) + frame[4:]
-
-
-def announcement(frame: bytes) -> bytes:
-    """The entry frame that announces a batch without bringing it."""
-    forgotten = frame[3] == EntryKind.FORGOTTEN
-    return with_kind(frame, EntryKind.FORGOTTEN_ANNOUNCE if forgotten else EntryKind.ANNOUNCE)
-
-
-def _appended_us(record: Record[B] | None) -> int:
+def _appended_us(record: _Record[B] | None) -> int:
     if record is None:
         return -1
     time_us: int = _TIME.unpack_from(record[1], _TIME_AT)[0]

@@ -83,6 +83,17 @@ def pack_entry(
     )
 
 
+def with_kind(frame: bytes, kind: EntryKind) -> bytes:
+    """The same entry frame, saying something else."""
+    return frame[:3] + bytes((kind,)) + frame[4:]
+
+
+def announcement(frame: bytes) -> bytes:
+    """The entry frame that announces a batch without bringing it."""
+    forgotten = frame[3] == EntryKind.FORGOTTEN
+    return with_kind(frame, EntryKind.FORGOTTEN_ANNOUNCE if forgotten else EntryKind.ANNOUNCE)
+
+
 def read_entry(frame: bytes) -> Entry:
     """Decode and validate an entry frame.
 

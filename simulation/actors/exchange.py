@@ -18,10 +18,10 @@ from roq.exchange.events import (
     Unsubscribed,
 )
 from roq.exchange.machine import ExchangeCore
-from roq.log.ring import announcement
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol.channel import ACK, CONTROL, NUMBER
+from roq.protocol.entry import announcement
 from roq.simulation.network import Connection, Frames, Wire
 from roq.simulation.world import Alarm, Time
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
-RING: Final = ("tests/unit/log", "tests/property/test_log_ring.py")
+RING: Final = ("tests/unit/log", "tests/property/test_log_contract.py")
 CHAIN: Final = (
     "tests/unit/client/subscribe/test_offset_chain.py",
     "tests/unit/client/subscribe/test_reader.py",
@@ -77,21 +77,34 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self._gap(link, header.link_number)\n", "            pass\n"),
     ),
     *_of(
+        "roq/log/cursors.py",
+        EXCHANGE,
+        ("offset < min(until, self._log.committed):", "offset < until:"),
+        ("        end = min(self._until, log.committed)\n",
+         "        end = min(self._until, log.end)\n"),
+    ),
+    *_of(
+        "roq/exchange/readers.py",
+        EXCHANGE,
+        ("prefixes, end = _prefixes(request.prefixes), self._log.committed",
+         "prefixes, end = _prefixes(request.prefixes), self._log.end"),
+        ("offset=min(self._log.seek(request.time_us), end)",
+         "offset=self._log.seek(request.time_us)"),
+    ),
+    *_of(
         "roq/log/ring.py",
         RING,
         (
-            "        if self.bytes > self.capacity:\n",
-            "        if self.bytes > 2 * self.capacity:\n",
+            "        if self.kept > self.capacity:\n",
+            "        if self.kept > 2 * self.capacity:\n",
         ),
         ("            self._topics.move_to_end(topic)\n", ""),
         ("            self._forgotten_below = oldest.last + 1\n",
          "            self._forgotten_below = oldest.last\n"),
         ("            if oldest.last >= self.floor:\n", "            if oldest.last > self.end:\n"),
         ("            log.start += 1\n", ""),
-        ("log.last < since:\n                break\n            if name",
-         "log.last <= since:\n                break\n            if name"),
-        ("log.last < since:\n                break\n            if not name",
-         "log.last <= since:\n                break\n            if not name"),
+        ("            if log.last < since:\n", "            if log.last <= since:\n"),
+        ("            if log.last < until:\n", "            if log.last <= until:\n"),
         ("bisect_left(log.offsets, at_least, lo=log.start)",
          "bisect_left(log.offsets, at_least + 1, lo=log.start)"),
         ("        self._time_us = max(self._time_us, time_us)\n",

@@ -1,12 +1,16 @@
 """Any interleaving of hellos, batches, losses, doubles and reconnections: the log stays right."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from segmented_log import SegmentedLog
 
 from roq.exchange.events import Received, Subscribed, Unreachable, Unsubscribed
+from roq.log.log import Log
 from roq.machine import Tick
 from roq.model import PublisherId
 from roq.protocol import channel, documents
@@ -149,12 +153,18 @@ def delivered(there: Exchange, publisher: PublisherId) -> dict[tuple[int, bytes]
     return found
 
 
+def segments() -> SegmentedLog[bytes]:
+    return SegmentedLog(QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 30, topics_max=1_000)
+
+
+@pytest.mark.parametrize("log", [None, segments], ids=["ring", "segments"])
 @settings(max_examples=150, deadline=None)
-@given(steps)
+@given(plan=steps)
 def test_nothing_is_lost_doubled_or_reordered_whatever_happens_to_the_links(
+    log: Callable[[], Log[bytes]] | None,
     plan: list[tuple[str, int, int]],
 ) -> None:
-    there = exchange()
+    there = exchange(None if log is None else log())
     publishers = [Faithful(there, name="one"), Faithful(there, name="two")]
     for publisher in publishers:
         publisher.connect()
@@ -185,7 +195,7 @@ def check_history(there: Exchange, publisher: Faithful) -> None:
 def check_live(there: Exchange) -> None:
     """What was published is the log, in order; the chain of each topic has no gap."""
     published = [frames for frames in there.live if len(frames) == 3]
-    logged = [there.core.ring.record(offset) for offset in range(there.core.ring.end)]
+    logged = [there.core.log.record(offset) for offset in range(there.core.log.end)]
     assert [(t, e, b) for t, e, b in published] == [(r[0].name, r[1], r[2]) for r in logged]
     last: dict[bytes, int] = {}
     for entry, topic, _ in there.log():
@@ -241,7 +251,7 @@ def test_no_garbage_raises_goes_unanswered_or_disturbs_a_good_publisher(
     good = Publisher(there)
     assert isinstance(good.hello(), Ready)
     for kind, first, second in messages:
-        before = there.core.ring.end
+        before = there.core.log.end
         if kind == "control":
             assert isinstance(second, bytes)
             there.tell(Received(b"evil", (first, second)))
@@ -262,7 +272,7 @@ def test_no_garbage_raises_goes_unanswered_or_disturbs_a_good_publisher(
             there.tell(Subscribed(first) if second else Unsubscribed(first))
         answered = len(there.answers(b"evil"))
         expected = 0 if kind == "prefix" or first == channel.BYE else 1
-        fenced = there.core.ring.end > before
+        fenced = there.core.log.end > before
         told_already = there.core.counters.without_hello > 1
         assert answered >= expected or fenced or told_already
         assert good.send()

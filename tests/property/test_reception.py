@@ -164,7 +164,7 @@ def test_the_monitor_hears_when_an_exchange_that_was_left_is_read_to_its_end(see
         if monitor.where(publisher.id) != (others[0].key,):
             monitor.relocate(publisher.id, [others[0]])
     assert course.cluster.world.run_until(
-        lambda: monitor.read["s1"].get(left.key) == left.core.ring.end, 5.0
+        lambda: monitor.read["s1"].get(left.key) == left.core.log.end, 5.0
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from roq.exchange.events import Effect, Event, Publish, Received, Send
 from roq.exchange.machine import ExchangeCore
+from roq.log.log import Log
 from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.batch import Header, Kind
@@ -83,17 +84,17 @@ class Exchange:
         return document
 
     def log(self) -> list[tuple[Entry, bytes, Header]]:
-        """All that is in the ring: entry, topic, header of the batch."""
-        ring = self.core.ring
-        records = [ring.record(offset) for offset in range(ring.floor, ring.end)]
+        """All that is in the log: entry, topic, header of the batch."""
+        log = self.core.log
+        records = [log.record(offset) for offset in range(log.floor, log.end)]
         return [
             (read_entry(frame), topic.name, batch.read_header(data))
             for topic, frame, data, _ in records
         ]
 
 
-def exchange(**limits: int) -> Exchange:
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, Limits(**limits))
+def exchange(log: Log[bytes] | None = None, **limits: int) -> Exchange:
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, Limits(**limits), log)
     core.begin(0.0, 1_000)
     return Exchange(core)
 

@@ -20,7 +20,7 @@ def messages(exchanges: Iterable[ThreadExchange]) -> dict[Place, bytes | None]:
     """
     found: dict[Place, bytes | None] = {}
     for exchange in exchanges:
-        ring = exchange.server.core.ring
+        ring = exchange.server.core.log
         for offset in range(ring.floor, ring.end):
             topic, _, batch, _ = ring.record(offset)
             data = batch.bytes if isinstance(batch, zmq.Frame) else batch

@@ -150,7 +150,7 @@ def test_whoever_reads_and_whenever_all_together_hold_no_more_than_the_bound(
             case _:
                 for _ in range(value):
                     fill(ring, 1)
-                    end = ring.gone + ring.bytes
+                    end = ring.gone + ring.kept
                     for number, queue in queues.items():
                         if number not in stuck:
                             queue.clear()

@@ -2,8 +2,8 @@
 
 from exchange_driver import QUEUE
 
-from roq.exchange.cursors import SCAN_MAX
 from roq.exchange.fetches import RETRY_SECONDS, Fetches
+from roq.log.cursors import SCAN_MAX
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol import documents
 from roq.protocol.channel import FETCHED_ENTRY, NUMBER, Fetched, FetchRequest

@@ -53,7 +53,7 @@ class Reader:
         self.exchange.serve()
 
     def read_all(self) -> Reading:
-        return self.report(self.exchange.core.ring.end)
+        return self.report(self.exchange.core.log.end)
 
 
 def crowd(*names: bytes, **limits: int) -> tuple[Exchange, Publisher, list[Reader]]:
@@ -107,14 +107,14 @@ def test_without_subscribers_the_ring_turns_over() -> None:
     made, publisher, _ = crowd()
     assert publish(publisher, 500) == 500
     assert acked(publisher) == 500
-    assert made.core.ring.floor > 0
+    assert made.core.log.floor > 0
 
 
 def test_near_the_end_of_the_ring_acks_wait_and_nothing_leaves_that_is_not_read() -> None:
     made, publisher, (reader,) = crowd(b"s")
     taken = publish(publisher, 500)
     assert taken < 500
-    assert made.core.ring.floor == 0, "the reader has read nothing"
+    assert made.core.log.floor == 0, "the reader has read nothing"
     last = acked(publisher)
     assert 0 < last < taken, "the rest of the ring is for what is under way"
     reader.read_all()
@@ -152,7 +152,7 @@ def test_the_slowest_of_several_counts() -> None:
     assert publish(publisher, 1) == 0
     slow.report(taken // 2)
     made.settle()
-    assert made.core.ring.floor <= taken // 2
+    assert made.core.log.floor <= taken // 2
 
 
 def test_publishers_are_told_twice_a_second_for_whom_they_wait() -> None:
@@ -213,12 +213,12 @@ def test_a_steady_reader_is_waited_for_as_long_as_it_takes() -> None:
     made, publisher, (reader,) = crowd(b"s")
     taken = publish(publisher, 500)
     for _ in range(200):
-        reader.read = min(reader.read + 2, made.core.ring.end)
+        reader.read = min(reader.read + 2, made.core.log.end)
         pass_time(made, TICK, reader)
         publisher.number = made.core.links.routes[publisher.route].expected - 1
         taken += publish(publisher, 3)
     assert made.core.holding.left_behind == 0
-    assert made.core.ring.floor <= reader.read
+    assert made.core.log.floor <= reader.read
 
 
 def test_who_says_nothing_any_more_is_not_waited_for() -> None:
@@ -252,7 +252,7 @@ def test_a_newcomer_with_much_to_read_is_waited_for_when_it_has_read_most_of_it(
     made, publisher, _ = crowd()
     publish(publisher, 500)
     late = Reader(made, b"late")
-    assert not late.report(made.core.ring.floor).behind
+    assert not late.report(made.core.log.floor).behind
     assert publish(publisher, 10) == 10
     late.read_all()
     publish(publisher, 500)
@@ -329,7 +329,7 @@ def send_large(publisher: Publisher, *, again: bool = False) -> bool:
 
 
 def fill(made: Exchange, publisher: Publisher, share: float) -> None:
-    while made.core.ring.bytes < share * RING:
+    while made.core.log.kept < share * RING:
         assert publish(publisher, 1)
 
 
@@ -360,10 +360,10 @@ def test_a_large_batch_waits_until_the_reader_has_read_on_so_far() -> None:
     assert not send_large(publisher)
     reader.report(1)
     assert made.core.holding.near
-    reader.report(made.core.ring.end // 2)
+    reader.report(made.core.log.end // 2)
     assert resets(made, publisher) == [publisher.number]
     assert send_large(publisher, again=True)
-    assert made.core.ring.floor <= reader.read
+    assert made.core.log.floor <= reader.read
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -28,7 +28,7 @@ def test_what_is_published_is_topic_entry_and_the_batch_as_it_came() -> None:
     topic, entry, body = publisher.exchange.live[-1]
     assert (topic, body) == (b"eu.be", data)
     assert publisher.exchange.log()[0][0].offset == 0
-    assert publisher.exchange.core.ring.record(0)[1] == entry
+    assert publisher.exchange.core.log.record(0)[1] == entry
 
 
 def test_a_duplicate_is_acknowledged_again_and_not_logged() -> None:
@@ -128,7 +128,7 @@ def test_a_batch_above_the_size_limit_is_refused_by_its_number() -> None:
         created_us=0,
     )  # fmt: skip
     assert not publisher.exchange.append(publisher.route, b"t", data)
-    assert (publisher.refused().code, publisher.exchange.core.ring.end) == ("too_large", 0)
+    assert (publisher.refused().code, publisher.exchange.core.log.end) == ("too_large", 0)
 
 
 def test_a_batch_on_a_topic_beyond_the_cap_is_refused_and_its_void_is_not_logged() -> None:
@@ -166,9 +166,9 @@ def test_topics_that_the_log_has_forgotten_do_not_come_back_into_what_is_kept() 
     many.hello()
     other.hello()
     assert all(many.send(b"u%d" % number, 400) for number in range(64))
-    assert there.core.ring.topics <= 56 < len(there.core.streams)
+    assert there.core.log.topics <= 56 < len(there.core.streams)
     assert not all(many.send(b"u%d" % number) for number in range(64))
-    assert there.core.ring.topics == 56
+    assert there.core.log.topics == 56
     assert other.send(b"orders")
 
 

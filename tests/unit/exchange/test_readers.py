@@ -1,11 +1,15 @@
 """What readers ask of the log, and what they get when they ask wrongly."""
 
+from typing import TypeVar
+
 import msgspec
 import pytest
-from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
+from segmented_log import SegmentedLog
 
-from roq.exchange.events import Received
+from roq.exchange.events import Publish, Received
 from roq.exchange.fetches import FETCHES_MAX
+from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import (
     FETCH,
@@ -22,6 +26,9 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
+from roq.protocol.entry import read_entry
+
+A = TypeVar("A")
 
 
 def filled(*topics: bytes, **limits: int) -> Exchange:
@@ -165,3 +172,71 @@ def test_a_fetch_with_a_number_out_of_its_range_is_refused(out_of_range: dict[st
     assert letter == channel.REFUSED
     assert next(iter(out_of_range)) in documents.decode(document, channel.Refused).text
     assert len(there.core.fetches) == 0
+
+
+def told(there: Exchange, letter: bytes, request: msgspec.Struct, kind: type[A]) -> A:
+    return documents.decode(there.ask(letter, request), kind)
+
+
+def test_readers_are_told_of_what_is_committed_and_of_nothing_else() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=100, commits=False
+    )
+    publisher = Publisher(exchange(log))
+    publisher.hello()
+    there = publisher.exchange
+
+    def seen() -> tuple[object, ...]:
+        heads = told(there, HEADS, HeadsRequest(id=1, queue=QUEUE, prefixes=[b""], since=0), Heads)
+        sought = told(there, SEEK, SeekRequest(id=2, queue=QUEUE, time_us=1 << 60), Seek)
+        there.now += 1
+        (end,) = (
+            read_entry(effect.parts[1]).offset
+            for effect in there.tell(Tick())
+            if isinstance(effect, Publish)
+        )
+        assert heads.end == sought.end == sought.offset == end
+        return heads.heads, fetched(there, b"a", b"b"), end
+
+    assert publisher.send(b"a")
+    log.commit()
+    assert publisher.send(b"a")
+    assert publisher.send(b"b")
+    assert seen() == ([(b"a", 0)], [0], 1)
+    log.commit()
+    assert seen() == ([(b"a", 1), (b"b", 2)], [0, 1, 2], 3)
+
+
+@pytest.mark.parametrize("span", [False, True])
+def test_a_fetch_ends_before_what_is_not_committed(*, span: bool) -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=100, commits=False
+    )
+    publisher = Publisher(exchange(log))
+    publisher.hello()
+    for _ in range(3):
+        assert publisher.send(b"a")
+        if log.end == 2:
+            log.commit()
+    there = publisher.exchange
+    assert fetched(there, *(() if span else (b"a",))) == [0, 1]
+    log.commit()
+    assert fetched(there, *(() if span else (b"a",))) == [0, 1, 2]
+
+
+def fetched(there: Exchange, *topics: bytes) -> list[int]:
+    """Offsets that a fetch of these topics, or else of everything, brings."""
+    wants = [(topic, 0, 100) for topic in topics]
+    prefixes = [] if topics else [b""]
+    request = FetchRequest(
+        id=3, queue=QUEUE, epoch=EPOCH, wants=wants, prefixes=prefixes, first=0, until=100
+    )
+    there.tell(Received(b"reader", (FETCH, documents.encode(request))))
+    there.serve()
+    offsets = []
+    while there.core.fetches.runnable(there.now):
+        piece = there.core.fetches.next_piece()
+        there.core.fetches.sent(piece)
+        if piece.batch is not None:
+            offsets.append(read_entry(piece.parts[3]).offset)
+    return offsets

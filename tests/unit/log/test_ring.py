@@ -1,7 +1,7 @@
 """The memory log: bounded, indexed by topic and time, and honest about what it forgot."""
 
-from roq.log.ring import ENTRY_OVERHEAD, Ring, announcement
-from roq.protocol.entry import NONE, EntryKind, read_entry
+from roq.log.ring import ENTRY_OVERHEAD, Ring
+from roq.protocol.entry import NONE, EntryKind, announcement, read_entry
 
 QUEUE = b"q" * 16
 
@@ -92,26 +92,33 @@ def test_batches_of_a_topic_are_found_from_any_offset() -> None:
 def test_heads_come_in_order_of_offset_filtered_by_prefix_and_paged() -> None:
     log = ring()
     put(log, b"eu.be", b"eu.nl", b"us", b"eu.be", b"eu.fr")
-    assert log.heads((b"eu.",), 0, 10) == ([(b"eu.nl", 1), (b"eu.be", 3), (b"eu.fr", 4)], False)
-    assert log.heads((b"eu.", b"us"), 2, 10)[0] == [(b"us", 2), (b"eu.be", 3), (b"eu.fr", 4)]
-    assert log.heads((b"",), 0, 2) == ([(b"eu.nl", 1), (b"us", 2)], True)
-    assert log.heads((), 0, 10) == ([], False)
+    assert log.heads((b"eu.",), 0, log.end, 10) == (
+        [(b"eu.nl", 1), (b"eu.be", 3), (b"eu.fr", 4)],
+        False,
+    )
+    assert log.heads((b"eu.", b"us"), 2, log.end, 10)[0] == [
+        (b"us", 2),
+        (b"eu.be", 3),
+        (b"eu.fr", 4),
+    ]
+    assert log.heads((b"",), 0, log.end, 2) == ([(b"eu.nl", 1), (b"us", 2)], True)
+    assert log.heads((), 0, log.end, 10) == ([], False)
 
 
 def test_heads_of_the_log_as_it_was_come_from_the_first_offset_that_is_asked_for() -> None:
     log = ring()
     put(log, b"a", b"b", b"a", b"c", b"a")
-    assert log.heads_below((b"",), 0, 4, 10) == ([(b"b", 1), (b"a", 2), (b"c", 3)], False)
-    assert log.heads_below((b"",), 2, 4, 10) == ([(b"a", 2), (b"c", 3)], False)
-    assert log.heads_below((b"",), 3, 5, 10) == ([(b"c", 3), (b"a", 4)], False)
-    assert log.heads_below((b"a", b"b"), 0, 3, 1) == ([(b"b", 1)], True)
-    assert log.heads_below((b"",), 4, 4, 10) == ([], False)
+    assert log.heads((b"",), 0, 4, 10) == ([(b"b", 1), (b"a", 2), (b"c", 3)], False)
+    assert log.heads((b"",), 2, 4, 10) == ([(b"a", 2), (b"c", 3)], False)
+    assert log.heads((b"",), 3, 5, 10) == ([(b"c", 3), (b"a", 4)], False)
+    assert log.heads((b"a", b"b"), 0, 3, 1) == ([(b"b", 1)], True)
+    assert log.heads((b"",), 4, 4, 10) == ([], False)
 
 
 def test_a_topic_that_left_the_ring_still_has_a_head() -> None:
     log = ring(entries=2)
     put(log, b"a", b"b", b"b", b"b")
-    assert log.heads((b"",), 0, 10)[0] == [(b"a", 0), (b"b", 3)]
+    assert log.heads((b"",), 0, log.end, 10)[0] == [(b"a", 0), (b"b", 3)]
     (frame,) = put(log, b"a")
     assert frame is not None
     assert read_entry(frame).previous == 0
@@ -156,5 +163,5 @@ def test_an_announcement_differs_from_the_entry_in_its_kind_alone() -> None:
 def test_what_left_the_ring_is_released() -> None:
     log = ring(entries=2)
     put(log, *[b"a", b"b"] * 3_000)
-    assert log.bytes <= 2 * (10 + ENTRY_OVERHEAD)
+    assert log.kept <= 2 * (10 + ENTRY_OVERHEAD)
     assert log.floor == 5_998

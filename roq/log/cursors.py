@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Final, Generic, Protocol, TypeVar
 
-from roq.log.ring import Ring
+from roq.log.log import Log
 from roq.protocol.channel import FetchRequest
 
 B = TypeVar("B")
@@ -15,7 +15,7 @@ SCAN_MAX: Final = 2_000
 
 
 class Cursor(Protocol):
-    """Goes over what is wanted, in order of offset; what has left the ring is passed over."""
+    """Goes over what is wanted, in order of offset; what has left the log is passed over."""
 
     def offset(self) -> int | None:
         """The next batch that is wanted; None if there is none within reach."""
@@ -42,8 +42,8 @@ class Cursor(Protocol):
 class WantsCursor(Generic[B]):
     """Goes over ranges of single topics, which may overlap; a batch is found once."""
 
-    def __init__(self, ring: Ring[B], wants: list[tuple[bytes, int, int]]) -> None:
-        self._ring = ring
+    def __init__(self, log: Log[B], wants: list[tuple[bytes, int, int]]) -> None:
+        self._log = log
         self._wants = wants
         self._until = max((until for _, _, until in wants), default=0)
         self.evicted = 0
@@ -54,7 +54,7 @@ class WantsCursor(Generic[B]):
 
     def offset(self) -> int | None:
         """The next batch that is wanted."""
-        floor = self._ring.floor
+        floor = self._log.floor
         while self._heap and self._heap[0][0] < floor:
             self._push(heapq.heappop(self._heap)[1], floor)
         return self._heap[0][0] if self._heap else None
@@ -68,7 +68,7 @@ class WantsCursor(Generic[B]):
     @property
     def reached(self) -> int:
         """Everything wanted below was found or is gone."""
-        return self._heap[0][0] if self._heap else max(0, min(self._until, self._ring.end))
+        return self._heap[0][0] if self._heap else max(0, min(self._until, self._log.committed))
 
     @property
     def done(self) -> bool:
@@ -77,16 +77,16 @@ class WantsCursor(Generic[B]):
 
     def _push(self, index: int, at_least: int) -> None:
         topic, first, until = self._wants[index]
-        offset = self._ring.next_of(topic, max(first, at_least))
-        if offset is not None and offset < until:
+        offset = self._log.next_of(topic, max(first, at_least))
+        if offset is not None and offset < min(until, self._log.committed):
             heapq.heappush(self._heap, (offset, index))
 
 
 class SpanCursor(Generic[B]):
     """Goes over a part of the log as it stands."""
 
-    def __init__(self, ring: Ring[B], prefixes: tuple[bytes, ...], first: int, until: int) -> None:
-        self._ring = ring
+    def __init__(self, log: Log[B], prefixes: tuple[bytes, ...], first: int, until: int) -> None:
+        self._log = log
         self._prefixes = prefixes
         self._everything = b"" in prefixes
         self._next = first
@@ -95,16 +95,16 @@ class SpanCursor(Generic[B]):
 
     def offset(self) -> int | None:
         """The next batch that is wanted, if it is near enough."""
-        ring = self._ring
-        end = min(self._until, ring.end)
-        if self._next < min(ring.floor, end):
-            self.evicted += min(ring.floor, end) - self._next
-            self._next = min(ring.floor, end)
+        log = self._log
+        end = min(self._until, log.committed)
+        if self._next < min(log.floor, end):
+            self.evicted += min(log.floor, end) - self._next
+            self._next = min(log.floor, end)
         if self._everything:
             return self._next if self._next < end else None
         for offset in range(self._next, min(end, self._next + SCAN_MAX)):
             self._next = offset
-            if ring.record(offset)[0].name.startswith(self._prefixes):
+            if log.record(offset)[0].name.startswith(self._prefixes):
                 return offset
             self._next = offset + 1
         return None
@@ -116,16 +116,16 @@ class SpanCursor(Generic[B]):
     @property
     def reached(self) -> int:
         """Everything wanted below was found or is gone."""
-        return min(self._next, max(self._until, 0), self._ring.end)
+        return min(self._next, max(self._until, 0), self._log.committed)
 
     @property
     def done(self) -> bool:
         """Whether nothing wanted is left."""
-        return self._next >= min(self._until, self._ring.end)
+        return self._next >= min(self._until, self._log.committed)
 
 
-def cursor(ring: Ring[B], request: FetchRequest) -> Cursor:
+def cursor(log: Log[B], request: FetchRequest) -> Cursor:
     """The cursor that a request asks for."""
     if request.prefixes:
-        return SpanCursor(ring, tuple(request.prefixes), request.first, request.until)
-    return WantsCursor(ring, request.wants)
+        return SpanCursor(log, tuple(request.prefixes), request.first, request.until)
+    return WantsCursor(log, request.wants)

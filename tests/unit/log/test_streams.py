@@ -1,6 +1,6 @@
 """The positions of all streams: paged, capped, and longer-lived than links."""
 
-from roq.exchange.streams import StreamTable
+from roq.log.streams import StreamTable
 from roq.model import PublisherId
 
 A, B = PublisherId(b"a" * 16), PublisherId(b"b" * 16)

@@ -1,0 +1,120 @@
+"""What a log is: the batches of one exchange in the order in which they were accepted.
+
+The exchange, its cursors and its accounts know a log by this alone; the ring is one. Batches are
+opaque: whatever object was appended is given back.
+
+A log has three positions, floor ≤ committed ≤ end:
+
+* *floor*: the first offset that is still there. It only rises, and only to make room.
+* *committed*: below it is what counts as kept. Acknowledgements, the told end of the log and what
+  readers may ask for go up to here. Where nothing outlives the process, this is the end.
+* *end*: the offset that the next batch will get. Offsets are contiguous and never used twice.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+B = TypeVar("B")
+
+
+class Topic(Protocol):
+    """What a log knows of a topic."""
+
+    name: bytes
+
+
+Record = tuple[Topic, bytes, B, int]
+"""One entry as kept: its topic, the entry frame, the batch, the bytes of the batch."""
+
+
+class Log(Protocol[B]):
+    """The log of one exchange."""
+
+    @property
+    def floor(self) -> int:
+        """The first offset that is there."""
+        ...
+
+    @property
+    def committed(self) -> int:
+        """Below it is what counts as kept."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The offset of the next batch."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that it may take; what was appended last stays in any case."""
+        ...
+
+    @property
+    def kept(self) -> int:
+        """Bytes that it takes now, its overhead included."""
+        ...
+
+    @property
+    def gone(self) -> int:
+        """Bytes that have left it, likewise; `gone + kept` only grows."""
+        ...
+
+    @property
+    def topics(self) -> int:
+        """How many topics are remembered, also such whose batches have all left."""
+        ...
+
+    @property
+    def time_us(self) -> int:
+        """The append time of what comes next, µs UTC; never decreases."""
+        ...
+
+    def advance_clock(self, time_us: int) -> None:
+        """What is appended from now on has this append time, or the last one if that is later."""
+        ...
+
+    def make_room(self, topic: bytes, *, spare: bool = False) -> bool:
+        """Whether a batch of this topic would be taken now; with `spare`, by `append_spare`."""
+        ...
+
+    def append(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused.
+
+        A topic is refused while as many as may be are remembered, and all of them are in the log.
+        """
+        ...
+
+    def append_spare(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        """As `append`, and a new topic may use the part of the table that is kept."""
+        ...
+
+    def record(self, offset: int) -> Record[B]:
+        """The entry at this offset, which must lie in [floor, end)."""
+        ...
+
+    def next_of(self, topic: bytes, at_least: int) -> int | None:
+        """The first offset of the topic at or above `at_least` that is there."""
+        ...
+
+    def heads(
+        self, prefixes: tuple[bytes, ...], since: int, until: int, most: int
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        """Topics under a prefix by their newest batch in [since, until), in order of offset.
+
+        It is the log as it was when it ended at `until`: complete above the floor; a topic whose
+        batches have all left is there with its newest one while it is remembered.
+
+        Returns:
+            at most `most` pairs (topic, newest offset), and whether there are more.
+        """
+        ...
+
+    def seek(self, time_us: int) -> int:
+        """The first offset appended at or after this time; `end` if nothing is that new."""
+        ...
+
+    def check(self) -> None:
+        """Assert the invariants. Costs O(n): tests and simulation only."""
+        ...

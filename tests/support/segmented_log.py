@@ -1,0 +1,152 @@
+"""A second log beside the ring, simple and slow: it proves that tests are about the contract.
+
+Entries lie in segments, and only whole segments leave. What is appended counts as committed when
+`commit` is called, or at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from roq.log.log import Record
+from roq.log.ring import ENTRY_OVERHEAD
+from roq.protocol.entry import NONE, EntryKind, pack_entry, read_entry
+
+B = TypeVar("B")
+SEGMENT_ENTRIES = 2
+
+
+@dataclass
+class Topic:
+    """A topic that is remembered."""
+
+    name: bytes
+    last: int = NONE
+
+
+@dataclass
+class Segment(Generic[B]):
+    """Entries that leave together."""
+
+    first: int
+    entries: list[Record[B]] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        """Its bytes."""
+        return sum(size + ENTRY_OVERHEAD for _, _, _, size in self.entries)
+
+
+class SegmentedLog(Generic[B]):
+    """A log as `roq.log.log.Log` wants it."""
+
+    def __init__(
+        self,
+        queue: bytes,
+        exchange: int,
+        epoch: int,
+        *,
+        capacity_bytes: int,
+        topics_max: int,
+        topics_spare: int = 0,
+        commits: bool = True,
+    ) -> None:
+        self.floor = self.end = self.committed = 0
+        self.gone = self.time_us = 0
+        self.capacity = capacity_bytes
+        self._of = (exchange, queue, epoch)
+        self._commits = commits
+        self._topics_max = topics_max
+        self._topics_spare = topics_spare
+        self._topics: dict[bytes, Topic] = {}
+        self._segments: list[Segment[B]] = []
+        self._forgotten_below = 0
+
+    @property
+    def kept(self) -> int:
+        return sum(segment.kept for segment in self._segments)
+
+    @property
+    def topics(self) -> int:
+        return len(self._topics)
+
+    def commit(self) -> None:
+        """All that was accepted counts from now on."""
+        self.committed = self.end
+
+    def advance_clock(self, time_us: int) -> None:
+        self.time_us = max(self.time_us, time_us)
+
+    def make_room(self, topic: bytes, *, spare: bool = False) -> bool:
+        most = self._topics_max - (0 if spare else self._topics_spare)
+        while topic not in self._topics and len(self._topics) >= most:
+            oldest = min(self._topics.values(), key=lambda each: each.last)
+            if oldest.last >= self.floor:
+                return False
+            del self._topics[oldest.name]
+            self._forgotten_below = oldest.last + 1
+        return True
+
+    def append(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        return self._append(topic, batch, size, spare=False)
+
+    def append_spare(self, topic: bytes, batch: B, size: int) -> bytes | None:
+        return self._append(topic, batch, size, spare=True)
+
+    def record(self, offset: int) -> Record[B]:
+        for segment in self._segments:
+            if segment.first <= offset < segment.first + len(segment.entries):
+                return segment.entries[offset - segment.first]
+        raise LookupError(f"offset {offset} is not in [{self.floor}, {self.end})")
+
+    def next_of(self, topic: bytes, at_least: int) -> int | None:
+        offsets = range(max(at_least, self.floor), self.end)
+        return next((each for each in offsets if self.record(each)[0].name == topic), None)
+
+    def heads(
+        self, prefixes: tuple[bytes, ...], since: int, until: int, most: int
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        newest = {name: topic.last for name, topic in self._topics.items() if topic.last < until}
+        newest |= {
+            self.record(offset)[0].name: offset
+            for offset in range(self.floor, min(until, self.end))
+        }
+        found = sorted(
+            ((name, head) for name, head in newest.items()
+             if head >= since and name.startswith(prefixes)),
+            key=lambda pair: pair[1],
+        )  # fmt: skip
+        return found[:most], len(found) > most
+
+    def seek(self, time_us: int) -> int:
+        offsets = range(self.floor, self.end)
+        times = ((each, read_entry(self.record(each)[1]).appended_us) for each in offsets)
+        return next((each for each, appended in times if appended >= time_us), self.end)
+
+    def check(self) -> None:
+        assert self.floor <= self.committed <= self.end
+
+    def _append(self, name: bytes, batch: B, size: int, *, spare: bool) -> bytes | None:
+        if not self.make_room(name, spare=spare):
+            return None
+        known = name in self._topics
+        topic = self._topics.setdefault(name, Topic(name))
+        kind, previous = EntryKind.ENTRY, topic.last
+        if not known and self._forgotten_below:
+            kind, previous = EntryKind.FORGOTTEN, self._forgotten_below
+        exchange, queue, epoch = self._of
+        frame = pack_entry(kind, exchange, queue, epoch, self.end, previous, self.time_us)
+        if not self._segments or len(self._segments[-1].entries) == SEGMENT_ENTRIES:
+            self._segments.append(Segment(self.end))
+        self._segments[-1].entries.append((topic, frame, batch, size))
+        topic.last = self.end
+        self.end += 1
+        if self._commits:
+            self.commit()
+        while len(self._segments) > 1 and self.kept > self.capacity:
+            left = self._segments.pop(0)
+            self.gone += left.kept
+            self.floor = left.first + len(left.entries)
+            self.committed = max(self.committed, self.floor)
+        return frame
