@@ -5,9 +5,10 @@ opaque: whatever object was appended is given back.
 
 A log has three positions, floor ≤ committed ≤ end:
 
-* *floor*: the first offset that is still there. It only rises, and only to make room.
-* *committed*: below it is what counts as kept. Acknowledgements, the told end of the log and what
-  readers may ask for go up to here. Where nothing outlives the process, this is the end.
+* *floor*: the first offset that is still there. It only rises, only to make room, and never
+  beyond what is committed.
+* *committed*: below it is what counts as kept. The told end of the log and what readers may ask for
+  go up to here. Where nothing outlives the process, this is the end.
 * *end*: the offset that the next batch will get. Offsets are contiguous and never used twice.
 """
 

@@ -158,3 +158,21 @@ def test_heads_are_those_of_the_log_as_it_was(
     )  # fmt: skip
     found = log.heads(tuple(prefixes), since, until, most)
     assert found == (expected[:most], len(expected) > most)
+
+
+@settings(max_examples=100, deadline=None)
+@given(plan=appends, commits=st.lists(st.booleans(), min_size=80, max_size=80))
+def test_what_is_not_committed_does_not_leave(
+    plan: list[tuple[bytes, int, int]], commits: list[bool]
+) -> None:
+    log: SegmentedLog[int] = SegmentedLog(
+        QUEUE, 1, 1, capacity_bytes=CAPACITY, topics_max=1_000, commits=False
+    )
+    for (topic, size, _), commit in zip(plan, commits, strict=False):
+        before = log.floor, log.committed
+        log.append(topic, size, size)
+        if commit:
+            log.commit()
+        assert before[0] <= log.floor <= log.committed
+        assert log.committed == (log.end if commit else before[1])
+        log.check()

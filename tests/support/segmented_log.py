@@ -74,6 +74,7 @@ class SegmentedLog(Generic[B]):
     def commit(self) -> None:
         """All that was accepted counts from now on."""
         self.committed = self.end
+        self._make_room()
 
     def advance_clock(self, time_us: int) -> None:
         self.time_us = max(self.time_us, time_us)
@@ -144,9 +145,14 @@ class SegmentedLog(Generic[B]):
         self.end += 1
         if self._commits:
             self.commit()
+        self._make_room()
+        return frame
+
+    def _make_room(self) -> None:
         while len(self._segments) > 1 and self.kept > self.capacity:
-            left = self._segments.pop(0)
+            left = self._segments[0]
+            if left.first + len(left.entries) > self.committed:
+                return
+            del self._segments[0]
             self.gone += left.kept
             self.floor = left.first + len(left.entries)
-            self.committed = max(self.committed, self.floor)
-        return frame

@@ -439,8 +439,8 @@ class SubscriberMachine:
     def _log_gap(self, exchange: ExchangeInfo, gap: LogGap, *, behind: bool) -> None:
         self.log_gaps += 1
         text = (
-            f"exchange {exchange.name} {'has' if gap.certain else 'may have'} lost batches from "
-            f"offset {gap.first} to {gap.end}: they left its memory before they were read"
+            f"exchange {exchange.name} {'has' if gap.certain else 'may have'} lost the batches of "
+            f"offsets {gap.first} to {gap.end - 1}: they left its memory before they were read"
         )
         if behind:
             text += "; this subscriber was left behind, as it did not read on in time"
