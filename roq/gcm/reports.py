@@ -65,8 +65,12 @@ class Reports:
                 "cluster, without what runs there now"
             )
         before = self._hosts.live(report.host)
+        manager = "" if before is None else before.control
         host = self._hosts.report(report, now)
         effects: list[Effect] = []
+        if manager not in {"", host.control}:
+            # It was started anew elsewhere: what the one before was asked is answered by nobody.
+            effects += self._operations.gone(host.name, manager, now)
         if before is None:
             text = f"host {host.name} is live, its manager at {report.control}"
             effects.append(Note("host_live", text))

@@ -215,3 +215,32 @@ def test_what_the_registry_does_after_it_was_given_up_is_noticed(script: Script)
     script.live(2)
     assert script.registry == {}
     assert script.machine.queues.get("q") is None
+
+
+def test_a_host_manager_that_was_started_anew_elsewhere_leaves_no_request_waiting(
+    script: Script,
+) -> None:
+    peer = script.send(2003, **CREATE)
+    while not isinstance(script.pending[0], events.Ask):
+        script.step()
+    script.pending.clear()  # asked of a process that has just ended
+    host, before = script.hosts["h1"], script.now
+    host.control = "tcp://h1:5199"
+    script.report(host)
+    script.settle()
+    assert script.now == before, "nobody waited"
+    answer = script.answer(peer)
+    assert answer["RESULT"] != 0
+    assert "the manager of host h1 is gone" in str(answer["COMMENT"])
+    script.live(3)
+    assert script.ask(2003, **CREATE)["RESULT"] == 0
+
+
+def test_a_host_manager_that_reports_as_before_is_waited_for(script: Script) -> None:
+    peer = script.send(2003, **CREATE)
+    while not isinstance(script.pending[0], events.Ask):
+        script.step()
+    script.report(script.hosts["h1"])
+    assert peer not in script.answers
+    script.settle()
+    assert script.answer(peer)["RESULT"] == 0
