@@ -1,7 +1,9 @@
 """Writes down what the parties of a simulated queue say to each other, a line for each message.
 
-The parties are the real machines on a virtual clock (`roq.simulation.cluster`). What is left out:
-ids, limits, and what a story hides because it comes again and again.
+Publishers, exchanges and subscribers are the real machines on a virtual clock; the monitor is the
+one of `roq.simulation.cluster`, which does what the story wants. A message stands where it arrives,
+so one that is lost stands nowhere. What is left out: ids, limits, and what a story hides because it
+comes again and again.
 """
 
 from __future__ import annotations
