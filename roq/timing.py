@@ -52,6 +52,11 @@ TAKEOVER_SECONDS: Final = MONITOR_ANSWERS_SECONDS
 """Exchanges learn of a new monitor and report within this; clients do not wait longer."""
 TAKEOVER_MOST_SECONDS: Final = 6.0
 """Exchanges that the queue has by its record, and that have not reported by then, do not serve."""
+IDLE_AFTER_SECONDS: Final = 10.0
+"""An exchange to which nobody has come for so long is idle, and says so in its reports."""
+IDLE_FACTOR: Final = 2
+"""An idle exchange reports to its monitor so many times less often, and may be silent for so many
+times longer. As soon as somebody comes it reports at once, and then as usual."""
 EXCHANGE_OPENING_SECONDS: Final = 1.0
 """Subscribers have so long to find a new exchange before publishers are moved there."""
 
@@ -120,6 +125,8 @@ assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS
 
 CHILD_REPORT_SECONDS: Final = 0.5
 """A process tells its host manager that it is there."""
+IDLE_CHILD_FACTOR: Final = 4
+"""Likewise to its host manager; both reports leave together then."""
 HUNG_SECONDS_MIN: Final = 2 * CHILD_REPORT_SECONDS
 """The least that `children.hung_seconds` may be."""
 CHILD_LIVES_SECONDS: Final = 2 * CHILD_REPORT_SECONDS

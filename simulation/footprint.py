@@ -32,7 +32,7 @@ OF_HOST: Final = (*CHILDREN, "hcm")
 QUEUE_MB: Final = 20.0
 QUEUE_PERCENT: Final = 0.2
 CREATE_SECONDS: Final = 0.6
-SETTLE_SECONDS: Final = 3.0
+SETTLE_SECONDS: Final = 15.0
 _PSS: Final = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 

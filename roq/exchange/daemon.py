@@ -30,6 +30,7 @@ from roq.exchange.events import (
     Subscribed,
     Unreachable,
     Unsubscribed,
+    Woken,
 )
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.load import CpuMeter, busiest_publishers, load_of, metrics_of
@@ -130,7 +131,7 @@ class ExchangeServer:
         self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)
         self.reactor.add(self._live, self._live_readable)
-        self.reactor.call_later(0, self._tick)
+        self._timer = self.reactor.call_later(0, self._tick)
         self._monitor = MonitorLink(
             self.reactor, self._context, spec.monitor,
             queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
@@ -147,7 +148,7 @@ class ExchangeServer:
             )
             self._manager = self._link.add(
                 self.child, on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
-                metrics=lambda: metrics_of(self._load),
+                metrics=lambda: metrics_of(self._load), idle=lambda: self.core.idle,
             )  # fmt: skip
 
     @property
@@ -177,6 +178,7 @@ class ExchangeServer:
             load=self._load,
             top=busiest_publishers(self.core),
             stopping=bool(self._stopping_since),
+            idle=self.core.idle,
         )
 
     # --- what the monitor says --------------------------------------------------------------------
@@ -429,6 +431,15 @@ class ExchangeServer:
                 case Send(route, parts):
                     if self._send(route, parts) is Outcome.GONE:
                         self._handle(Unreachable(route))
+                case Woken():
+                    self._wake()
+
+    def _wake(self) -> None:
+        self._monitor.report_on()
+        if self._link is not None:
+            self._link.report_on()
+        self._timer.cancel()
+        self._tick()
 
     def _tick(self) -> None:
         now = self.reactor.now()
@@ -437,7 +448,8 @@ class ExchangeServer:
         self._settle()
         self._listening.read()
         self._troubles.look(now)
-        self.reactor.call_at(self.reactor.beat_after(self.core.next_deadline()), self._tick)
+        at = self.reactor.beat_after(self.core.next_deadline())
+        self._timer = self.reactor.call_at(at, self._tick)
 
     def _stop_when_quiet(self) -> None:
         now = self.reactor.now()

@@ -83,4 +83,9 @@ class Publish:
     """Topic and entry, and the batch if there is one."""
 
 
-Effect = Send | Publish
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Somebody has come after a long time: report at once, and as usual from now on."""
+
+
+Effect = Send | Publish | Woken

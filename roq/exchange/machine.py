@@ -26,6 +26,7 @@ from roq.exchange.events import (
     Subscribed,
     Unreachable,
     Unsubscribed,
+    Woken,
 )
 from roq.exchange.fetches import Fetches
 from roq.exchange.holding import RESERVE_PARTS, Holding
@@ -42,7 +43,7 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, Ready
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.timing import ACK_PROBE_SECONDS, END_SECONDS
+from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
 B = TypeVar("B")
 
@@ -51,8 +52,10 @@ HELLO_BYTES: Final = 4 * 1024
 readers. So a crowd that arrives in one instant does not hold up those who publish already."""
 HELLO_BYTES_MIN: Final = 1_024
 """A small one counts as so much."""
-IDLE_SECONDS: Final = 1.0
-"""The same while nobody is there: no publisher, no subscriber."""
+DESERTED_SECONDS: Final = 1.0
+"""Between two ticks while nobody is there: no publisher, no subscriber."""
+IDLE_SECONDS: Final = 2.0
+"""Likewise when nobody has been there for a long time."""
 STREAMS_FACTOR: Final = 2
 """Streams that are remembered, as a multiple of the larger of topics and publishers."""
 
@@ -68,6 +71,9 @@ class ExchangeCore(Generic[B]):
         epoch: of this process; offsets begin at 0 with it.
         limits: what the queue allows.
         log: where batches are kept; None: in a ring.
+
+    Attributes:
+        idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
     """
 
     def __init__(
@@ -119,6 +125,9 @@ class ExchangeCore(Generic[B]):
         self._hello_bytes = HELLO_BYTES
         self._now = 0.0
         self._next_end = 0.0
+        self.idle = False
+        self._used_at: float | None = None
+        """When somebody was here last; None: no time has passed yet."""
 
     def begin(self, now: float, time_us: int) -> None:
         """A turn of the loop begins: monotonic seconds, and the wall clock in µs UTC."""
@@ -133,14 +142,14 @@ class ExchangeCore(Generic[B]):
         self.intake.begin(now)
         match event:
             case Received(route, frames):
-                return self._received(route, frames)
+                return [*self._used(), *self._received(route, frames)]
             case Garbled(route):
                 self.counters.malformed += 1
                 return [refusal(route, "malformed", "no message of RoQ has so many frames")]
             case Unreachable(route):
                 return self._unreachable(route)
             case Subscribed(prefix):
-                return self._subscribed(prefix)
+                return [*self._used(), *self._subscribed(prefix)]
             case Unsubscribed(prefix):
                 self.subscriptions.remove(prefix)
                 if is_presence(prefix):
@@ -252,11 +261,24 @@ class ExchangeCore(Generic[B]):
         )
         return Publish((topic, frame))
 
+    def _used(self) -> list[Effect]:
+        self._used_at = self._now
+        if not self.idle:
+            return []
+        self.idle = False
+        self._next_end = self._now
+        return [Woken()]
+
     def _tick(self) -> list[Effect]:
         if self._now < self._next_end:
             return []
-        idle = not (self.links.routes or self.subscriptions.subscribers)
-        self._next_end = self._now + (IDLE_SECONDS if idle else END_SECONDS)
+        if self.links.routes or self.subscriptions.subscribers:
+            self._used_at = self._now
+            self._next_end = self._now + END_SECONDS
+        else:
+            self._used_at = self._now if self._used_at is None else self._used_at
+            self.idle = self._now - self._used_at >= IDLE_AFTER_SECONDS
+            self._next_end = self._now + (IDLE_SECONDS if self.idle else DESERTED_SECONDS)
         self.intake.probe()
         self._publishers.expire(self._now)
         self.intake.look_who_waits()

@@ -1,7 +1,7 @@
 """The word that an exchange keeps with its monitor; data does not wait for it.
 
     reporting --acknowledged--> well
-        \\--no word for two seconds--> looked for, besides what the host manager tells
+        \\--no word to two reports--> looked for, besides what the host manager tells
 
 An exchange reports to the monitor that it was told of last, and to nobody else. The one before is
 told once that there is a newer one: it can step aside then instead of taking it for lost.
@@ -16,7 +16,7 @@ import msgspec
 
 from roq.errors import Unavailable
 from roq.exchange import events
-from roq.model import PUBLISHER_ID_BYTES, PublisherId
+from roq.model import PUBLISHER_ID_BYTES, ExchangeInfo, PublisherId
 from roq.protocol.control import (
     Answer,
     ExchangeAck,
@@ -27,7 +27,7 @@ from roq.protocol.control import (
 from roq.runtime.logs import RateLimited
 from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
-from roq.timing import MONITOR_UNHEARD_SECONDS
+from roq.timing import IDLE_FACTOR, MONITOR_UNHEARD_SECONDS
 
 FAREWELL_MS: Final = 200
 ADDRESSES_MAX: Final = 16
@@ -42,6 +42,11 @@ log = logging.getLogger(__name__)
 
 class Shell(Protocol):
     """What the exchange does for its link with the monitor."""
+
+    @property
+    def info(self) -> ExchangeInfo:
+        """Where the exchange is."""
+        ...
 
     def report(self) -> ExchangeReport:
         """The present report."""
@@ -69,7 +74,8 @@ class Shell(Protocol):
 
 
 class MonitorLink:
-    """Reports to the monitor each KPI period; an address that changes is followed.
+    """Reports to the monitor each KPI period, less often while the exchange is idle; an address
+    that changes is followed.
 
     Args:
         endpoint: control address of the monitor; empty as long as it is not known.
@@ -101,6 +107,8 @@ class MonitorLink:
         """Of the last monitor that has answered."""
         self._told = ""
         self._silent_reports = 0
+        self._idle = False
+        """Whether the last report said so."""
         self._timer = reactor.call_about(kpi_seconds, self._report)
         self.told(endpoint)
 
@@ -121,14 +129,21 @@ class MonitorLink:
             self._forget_former()
             self._former = self._client
             log.info("monitor is now at %s", endpoint, extra={"event": "monitor_moved"})
-        self._client = RpcClient(self._reactor, self._context, endpoint, self._pushed)
+        local = _host_of(endpoint) == _host_of(self._shell.info.data)
+        self._client = RpcClient(self._reactor, self._context, endpoint, self._pushed, local=local)
         self.report_now()
 
     def report_now(self) -> None:
         """Report beside the period, at a change of state."""
         if self._client is not None:
             self._reported = self._shell.report()
+            self._idle = self._reported.idle
             self._client.request(self._reported, self._kpi_seconds, self._answered)
+
+    def report_on(self) -> None:
+        """The exchange is idle no more: report now, and each period from now on."""
+        self._timer.cancel()
+        self._report()
 
     def close(self) -> None:
         """Report no more."""
@@ -138,11 +153,12 @@ class MonitorLink:
             self._client.close()
 
     def _report(self) -> None:
-        self._timer = self._reactor.call_about(self._kpi_seconds, self._report)
         if self._silent_reports * self._kpi_seconds >= MONITOR_UNHEARD_SECONDS:
             self._shell.unheard()
         self._silent_reports += 1
         self.report_now()
+        pause = self._kpi_seconds * (IDLE_FACTOR if self._idle else 1)
+        self._timer = self._reactor.call_about(pause, self._report)
 
     def _answered(self, answer: Answer | Unavailable) -> None:
         if not isinstance(answer, ExchangeAck | Failure):
@@ -183,3 +199,7 @@ class MonitorLink:
             return
         publisher = PublisherId(message.publisher)
         self._shell.passed(events.Passed(publisher, message.epoch, tuple(message.addresses)))
+
+
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0]

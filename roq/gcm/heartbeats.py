@@ -1,7 +1,7 @@
 """Proofs of life: what monitors say of themselves and of the exchanges that they hear.
 
 Host managers tell what runs where; where there is none, this is the only word. A proof counts for
-three seconds.
+three seconds, that of an idle queue for six.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from roq.gcm.hosts import Hosts
 from roq.gcm.queues import MONITOR, Queue
 from roq.gcm.records import EPOCH_END
 from roq.protocol.control import ElasticityRequest
-from roq.timing import PROOF_SECONDS
+from roq.timing import IDLE_FACTOR, PROOF_SECONDS
 
 
 @dataclass(slots=True)
@@ -24,13 +24,20 @@ class _Proof:
         epoch: of the monitor.
         since: when it was heard first.
         at: when it was heard last.
+        idle: whether it asks less often.
         exchanges: number → (epoch, when it was named last).
     """
 
     epoch: int
     since: float
     at: float
+    idle: bool = False
     exchanges: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """For how long it counts."""
+        return PROOF_SECONDS * IDLE_FACTOR if self.idle else PROOF_SECONDS
 
 
 class Heartbeats:
@@ -59,6 +66,7 @@ class Heartbeats:
             proof = _Proof(request.epoch, now, now)
             self._heartbeats[queue.record.queue_id] = proof
         proof.at = now
+        proof.idle = request.idle
         wanted = {exchange.number for exchange in queue.record.exchanges}
         for number, epoch in request.exchanges:
             if number in wanted:
@@ -67,14 +75,14 @@ class Heartbeats:
             del proof.exchanges[number]
 
     def lives(self, queue: Queue, number: int) -> bool:
-        """Whether the process that is wanted has given a sign of life within three seconds."""
+        """Whether the process that is wanted has given a sign of life that counts."""
         proof = self._heartbeats.get(queue.record.queue_id)
         if proof is None:
             return False
         epoch, at = proof.epoch, proof.at
         if number != MONITOR:
-            epoch, at = proof.exchanges.get(number, (0, -PROOF_SECONDS))
-        return epoch >= max(queue.epoch(number), 1) and self._hosts.elapsed(at) < PROOF_SECONDS
+            epoch, at = proof.exchanges.get(number, (0, -proof.seconds))
+        return epoch >= max(queue.epoch(number), 1) and self._hosts.elapsed(at) < proof.seconds
 
     def settled(self, queue: Queue) -> bool:
         """Whether its monitor has spoken long enough to have heard of every exchange that lives."""
@@ -82,7 +90,7 @@ class Heartbeats:
         return (
             proof is not None
             and self.lives(queue, MONITOR)
-            and self._hosts.elapsed(proof.since) >= PROOF_SECONDS
+            and self._hosts.elapsed(proof.since) >= proof.seconds
         )
 
     def keep(self, queue_ids: frozenset[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Which processes of children have hung, by their silence and by what the system says of them.
 
-A process reports twice a second, for one child or another. One that is silent is looked at,
-and looked at again:
+A process reports twice a second, for one child or another; less often while it is idle. One that is
+silent is looked at, and looked at again:
 
     stopped (T, t)                                        hung
     asleep (S, D), and has not run since the first look   hung
@@ -19,7 +19,7 @@ from typing import Final
 from roq.clock import ObservedClock
 from roq.hcm.children import Child, Children, State
 from roq.hcm.events import Probe, Probed
-from roq.timing import CHILD_LIVES_SECONDS
+from roq.timing import CHILD_LIVES_SECONDS, IDLE_CHILD_FACTOR
 
 BUSY_SECONDS: Final = 10.0
 """A child that works, or would if it could, may be silent for so long."""
@@ -36,11 +36,13 @@ class Pulse:
 
     Attributes:
         heard: observed time of its last report.
+        idle: it serves nobody, and reports less often.
         still_since: observed time since which it has not run; None: not looked at since `heard`.
         ran_ns: how long it had run then.
     """
 
     heard: float
+    idle: bool = False
     still_since: float | None = None
     ran_ns: int = 0
 
@@ -60,24 +62,25 @@ class Liveness:
         self._pulses: dict[int, Pulse] = {}
         """By process id."""
 
-    def heard(self, child: Child, now: float) -> None:
-        """It has reported, so its process lives."""
+    def heard(self, child: Child, now: float, *, idle: bool = False) -> None:
+        """It has reported, so its process lives; idle: and will do so less often."""
         observed = self._observed(now)
         pulse = self._pulses.get(child.pid)
         if pulse is None:
-            self._pulses[child.pid] = Pulse(observed)
+            self._pulses[child.pid] = Pulse(observed, idle)
             if self._look_at is None and self._hung:
                 self._look_at = now + self._period
         else:
             pulse.heard = observed
+            pulse.idle = idle
             pulse.still_since = None
 
     def lives(self, pid: int, now: float) -> bool:
         """Whether this process has said something of late."""
         pulse = self._pulses.get(pid)
-        return pulse is not None and self._observed(now) - pulse.heard < max(
-            self._hung, CHILD_LIVES_SECONDS
-        )
+        if pulse is None:
+            return False
+        return self._observed(now) - pulse.heard < max(self._limit(pulse), CHILD_LIVES_SECONDS)
 
     def forget(self, pid: int) -> None:
         """Nothing runs in this process any more."""
@@ -98,7 +101,9 @@ class Liveness:
             return []
         self._look_at = now + self._period
         silent = [
-            pid for pid, pulse in self._pulses.items() if observed - pulse.heard >= self._hung / 2
+            pid
+            for pid, pulse in self._pulses.items()
+            if observed - pulse.heard >= self._limit(pulse) / 2
         ]
         if silent:
             self._look_at = now + self._period / 2
@@ -122,7 +127,7 @@ class Liveness:
         silence = observed - pulse.heard
         if pulse.still_since is None or probed.ran_ns != pulse.ran_ns:
             pulse.still_since, pulse.ran_ns = observed, probed.ran_ns
-        if silence < self._hung:
+        if silence < self._limit(pulse):
             return ""
         said = f"said nothing for {silence:.1f} s and "
         if probed.state in STOPPED:
@@ -131,6 +136,9 @@ class Liveness:
         if probed.state in ASLEEP and still >= self._hung / 2 + patience - _ROUNDING:
             return said + "has not run since"
         return said + "goes on working" if silence >= BUSY_SECONDS + patience else ""
+
+    def _limit(self, pulse: Pulse) -> float:
+        return self._hung * IDLE_CHILD_FACTOR if pulse.idle else self._hung
 
     def _observed(self, now: float) -> float:
         if self._clock is None:

@@ -202,7 +202,7 @@ class HostMachine:
             return None
         if message.metrics:
             child.metrics = known(child.role, message.metrics)
-        self._supervisor.heard(child, now)
+        self._supervisor.heard(child, now, idle=message.idle)
         if not message.id:
             return []  # it only says that it lives
         return [Reply(event.peer, keep(child, self._leader, message.id))]
@@ -309,7 +309,7 @@ class HostMachine:
         if told.state == SUPERSEDED:
             effects = self._supervisor.leaves(child, "a newer process has its place elsewhere", now)
         elif child.state is State.RUNNING:
-            self._supervisor.heard(child, now)
+            self._supervisor.heard(child, now, idle=message.idle)
         elif told.state == State.RUNNING and not child.killed:
             child.info = told
             effects += self._supervisor.now_running(child, now)

@@ -465,9 +465,9 @@ class Supervisor:
         """A child has told where it listens."""
         return [Remember(child.name, ports)] if self._ports.took(child.name, ports) else []
 
-    def heard(self, child: Child, now: float) -> None:
-        """A child that runs has reported."""
-        self._liveness.heard(child, now)
+    def heard(self, child: Child, now: float, *, idle: bool) -> None:
+        """A child that runs has reported; idle: it serves nobody at present."""
+        self._liveness.heard(child, now, idle=idle)
 
     def _probed(self, probed: Probed, now: float) -> list[Effect]:
         """The system says how a silent child is."""

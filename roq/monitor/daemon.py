@@ -22,6 +22,7 @@ from roq.monitor.events import (
     Event,
     Finished,
     LeaderAnswered,
+    Listened,
     Note,
     Peer,
     Publish,
@@ -51,6 +52,8 @@ from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
 
+SUBSCRIBED: Final = b"\x01"
+UNSUBSCRIBED: Final = b"\x00"
 ANSWERS_MAX: Final = 16_384
 """That wait for one client: all its publishers and subscribers may have asked at once."""
 SUBSCRIPTIONS_MAX: Final = 10_000
@@ -132,6 +135,8 @@ class Monitor:
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=reactor.now(),
             control=self.control, policy_named=policy_named,
         )  # fmt: skip
+        self._wanted = 0
+        """Topics of the statistics that somebody wants."""
         self._server = RpcServer(reactor, self._control, self._request)
         self._manager = link.add(
             self.child, on_keep=self._keep, on_stop=self.stop, metrics=self._metrics
@@ -140,7 +145,7 @@ class Monitor:
             "serves queue %s at %s, statistics at %s", spec.queue, self.control,
             self.statistics, extra={"event": "started", "epoch": spec.epoch},
         )  # fmt: skip
-        self._arm()
+        self._handle(Listened(anybody=False))
 
     def child(self) -> ChildInfo:
         """How this monitor presents itself to its host manager."""
@@ -207,11 +212,18 @@ class Monitor:
         self._handle(Received(peer, request))
 
     def _read_subscriptions(self) -> None:
-        # An XPUB hands them out; it does not matter here who listens, so nobody waits for them.
-        drain(self._statistics, lambda _frames: None, most=SUBSCRIPTIONS_MAX)
+        # Nobody waits for them: statistics come once a second, and are made if anybody wants some.
+        before = self._wanted > 0
+        drain(self._statistics, self._subscribed, most=SUBSCRIPTIONS_MAX)
+        if before != (self._wanted > 0):
+            self._handle(Listened(not before))
+
+    def _subscribed(self, frames: list[bytes]) -> None:
+        self._wanted += {SUBSCRIBED: 1, UNSUBSCRIBED: -1}.get(frames[0][:1], 0)
 
     @_alone
     def _tick(self) -> None:
+        self._read_subscriptions()
         self._handle(Tick())
 
     def _handle(self, event: Event) -> None:
@@ -228,7 +240,6 @@ class Monitor:
             case Push(peers, message):
                 self._send(peers, documents.encode(message))
             case Publish(frames):
-                self._read_subscriptions()
                 sockets.send_to(self._statistics, list(frames))
             case Ask():
                 self._ask(effect)

@@ -40,7 +40,7 @@ from roq.protocol.control import (
     Relocated,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
-from roq.timing import EXCHANGE_OPENING_SECONDS, PUBLISHERS_RETURN_SECONDS
+from roq.timing import EXCHANGE_OPENING_SECONDS, IDLE_FACTOR, PUBLISHERS_RETURN_SECONDS
 
 ROUND_PERIODS: Final = 1.25
 """KPI periods after which a round does not wait for missing reports any longer."""
@@ -86,7 +86,9 @@ class Elasticity:
         self.policy_errors = 0
         self._policy_problem = ""
         request = ElasticityRequest(queue=queue, queue_id=queue_id, epoch=epoch, control=control)
-        self.rules = Rules(request, limits, policy_named, exchanges.heard, self._question, now)
+        self.rules = Rules(
+            request, limits, policy_named, exchanges.heard, lambda: self._idle, self._question, now
+        )
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
         self.emptying = Emptying(queue, exchanges, sessions)
@@ -113,7 +115,8 @@ class Elasticity:
                 # It ends, and nothing is lost with it: clients need not find out by its silence.
                 self._exchanges.dismiss(exchange.number)
         self._reported.add(exchange.number)
-        if all(each.number in self._reported for each in self._exchanges):
+        busy = [each for each in self._exchanges if not each.idle]
+        if all(each.number in self._reported for each in busy or self._exchanges):
             effects += self._round(now)
         return effects
 
@@ -162,6 +165,10 @@ class Elasticity:
         effects = self.emptying.asked(peer, message, now)
         effects += self.scaling.removed_by_others(message.number, now)
         return effects + self._empty_on(now)
+
+    @property
+    def _idle(self) -> bool:
+        return self._exchanges.idle and not len(self._sessions)
 
     @property
     def policy_trouble(self) -> str:
@@ -230,7 +237,7 @@ class Elasticity:
 
     def _round(self, now: float) -> list[Effect]:
         self._reported.clear()
-        self._round_at = now + self._round_seconds
+        self._round_at = now + self._round_seconds * (IDLE_FACTOR if self._exchanges.idle else 1)
         if now < self._begins_at:
             return []
         self.moves.tidy(now)

@@ -39,7 +39,14 @@ class LeaderAnswered:
     answer: Answer | Unavailable
 
 
-Event = Received | StopWanted | LeaderAnswered | Tick
+@dataclass(frozen=True, slots=True)
+class Listened:
+    """Whether anybody listens to the statistics."""
+
+    anybody: bool
+
+
+Event = Received | StopWanted | LeaderAnswered | Listened | Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from roq.protocol.control import (
     ExchangeReport,
 )
 from roq.protocol.facts import ExchangeLoad
-from roq.timing import EXCHANGE_HEARD_SECONDS, EXCHANGE_LOST_SECONDS
+from roq.timing import EXCHANGE_HEARD_SECONDS, EXCHANGE_LOST_SECONDS, IDLE_FACTOR
 
 Key = tuple[int, int]
 """(number, epoch) of an exchange: the process, and not what takes its place."""
@@ -51,6 +51,7 @@ class Exchange:
         since: when this process of it became known.
         peer: where its reports come from; None if nobody can be told anything.
         stopping: it drains; no publisher is sent there any more.
+        idle: it serves nobody, and reports less often.
         open: subscribers have had the time to find it, so publishers may be moved there.
         doubted: a publisher could not reach it, and it has not reported since.
         arrivals: publishers sent there since its last report.
@@ -63,6 +64,7 @@ class Exchange:
     load: ExchangeLoad
     peer: Peer | None = None
     stopping: bool = False
+    idle: bool = False
     open: bool = False
     doubted: bool = False
     window: LoadWindow = field(default_factory=LoadWindow)
@@ -78,6 +80,19 @@ class Exchange:
     def key(self) -> Key:
         """(number, epoch)."""
         return (self.info.number, self.info.epoch)
+
+    def heard(self, now: float) -> bool:
+        """Whether it has reported a moment ago."""
+        return now - self.seen < EXCHANGE_HEARD_SECONDS * self._patience
+
+    @property
+    def lost_at(self) -> float:
+        """When it will be lost if it stays silent."""
+        return self.seen + EXCHANGE_LOST_SECONDS * self._patience
+
+    @property
+    def _patience(self) -> int:
+        return IDLE_FACTOR if self.idle else 1
 
     def publishers(self, placed: int) -> int:
         """How many publish here, newcomers included.
@@ -128,6 +143,11 @@ class Exchanges:
         """By number."""
         return iter(sorted(self._serving.values(), key=lambda each: each.info.number))
 
+    @property
+    def idle(self) -> bool:
+        """Whether all of them are."""
+        return all(each.idle for each in self._serving.values())
+
     def numbers(self) -> set[int]:
         """Of all that serve."""
         return set(self._serving)
@@ -138,7 +158,7 @@ class Exchanges:
 
     def heard(self, now: float) -> list[Key]:
         """Those that have reported a moment ago."""
-        return [each.key for each in self if now - each.seen < EXCHANGE_HEARD_SECONDS]
+        return [each.key for each in self if each.heard(now)]
 
     def accepting(self) -> list[Exchange]:
         """Those that take publishers."""
@@ -193,6 +213,7 @@ class Exchanges:
         exchange.doubted = False
         exchange.load = message.load
         exchange.stopping = message.stopping
+        exchange.idle = message.idle
         exchange.arrivals = 0
         exchange.expected = 0.0
         exchange.window.add(message.load, message.top, now)
@@ -215,7 +236,7 @@ class Exchanges:
 
     def expire(self, now: float) -> list[Exchange]:
         """Drop and give those that have been silent for too long."""
-        lost = [each for each in self if now - each.seen >= EXCHANGE_LOST_SECONDS]
+        lost = [each for each in self if now >= each.lost_at]
         for exchange in lost:
             del self._serving[exchange.info.number]
         return lost
@@ -224,7 +245,7 @@ class Exchanges:
         """When the next one will be lost if it stays silent."""
         if not self._serving:
             return None
-        return min(each.seen for each in self._serving.values()) + EXCHANGE_LOST_SECONDS
+        return min(each.lost_at for each in self._serving.values())
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -73,6 +73,13 @@ class Kpis:
         self._published = {each.key: each.load for each in exchanges}
         return [tuple(frames) for frames in messages]
 
+    def pass_over(self, exchanges: Exchanges, sessions: Sessions, now: float) -> None:
+        """Nobody listens in this period; the growth within the next one is counted from here."""
+        self._published = {each.key: each.load for each in exchanges}
+        for session in sessions.subscribers():
+            if session.fresh:
+                session.reported, session.fresh = (session.received, now), False
+
     def _growth(self, exchange: Exchange) -> tuple[int, int]:
         """Messages and bytes since the last period; another process counts from 0."""
         before = self._published.get(exchange.key, ExchangeLoad())

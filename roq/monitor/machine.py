@@ -29,6 +29,7 @@ from roq.monitor.events import (
     Event,
     Finished,
     LeaderAnswered,
+    Listened,
     Note,
     Peer,
     Publish,
@@ -67,7 +68,7 @@ from roq.protocol.control import (
     Version,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
-from roq.timing import VERSION_SECONDS
+from roq.timing import IDLE_FACTOR, VERSION_SECONDS
 
 GOODBYE_SECONDS: Final = 0.3
 """Time for the last messages to leave before the sockets are closed."""
@@ -138,6 +139,8 @@ class MonitorMachine:
         self._finish_at: float | None = None
         self._version_at = now + VERSION_SECONDS
         self._kpi_at = now + kpi_seconds
+        self._listened = True
+        """Whether anybody listens to the statistics, or may."""
         self._now = now
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -151,6 +154,8 @@ class MonitorMachine:
                 effects = self._stop(reason, observed)
             case LeaderAnswered(serial, answer):
                 effects = self._leader_answered(serial, answer, observed)
+            case Listened(anybody):
+                self._listened = anybody
             case Tick():
                 pass
         return effects + self._time_passed(observed)
@@ -412,6 +417,11 @@ class MonitorMachine:
             effects += self._publish_kpis(now)
         return effects
 
+    @property
+    def _pace(self) -> int:
+        """So many times less often is said what nobody is there to hear."""
+        return 1 if self._listened or len(self._sessions) else IDLE_FACTOR
+
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING
         text = f"has taken over: {self._takeover.outcome(self._exchanges.numbers())}"
@@ -422,7 +432,7 @@ class MonitorMachine:
         return [Note("taken_over", text), *answers, *self._push(self._topology())]
 
     def _every_second(self, now: float) -> list[Effect]:
-        self._version_at = _next(self._version_at, VERSION_SECONDS, now)
+        self._version_at = _next(self._version_at, VERSION_SECONDS * self._pace, now)
         effects = [each for client in self._sessions.expire(now) for each in self._gone(client)]
         if self.state is State.SETTLING:
             return effects
@@ -431,7 +441,10 @@ class MonitorMachine:
         )
 
     def _publish_kpis(self, now: float) -> list[Effect]:
-        self._kpi_at = _next(self._kpi_at, self._kpi_seconds, now)
+        self._kpi_at = _next(self._kpi_at, self._kpi_seconds * self._pace, now)
+        if not self._listened:
+            self._kpis.pass_over(self._exchanges, self._sessions, now)
+            return []
         standing = Standing(
             version=self.version,
             waiting=len(self._publishers),

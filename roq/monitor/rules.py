@@ -14,7 +14,7 @@ from roq.policy.registry import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
 from roq.protocol.rules import HOLD_SECONDS_MAX, SLOW
-from roq.timing import RULES_SECONDS
+from roq.timing import IDLE_FACTOR, RULES_SECONDS
 
 STALE: Final = StaleEpoch.code
 GONE: Final = QueueNotFound.code
@@ -38,6 +38,7 @@ class Rules:
         limits: of the queue.
         policy_named: finds policies.
         heard: gives (number, epoch) of the exchanges that were heard of lately.
+        idle: says whether the queue serves nobody.
         ask: makes questions.
         now: the present time.
 
@@ -61,6 +62,7 @@ class Rules:
         limits: Limits,
         policy_named: PolicyNamed,
         heard: Callable[[float], list[tuple[int, int]]],
+        idle: Callable[[], bool],
         ask: Callable[[GcmRequest, float], Ask],
         now: float,
     ) -> None:
@@ -77,6 +79,7 @@ class Rules:
         self._limits = limits
         self._policy_named = policy_named
         self._heard = heard
+        self._idle = idle
         self._ask = ask
         self._named: str | None = None
         self._serial = 0
@@ -125,8 +128,10 @@ class Rules:
         """Ask when it is time."""
         if now < self._ask_at:
             return []
-        self._ask_at = max(self._ask_at + RULES_SECONDS, now + RULES_SECONDS / 2)
-        request = msgspec.structs.replace(self._request, exchanges=self._heard(now))
+        idle = self.known and not self.trouble and self._idle()
+        pause = RULES_SECONDS * (IDLE_FACTOR if idle else 1)
+        self._ask_at = max(self._ask_at + pause, now + pause / 2)
+        request = msgspec.structs.replace(self._request, exchanges=self._heard(now), idle=idle)
         ask = self._ask(request, RULES_SECONDS)
         self._serial = ask.serial
         return [ask]

@@ -209,7 +209,8 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
 
 
 class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
-    """A monitor asks by which rules its queue is to grow, shrink and move; every second.
+    """A monitor asks by which rules its queue is to grow, shrink and move; every second, or every
+    two while the queue is idle.
 
     It is also the word by which the manager knows what lives where no host manager reports.
     """
@@ -222,6 +223,8 @@ class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):
     """Where the monitor answers."""
     exchanges: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of the exchanges that have reported to it within the last two seconds."""
+    idle: bool = False
+    """The queue serves nobody, and its monitor asks half as often."""
 
 
 class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
@@ -308,6 +311,8 @@ class ChildReport(Control, frozen=True, kw_only=True, tag=3110):
     child: ChildInfo
     metrics: dict[str, Real] = {}
     """Counters and gauges of this process for its host manager's metrics, by name."""
+    idle: bool = False
+    """It serves nobody, and reports half as often."""
 
 
 class ChildAck(Control, frozen=True, kw_only=True, tag=3610):
@@ -341,6 +346,8 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     stopping: bool = False
     monitor: ChildEpoch = 0
     """Epoch of the monitor that it reports to from now on, told once to the one that it leaves."""
+    idle: bool = False
+    """It serves nobody, and reports half as often."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):

@@ -19,7 +19,7 @@ from roq.protocol.facts import ChildInfo
 from roq.runtime.backoff import longest_wait
 from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
-from roq.timing import CHILD_REPORT_SECONDS
+from roq.timing import CHILD_REPORT_SECONDS, IDLE_CHILD_FACTOR
 
 QUESTION_EVERY: Final = 2
 """Turns in which each child asks once, and tells its metrics. If no child asks in a turn, one of
@@ -48,6 +48,10 @@ def _no_metrics() -> Mapping[str, float]:
     return {}
 
 
+def _never() -> bool:
+    return False
+
+
 class ManagedChild:
     """One child of this process, as its host manager knows it. Made by `ManagerLink.add`."""
 
@@ -58,8 +62,10 @@ class ManagedChild:
         on_keep: Callable[[ChildAck], None],
         on_stop: Callable[[str], None],
         metrics: Callable[[], Mapping[str, float]],
+        idle: Callable[[], bool],
     ) -> None:
         self.info = child
+        self.idle = idle
         self._link = link
         self._on_keep = on_keep
         self._on_stop = on_stop
@@ -81,7 +87,7 @@ class ManagedChild:
 
     def report_now(self) -> None:
         """Tell of a change of state at once; the answer is not waited for."""
-        self._link.send(ChildReport(child=self.info()))
+        self._link.send(ChildReport(child=self.info(), idle=self.idle()))
 
     def superseded(self) -> None:
         """A newer process has the place of this child: it ends, and must not be started again."""
@@ -98,7 +104,7 @@ class ManagedChild:
 
     def ask(self) -> None:
         """Report, and be told whether to go on."""
-        report = ChildReport(child=self.info(), metrics=dict(self._metrics()))
+        report = ChildReport(child=self.info(), metrics=dict(self._metrics()), idle=self.idle())
         self._link.request(report, ANSWER_SECONDS, self.answered)
 
     def answered(self, answer: Answer | Unavailable) -> None:
@@ -148,7 +154,8 @@ class _LastWord:
 
 
 class ManagerLink:
-    """Reports twice a second, and notices when nobody wants a child (any more).
+    """Reports twice a second, less often while all children are idle, and notices when nobody wants
+    a child (any more).
 
     Args:
         endpoint: control address of the host manager.
@@ -187,6 +194,7 @@ class ManagerLink:
         on_keep: Callable[[ChildAck], None],
         on_stop: Callable[[str], None],
         metrics: Callable[[], Mapping[str, float]] = _no_metrics,
+        idle: Callable[[], bool] = _never,
     ) -> ManagedChild:
         """Report for one more child.
 
@@ -195,8 +203,9 @@ class ManagerLink:
             on_keep: called with each answer that says to go on.
             on_stop: called with the reason when it is to end; empty if it is an orphan.
             metrics: gives its counters and gauges, by name; asked once a second.
+            idle: says whether it serves nobody; see `report_on`.
         """
-        managed = ManagedChild(self, child, on_keep, on_stop, metrics)
+        managed = ManagedChild(self, child, on_keep, on_stop, metrics, idle)
         self._children.append(managed)
         # It asks as soon as it can: the manager that has it started waits for its first report.
         self._reactor.call_soon(lambda: self._ask_first(managed))
@@ -206,6 +215,11 @@ class ManagerLink:
         """Report for this one no more."""
         if managed in self._children:
             self._children.remove(managed)
+
+    def report_on(self) -> None:
+        """A child is idle no more: report now, and as usual from now on."""
+        self._timer.cancel()
+        self._report()
 
     @property
     def silent_seconds(self) -> float:
@@ -251,7 +265,6 @@ class ManagerLink:
 
     def _report(self) -> None:
         now = self.observed()
-        self._timer = self._reactor.call_about(CHILD_REPORT_SECONDS, self._report)
         pause = longest_wait(self._calls, RECONNECT_SECONDS, RECONNECT_MOST_SECONDS)
         if now - max(self._heard, self._called) > pause:
             self._called = now
@@ -272,6 +285,9 @@ class ManagerLink:
             self._say(last)
         if wanted and not asking:
             wanted[0].report_now()
+        idle = bool(wanted) and all(each.idle() for each in wanted)
+        pause = CHILD_REPORT_SECONDS * (IDLE_CHILD_FACTOR if idle else 1)
+        self._timer = self._reactor.call_about(pause, self._report)
 
     def _say(self, last: _LastWord) -> None:
         def answered(answer: Answer | Unavailable) -> None:
@@ -293,7 +309,7 @@ class ManagerLink:
         self._client = self._connect()
 
     def _connect(self) -> RpcClient:
-        return RpcClient(self._reactor, self._context, self._endpoint, self._pushed)
+        return RpcClient(self._reactor, self._context, self._endpoint, self._pushed, local=True)
 
     def _pushed(self, answer: Answer) -> None:
         self._take(answer)

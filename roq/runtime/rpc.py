@@ -124,6 +124,8 @@ class RpcClient:
         reactor, context: where it lives.
         endpoint: address of the server.
         on_push: called with what the server says unasked.
+        local: the server runs on this machine: its end shows at once, and nothing need be said to
+            notice it.
         on_lost: called once, with the reason, when the connection has ended or could not be made;
             without it the client connects again by itself, for ever, also when there is no
             descriptor left for a socket.
@@ -139,10 +141,13 @@ class RpcClient:
         endpoint: str,
         on_push: Callable[[Answer], None] | None = None,
         on_lost: Callable[[str], None] | None = None,
+        *,
+        local: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self._reactor = reactor
         self._on_push = on_push
+        self._local = local
         self._ids = count(1)
         self._pending: dict[int, _Pending] = {}
         self._limited = RateLimited(log)
@@ -167,6 +172,8 @@ class RpcClient:
         try:
             socket.setsockopt(zmq.SNDHWM, WAITING_MAX)
             socket.setsockopt(zmq.RCVHWM, PENDING_MAX)
+            if self._local:
+                socket.setsockopt(zmq.HEARTBEAT_IVL, 0)
             if self._on_lost is not None:
                 self._lifeline = Lifeline(
                     self._reactor, socket, self._on_lost, on_stands=self._stands, rests=True

@@ -16,6 +16,7 @@ from roq.exchange.events import (
     Subscribed,
     Unreachable,
     Unsubscribed,
+    Woken,
 )
 from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
@@ -45,6 +46,7 @@ class Exchange:
         announce_above: batches larger than this are announced only, and fetched by those who want
             them.
         on_append: called with each batch that went into the log.
+        on_woken: called when somebody comes after a long time.
 
     Attributes:
         core: the machine.
@@ -66,6 +68,7 @@ class Exchange:
         info: ExchangeInfo | None = None,
         announce_above: int = 4_000,
         on_append: Callable[[bytes], None] = lambda _batch: None,
+        on_woken: Callable[[], None] = lambda: None,
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits)
         self.info = info or ExchangeInfo(
@@ -79,6 +82,7 @@ class Exchange:
         self._network = network
         self._announce_above = announce_above
         self._on_append = on_append
+        self._on_woken = on_woken
         self._data: dict[bytes, Connection] = {}
         self._live: dict[Connection, list[bytes]] = {}
         self._paused_at: float | None = None
@@ -232,6 +236,9 @@ class Exchange:
                     self._fan_out(frames)
                 case Send(route, frames):
                     self._send(route, frames)
+                case Woken():
+                    self._on_woken()
+                    self._tick_alarm.set(self._world.now)
 
     def _send(self, route: bytes, frames: Frames) -> None:
         connection = self._data.get(route)

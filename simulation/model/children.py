@@ -136,7 +136,7 @@ class ExchangeShell:
         self._stopping = False
         self.exchange = Exchange(
             LocalWorld(process), process, spec.queue_id, spec.number, spec.epoch, spec.limits,
-            info=self.info, on_append=partial(watch.appended, spec),
+            info=self.info, on_append=partial(watch.appended, spec), on_woken=self._report_on,
         )  # fmt: skip
         dialer = Sockets(process)
         self._monitor = MonitorLink(
@@ -148,11 +148,11 @@ class ExchangeShell:
             found=self._monitor.move, gone=self._disowned,
             jitter=process.world.random.random,
         )  # fmt: skip
-        self._manager = ManagerLink(
-            process, dialer, spec.manager, orphan_seconds=spec.orphan_seconds
-        ).add(
+        self._link = ManagerLink(process, dialer, spec.manager, orphan_seconds=spec.orphan_seconds)
+        self._manager = self._link.add(
             self._child,
             on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
+            idle=lambda: self.exchange.core.idle,
         )  # fmt: skip
 
     def terminate(self) -> None:
@@ -175,7 +175,7 @@ class ExchangeShell:
         core = self.exchange.core
         return ExchangeReport(
             queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
-            top=busiest_publishers(core), stopping=self._stopping,
+            top=busiest_publishers(core), stopping=self._stopping, idle=core.idle,
         )  # fmt: skip
 
     def passed(self, event: Passed) -> None:
@@ -201,6 +201,10 @@ class ExchangeShell:
         """The queue does not have it any more."""
         self._manager.superseded()
         self.stop("removed")
+
+    def _report_on(self) -> None:
+        self._monitor.report_on()
+        self._link.report_on()
 
     def _disowned(self) -> None:
         self._manager.disowned()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from roq.exchange.events import Effect, Event, Publish, Received, Send
+from roq.exchange.events import Effect, Event, Publish, Received, Send, Woken
 from roq.exchange.machine import ExchangeCore
 from roq.log.log import Log
 from roq.model import Limits, PublisherId
@@ -33,6 +33,7 @@ class Exchange:
     now: float = 0.0
     live: list[tuple[bytes, ...]] = field(default_factory=list)
     sent: list[tuple[bytes, tuple[bytes, ...]]] = field(default_factory=list)
+    woken: int = 0
 
     def tell(self, event: Event) -> list[Effect]:
         effects = self.core.handle(event, self.now)
@@ -46,6 +47,8 @@ class Exchange:
                     self.live.append(frames)
                 case Send(route, frames):
                     self.sent.append((route, frames))
+                case Woken():
+                    self.woken += 1
         self.core.check()
 
     def append(self, route: bytes, topic: bytes, data: bytes) -> bool:

@@ -87,13 +87,13 @@ class Driver:
 
     def report(
         self, number: int, epoch: int = 1, *, top: list[PublisherLoad] | None = None,
-        stopping: bool = False, queue_id: bytes = QUEUE_ID, **load: int,
+        stopping: bool = False, idle: bool = False, queue_id: bytes = QUEUE_ID, **load: int,
     ) -> list[Control]:  # fmt: skip
         return self.receive(
             f"exchange {number}.{epoch}",
             ExchangeReport(
                 id=1, queue_id=queue_id, exchange=info(number, epoch), load=ExchangeLoad(**load),
-                top=top or [], stopping=stopping,
+                top=top or [], stopping=stopping, idle=idle,
             ),
         )  # fmt: skip
 

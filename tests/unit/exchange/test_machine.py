@@ -1,15 +1,25 @@
 """The core as a whole: time, presence, the end of the log, garbage."""
 
-from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
 
-from roq.exchange.events import Garbled, Publish, Stop, Subscribed, Unreachable, Unsubscribed
-from roq.exchange.machine import IDLE_SECONDS
+from roq.exchange.events import (
+    Garbled,
+    Passed,
+    Publish,
+    Received,
+    Stop,
+    Subscribed,
+    Unreachable,
+    Unsubscribed,
+)
+from roq.exchange.machine import DESERTED_SECONDS, IDLE_SECONDS
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import END_TOPIC, PRESENCE_TOPIC, FetchRequest
 from roq.protocol.entry import EntryKind, read_entry
 from roq.protocol.version import WIRE_VERSION
-from roq.timing import END_SECONDS
+from roq.timing import END_SECONDS, IDLE_AFTER_SECONDS
 
 NONCE = PRESENCE_TOPIC + b"n" * 16
 
@@ -32,22 +42,82 @@ def test_the_end_of_the_log_is_published_again_and_again() -> None:
         assert there.core.next_deadline() == there.now + END_SECONDS
 
 
+def until_the_next_tick(there: Exchange) -> float:
+    there.now = there.core.next_deadline()
+    there.tell(Tick())
+    return there.core.next_deadline() - there.now
+
+
+def deserted(there: Exchange) -> float:
+    """Let time pass until it is idle; gives how long that took."""
+    since = there.now
+    while not there.core.idle:
+        assert until_the_next_tick(there) in {DESERTED_SECONDS, IDLE_SECONDS}
+    return there.now - since
+
+
 def test_an_exchange_that_nobody_uses_wakes_up_less_often() -> None:
     there = exchange()
-
-    def until_the_next_tick() -> float:
-        there.now = there.core.next_deadline()
-        there.tell(Tick())
-        return there.core.next_deadline() - there.now
-
-    assert until_the_next_tick() == IDLE_SECONDS
+    assert until_the_next_tick(there) == DESERTED_SECONDS
     there.tell(Subscribed(NONCE))
-    assert until_the_next_tick() == END_SECONDS
+    assert until_the_next_tick(there) == END_SECONDS
     there.tell(Unsubscribed(NONCE))
-    assert until_the_next_tick() == IDLE_SECONDS
+    assert until_the_next_tick(there) == DESERTED_SECONDS
     publisher = Publisher(there)
     publisher.hello()
-    assert until_the_next_tick() == END_SECONDS
+    assert until_the_next_tick(there) == END_SECONDS
+
+
+def test_an_exchange_is_idle_when_nobody_has_come_for_ten_seconds() -> None:
+    there = exchange()
+    assert deserted(there) == IDLE_AFTER_SECONDS
+    assert until_the_next_tick(there) == IDLE_SECONDS
+    assert there.woken == 0
+
+
+@pytest.mark.parametrize("who", ["publisher", "subscriber", "reader"])
+def test_whoever_comes_to_an_idle_exchange_wakes_it_once(who: str) -> None:
+    there = exchange()
+    publisher = Publisher(there)
+
+    def come() -> None:
+        if who == "publisher":
+            publisher.hello()
+        elif who == "subscriber":
+            there.tell(Subscribed(NONCE))
+        else:
+            there.tell(Received(b"reader", (channel.HEADS, b"")))
+
+    deserted(there)
+    come()
+    come()
+    assert there.woken == 1
+    assert not there.core.idle
+    assert there.core.next_deadline() == there.now
+    if who == "reader":
+        assert deserted(there) >= IDLE_AFTER_SECONDS
+
+
+@pytest.mark.parametrize("who", ["publisher", "subscriber"])
+def test_an_exchange_with_a_client_is_never_idle(who: str) -> None:
+    there = exchange()
+    if who == "publisher":
+        Publisher(there).hello()
+    else:
+        there.tell(Subscribed(NONCE))
+    while there.now < 3 * IDLE_AFTER_SECONDS:
+        assert until_the_next_tick(there) == END_SECONDS
+        assert not there.core.idle
+    if who == "subscriber":
+        there.tell(Unsubscribed(NONCE))
+        assert deserted(there) >= IDLE_AFTER_SECONDS - END_SECONDS
+
+
+def test_what_the_monitor_says_does_not_wake_an_idle_exchange() -> None:
+    there = exchange()
+    deserted(there)
+    there.tell(Passed(publisher_id("p"), 3))
+    assert (there.core.idle, there.woken) == (True, 0)
 
 
 def test_a_presence_subscription_is_answered_on_its_own_topic() -> None:

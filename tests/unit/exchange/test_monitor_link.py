@@ -24,6 +24,7 @@ class World(Answering):
         super().__init__()
         self.heard: list[str] = []
         self.reports = 0
+        self.idle = False
 
     def linked(self, endpoint: str) -> MonitorLink:
         self.link = MonitorLink(
@@ -34,10 +35,12 @@ class World(Answering):
     def monitor(self, epoch: int) -> str:
         return self.server(lambda _: ExchangeAck(epoch=epoch))
 
+    info = INFO
+
     def report(self) -> ExchangeReport:
         self.reports += 1
         load = ExchangeLoad(messages_in=self.reports)
-        return ExchangeReport(queue_id=QUEUE_ID, exchange=INFO, load=load)
+        return ExchangeReport(queue_id=QUEUE_ID, exchange=INFO, load=load, idle=self.idle)
 
     def passed(self, event: events.Passed) -> None:
         self.heard.append(f"passed {event.epoch}")
@@ -93,6 +96,26 @@ def test_a_monitor_that_says_nothing_is_looked_for(world: World) -> None:
     world.heard.clear()
     world.run(lambda: len(world.heard) > 1)
     assert set(world.heard) == {"acknowledged"}
+
+
+def test_an_idle_exchange_reports_half_as_often_until_somebody_comes(world: World) -> None:
+    world.idle = True
+    monitor = world.monitor(7)
+    link = world.linked(monitor)
+
+    def seconds_for(reports: int) -> float:
+        since, wanted = world.reactor.now(), world.reports + reports
+        world.run(lambda: world.reports >= wanted)
+        return world.reactor.now() - since
+
+    seconds_for(1)  # the first pause was the usual one: nothing had been reported yet
+    assert seconds_for(3) > 5 * PERIOD
+    world.idle = False
+    before = world.reports
+    link.report_on()
+    assert world.reports == before + 1
+    world.run(lambda: len(world.asked_at(monitor)) > before)
+    assert [each.idle for each in world.asked_at(monitor)] == [True] * before + [False]
 
 
 def test_a_refusal_is_no_word_that_counts(world: World) -> None:

@@ -28,11 +28,12 @@ class Heard:
         assert queue is not None
         return queue
 
-    def take(self, monitor: int, exchange: int) -> None:
+    def take(self, monitor: int, exchange: int, *, idle: bool = False) -> None:
         """The monitor tells its epoch, and that of the exchange that it hears."""
         request = ElasticityRequest(
-            queue="q", queue_id=self.queue.record.queue_id, epoch=monitor, exchanges=[(1, exchange)]
-        )
+            queue="q", queue_id=self.queue.record.queue_id, epoch=monitor, idle=idle,
+            exchanges=[(1, exchange)],
+        )  # fmt: skip
         self.heartbeats.take(self.queue, request, self.now)
 
     def pass_time(self, seconds: float) -> None:
@@ -59,6 +60,19 @@ def test_a_proof_counts_for_three_seconds(heard: Heard) -> None:
     heard.pass_time(PROOF_SECONDS - 0.1)
     assert heard.lives == (True, True)
     heard.pass_time(0.2)
+    assert heard.lives == (False, False)
+
+
+def test_a_proof_of_an_idle_queue_counts_for_six_seconds(heard: Heard) -> None:
+    epochs = (heard.queue.epoch(MONITOR), heard.queue.epoch(1))
+    heard.take(*epochs, idle=True)
+    heard.pass_time(2 * PROOF_SECONDS - 0.1)
+    assert heard.lives == (True, True)
+    assert not heard.heartbeats.settled(heard.queue)
+    heard.pass_time(0.2)
+    assert heard.lives == (False, False)
+    heard.take(*epochs)
+    heard.pass_time(PROOF_SECONDS + 0.1)
     assert heard.lives == (False, False)
 
 

@@ -10,6 +10,7 @@ from roq.hcm.events import Probe, Probed
 from roq.hcm.liveness import BUSY_SECONDS, Liveness
 from roq.model import Limits
 from roq.protocol.facts import ChildInfo
+from roq.timing import IDLE_CHILD_FACTOR
 
 EPOCH = 7
 MS = 1_000_000
@@ -69,6 +70,17 @@ def test_a_stopped_child_has_hung_after_a_second(state: str) -> None:
     watch.state = state
     assert "is stopped" in watch.silent(1.3)
     assert 1.0 <= watch.now - 100.0 <= 1.13
+
+
+def test_an_idle_child_may_be_silent_for_longer_until_it_says_that_it_is_not_idle() -> None:
+    watch = Watch()
+    watch.state = "T"
+    watch.liveness.heard(watch.child, watch.now, idle=True)
+    assert watch.silent(1.0 * IDLE_CHILD_FACTOR - 0.1) == ""
+    assert "is stopped" in watch.silent(0.5)
+    watch.liveness.heard(watch.child, watch.now, idle=True)
+    watch.liveness.heard(watch.child, watch.now)
+    assert "is stopped" in watch.silent(1.3)
 
 
 @pytest.mark.parametrize("state", ["S", "D"])

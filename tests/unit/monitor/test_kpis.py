@@ -1,7 +1,7 @@
 import bson
 from monitor_driver import QUEUE_ID, Driver, published
 
-from roq.monitor.events import Effect
+from roq.monitor.events import Effect, Listened
 from roq.protocol import kpi
 from roq.protocol.control import Alive, Attach, Empty
 from roq.protocol.facts import PublisherLoad
@@ -49,6 +49,22 @@ def test_every_period_tells_of_each_exchange_and_of_the_queue() -> None:
         ],
         [{"CMD": 23, "QName": "orders", "XChanges": "2", "Producers": "3", "Throughput": "1000"}],
     ]  # fmt: skip
+
+
+def test_what_nobody_listens_to_is_not_published_and_not_counted_in_later_periods() -> None:
+    driver = Driver()
+    driver.alive("s", received=10)
+    driver.handle(Listened(anybody=False))
+    driver.report(1, messages_in=10, bytes_in=1_000)
+    assert published(driver.advance(1.0)) == []
+    driver.handle(Listened(anybody=True))
+    driver.report(1, messages_in=15, bytes_in=1_600)
+    driver.alive("s", received=14)
+    effects = driver.advance(1.0)
+    counts = old(effects)[0][1]
+    assert (counts["TotalProcessed"], counts["Processed"]) == ("15", "5")
+    [reader] = [each[0] for each in old(effects) if "Received" in each[0]]
+    assert (reader["TotalReceived"], reader["Received"]) == ("14", "4")
 
 
 def test_a_period_counts_what_was_added_since_the_last_one() -> None:

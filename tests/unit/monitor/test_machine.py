@@ -10,6 +10,7 @@ from roq.monitor.events import Confirmed, Effect, Finished, Note, Push, Received
 from roq.monitor.machine import State
 from roq.protocol.control import (
     Assigned,
+    ElasticityRequest,
     ExchangeAck,
     ExchangeReport,
     Failure,
@@ -80,6 +81,52 @@ def test_an_exchange_is_lost_after_three_seconds_without_a_report() -> None:
     assert pushes(driver.effects, "s", Topology) == []
     driver.advance(0.2, (2, 1))
     assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[(2, 1)]]
+
+
+def test_an_idle_exchange_is_lost_after_six_seconds_and_any_other_after_three() -> None:
+    driver = Driver()
+    driver.report(1, idle=True)
+    driver.report(2, idle=True)
+    driver.join("s")
+    driver.effects.clear()
+    driver.advance(3.0)
+    driver.report(2)
+    driver.alive("s", version=driver.machine.version)
+    driver.advance(2.9)
+    assert pushes(driver.effects, "s", Topology) == []
+    driver.advance(0.2)
+    assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[]]
+
+
+def rules_asked(driver: Driver, seconds: float, *, idle: bool) -> list[ElasticityRequest]:
+    """What the manager is asked meanwhile; it answers at once, and the exchange reports."""
+    driver.effects.clear()
+    until = driver.now + seconds
+    while driver.now < until:
+        driver.report(1, idle=idle)
+        before = len(driver.questions())
+        driver.advance(0.25)
+        if len(driver.questions()) > before:
+            driver.leader_names(1)
+    return [each.message for each in driver.questions()]
+
+
+def test_the_monitor_of_an_idle_queue_asks_for_its_rules_half_as_often() -> None:
+    driver = Driver()
+    rules_asked(driver, 1.0, idle=False)
+    assert [each.idle for each in rules_asked(driver, 4.0, idle=False)] == [False] * 4
+    rules_asked(driver, 2.0, idle=True)
+    assert [each.idle for each in rules_asked(driver, 8.0, idle=True)] == [True] * 4
+    driver.join("s")
+    rules_asked(driver, 2.0, idle=True)
+    assert not any(each.idle for each in rules_asked(driver, 2.0, idle=True))
+
+
+def test_a_queue_that_gets_no_rules_is_not_idle() -> None:
+    driver = Driver()
+    driver.report(1, idle=True)
+    driver.advance(4.0, (1, 1))
+    assert not any(each.message.idle for each in driver.questions())
 
 
 def test_an_exchange_that_was_silent_for_a_while_comes_back_with_its_epoch() -> None:

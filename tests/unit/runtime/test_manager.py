@@ -16,6 +16,7 @@ from roq.runtime import manager, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer
+from roq.timing import CHILD_REPORT_SECONDS, IDLE_CHILD_FACTOR
 
 CHILD = ChildInfo(
     child="q.x1", role="exchange", queue="q", queue_id=b"q" * 16, number=1, epoch=1, state="running"
@@ -35,6 +36,7 @@ class Bench:
         self.late_seconds = 0.0
         self.kept: list[ChildAck] = []
         self.stopped: list[str] = []
+        self.idle = False
         self.serve()
         self.link: ManagerLink | None = None
         self.child: ManagedChild
@@ -56,7 +58,7 @@ class Bench:
         )  # fmt: skip
         self.child = self.link.add(
             lambda: CHILD, on_keep=self.kept.append, on_stop=self.stopped.append,
-            metrics=lambda: {"batches_in": 3.0},
+            metrics=lambda: {"batches_in": 3.0}, idle=lambda: self.idle,
         )  # fmt: skip
         return self.link
 
@@ -111,6 +113,23 @@ def test_it_reports_again_and_again_and_every_other_one_carries_metrics(bench: B
     assert bench.reports[0].metrics == {"batches_in": 3.0}
     assert [bool(each.id) for each in bench.reports[:5]] == [True, False, True, False, True]
     assert bench.kept[0].monitor == "tcp://m:1"
+
+
+def test_an_idle_child_reports_less_often_and_says_so_until_it_is_idle_no_more(
+    bench: Bench,
+) -> None:
+    bench.idle = True
+    link = bench.begin()
+    bench.until(lambda: len(bench.reports) >= 2)
+    since = bench.reactor.now()
+    bench.until(lambda: len(bench.reports) >= 3)
+    assert bench.reactor.now() - since > (IDLE_CHILD_FACTOR - 1) * CHILD_REPORT_SECONDS
+    assert all(each.idle for each in bench.reports)
+    bench.idle = False
+    link.report_on()
+    bench.until(lambda: len(bench.reports) >= 4)
+    assert bench.reactor.now() - since < 2 * IDLE_CHILD_FACTOR * CHILD_REPORT_SECONDS
+    assert not bench.reports[3].idle
 
 
 def test_it_stops_when_its_host_manager_says_so(bench: Bench) -> None:
