@@ -283,6 +283,30 @@ def test_an_exchange_reports_to_its_host_manager_and_to_the_monitor_that_this_on
         until(lambda: parents.serve() or parents.reports[-1].stopping, "its last word")
 
 
+def test_a_publisher_wakes_an_idle_exchange_and_its_parents_hear_of_it_at_once(
+    tmp_path: Path, peers: Peers
+) -> None:
+    parents = Parents(peers)
+    with running(tmp_path, manager=parents.manager_at, monitor=parents.monitor_at) as process:
+
+        def both_say(idle: bool) -> bool:
+            parents.serve()
+            said = (parents.reports[-1:], parents.children[-1:])
+            return all(each and each[0].idle is idle for each in said)
+
+        until(lambda: both_say(True), "an idle exchange")
+        child = parents.children[-1].child
+        process.data, process.live = child.data, child.live
+        heard = (len(parents.reports), len(parents.children))
+        publisher = peers.publisher(process)
+        until(lambda: both_say(False), "its waking up")
+        # One more that it had just sent, perhaps: it did not wait for the next turn of both.
+        assert len(parents.reports) - heard[0] <= 2
+        assert len(parents.children) - heard[1] <= 2
+        publisher.send(b"x")
+        publisher.settle()
+
+
 def test_an_exchange_that_was_taken_over_ends(tmp_path: Path, peers: Peers) -> None:
     parents = Parents(peers)
     parents.code = "stale_epoch"
