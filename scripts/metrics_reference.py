@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from roq.gcm.figures import METRICS as OF_MANAGER
+from roq.gcm.ports.figures import METRICS as OF_MANAGER
 from roq.hcm.figures import METRICS as OF_HOST
 from roq.protocol.figures import Metric
 from roq.runtime.metrics import COMMON

@@ -4,9 +4,14 @@
     consoles, roq CLI      --BSON--> ROUTER management port  (P + 3)   > machine --> host managers
     everybody              <--BSON-- XPUB   broadcast port   (P + 5)  /         \\-> registry
 
-`machine` decides and is made of nouns: `client_port` and `management_port` (who asks), `role`
-(who leads), `queues`, `hosts` and their `reports`, `rules`, `operations` (which runs the `sagas`),
-`views` (what is told), `records` (what is written down), `events` (what goes in and out).
-`daemon` owns the sockets, `definitions` the registry, `listeners` the PUSH sockets.
+`machine` decides; `events` are what goes in and out; `daemon` owns the sockets. The rooms:
+
+    state/      what is known: role, hosts, queues, heartbeats, losses; records are written down
+    change/     commands: sagas, which `operations` runs, and how much may happen at once
+    provision/  hosts that a provider makes
+    repair/     what the leader does unasked: what is lost, and hosts that are drained
+    ports/      who asks what, and what is told
+    registry/   definitions in ZooKeeper or a file
+
 Several managers may run; one leads.
 """

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from roq.gcm.provision import ProvisionSettings
+from roq.gcm.provision.hosts import ProvisionSettings
 from roq.protocol.documents import RawDocument
 from roq.provider.choice import Choice
 from roq.runtime import config as settings

@@ -20,13 +20,14 @@ import zmq
 from roq.coordination.addresses import name_of, remedy, unreachable
 from roq.coordination.port import Post, Registry
 from roq.errors import Unavailable
-from roq.gcm import events, figures
+from roq.gcm import events
 from roq.gcm.config import WILDCARDS, GcmConfig
-from roq.gcm.definitions import Definitions
-from roq.gcm.listeners import Listeners
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.provider_calls import ProviderCalls
-from roq.gcm.records import Manager
+from roq.gcm.ports import figures
+from roq.gcm.ports.listeners import Listeners
+from roq.gcm.provision.calls import ProviderCalls
+from roq.gcm.registry.definitions import Definitions
+from roq.gcm.state.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of, host_epoch
 from roq.protocol.control import Answer, Health

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from roq.errors import RequestError
-from roq.gcm.records import Manager, Snapshot
+from roq.gcm.state.records import Manager, Snapshot
 from roq.machine import Tick
 from roq.protocol.control import Control
 from roq.protocol.facts import Check

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.errors import RegistryAway, RequestError
-from roq.gcm import views
-from roq.gcm.client_port import ClientPort
-from roq.gcm.draining import Draining
+from roq.gcm.change.operations import Operations
+from roq.gcm.change.rules import Rules
+from roq.gcm.change.sagas import Sagas
 from roq.gcm.events import (
     Answered,
     Broadcast,
@@ -45,20 +45,20 @@ from roq.gcm.events import (
     Subscribed,
     Unanswered,
 )
-from roq.gcm.figures import figures
-from roq.gcm.health import of_manager
-from roq.gcm.heartbeats import Heartbeats
-from roq.gcm.hosts import Hosts
-from roq.gcm.management_port import ManagementPort
-from roq.gcm.operations import Operations
-from roq.gcm.provision import Provisioning, ProvisionSettings
-from roq.gcm.queues import Queues
-from roq.gcm.records import HOSTS, Manager, Snapshot
-from roq.gcm.repair_schedule import LOOK_SECONDS, RepairSchedule
-from roq.gcm.reports import Reports
-from roq.gcm.role import Role
-from roq.gcm.rules import Rules
-from roq.gcm.sagas import Sagas
+from roq.gcm.ports import views
+from roq.gcm.ports.client import ClientPort
+from roq.gcm.ports.figures import figures
+from roq.gcm.ports.health import of_manager
+from roq.gcm.ports.management import ManagementPort
+from roq.gcm.ports.reports import Reports
+from roq.gcm.provision.hosts import Provisioning, ProvisionSettings
+from roq.gcm.repair.draining import Draining
+from roq.gcm.repair.schedule import LOOK_SECONDS, RepairSchedule
+from roq.gcm.state.heartbeats import Heartbeats
+from roq.gcm.state.hosts import Hosts
+from roq.gcm.state.queues import Queues
+from roq.gcm.state.records import HOSTS, Manager, Snapshot
+from roq.gcm.state.role import Role
 from roq.machine import Tick
 from roq.policy.registry import POLICIES
 from roq.protocol import broadcast
@@ -181,7 +181,7 @@ class GcmMachine:
         )
 
     def figures(self) -> Iterator[Sample]:
-        """`roq.gcm.figures.METRICS` as they stand now."""
+        """`roq.gcm.ports.figures.METRICS` as they stand now."""
         return figures(self._role, self.queues, self.hosts, self.operations, self.repairs)
 
     # --- the contract of a machine ----------------------------------------------------------------

@@ -9,9 +9,9 @@ import msgspec
 
 from roq.errors import Unavailable
 from roq.gcm import events
-from roq.gcm.definitions import Definitions
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.records import HOSTS_PATH, Manager, QueueRecord
+from roq.gcm.registry.definitions import Definitions
+from roq.gcm.state.records import HOSTS_PATH, Manager, QueueRecord
 from roq.machine import Tick
 from roq.protocol.control import Answer
 from roq.runtime.rpc import Peer, RpcClient

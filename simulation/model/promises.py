@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from roq.gcm.records import QueueRecord
+from roq.gcm.state.records import QueueRecord
 from roq.model import QueueState
 from roq.simulation.model.clients import PublisherShell
 from roq.simulation.model.cluster import QUEUE, Cluster, Shape

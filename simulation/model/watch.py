@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from roq.gcm.records import SCALING, QueueRecord
+from roq.gcm.state.records import SCALING, QueueRecord
 from roq.protocol.batch import read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.simulation.world import World

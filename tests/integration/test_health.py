@@ -13,7 +13,7 @@ import pytest
 from commands import roq, started, until
 from prometheus_client.parser import text_string_to_metric_families
 
-from roq.gcm.figures import METRICS as GCM_METRICS
+from roq.gcm.ports.figures import METRICS as GCM_METRICS
 from roq.hcm.figures import METRICS as HOST_METRICS
 from roq.local.ports import choose_ports
 from roq.runtime.metrics import COMMON

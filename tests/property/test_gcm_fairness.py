@@ -5,7 +5,7 @@ from collections import Counter, deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.gcm.fairness import FairLine
+from roq.gcm.change.fairness import FairLine
 
 MOST = 16
 ACTS = st.lists(

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.port import CLUSTER
-from roq.gcm import events, records
-from roq.gcm.definitions import Definitions
+from roq.gcm import events
+from roq.gcm.registry.definitions import Definitions
+from roq.gcm.state import records
 from roq.runtime.ports import Timer
 
 MANAGERS = 3

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roq.errors import NotLeader, RegistryAway
-from roq.gcm import admission
+from roq.gcm.change import admission
+from roq.gcm.change.operations import Operations
+from roq.gcm.change.saga import Admit, Call, Calls, Saga, Save
 from roq.gcm.events import Ask, Commit, Effect, Reply
-from roq.gcm.operations import Operations
-from roq.gcm.saga import Admit, Call, Calls, Saga, Save
 from roq.protocol.control import Done
 from roq.protocol.public_answers import done
 

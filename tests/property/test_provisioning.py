@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roq.gcm import events
 from roq.gcm.events import CallProvider, CreateHost, GivenUp, ListHosts, RemoveHost
-from roq.gcm.provision import ProvisionSettings
+from roq.gcm.provision.hosts import ProvisionSettings
 from roq.protocol import documents
 from roq.protocol.control import ScaleIn, ScaleOut
 from roq.provider.port import HostState, ProvidedHost

@@ -21,9 +21,9 @@ from roq.coordination.election import Election
 from roq.errors import RegistryAway
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
-from roq.gcm.repair_schedule import RepairSchedule
-from roq.gcm.saga import Saga
-from roq.gcm.sagas.exchange import ExchangeSagas
+from roq.gcm.change.exchange import ExchangeSagas
+from roq.gcm.change.saga import Saga
+from roq.gcm.repair.schedule import RepairSchedule
 from roq.hcm.children import Child
 from roq.hcm.epochs import Epochs
 from roq.hcm.events import Effect

@@ -22,10 +22,10 @@ from roq.client.publish.replay import ReplayBuffers
 from roq.coordination.port import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.exchange.holding import Holding
-from roq.gcm.definitions import Definitions
-from roq.gcm.records import ExchangeRecord
-from roq.gcm.repair_schedule import RepairSchedule
-from roq.gcm.sagas.steps import without_exchange
+from roq.gcm.change.steps import without_exchange
+from roq.gcm.registry.definitions import Definitions
+from roq.gcm.repair.schedule import RepairSchedule
+from roq.gcm.state.records import ExchangeRecord
 from roq.hcm import events
 from roq.hcm.machine import HostMachine
 from roq.monitor.orphans import Orphans

@@ -40,9 +40,9 @@ from roq.client.subscribe.reader_events import Answered, Ask, DataUp, Start  # n
 from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
-from roq.gcm import records  # noqa: E402
+from roq.gcm.change.rules import elastic_of  # noqa: E402
 from roq.gcm.config import GcmConfig  # noqa: E402
-from roq.gcm.rules import elastic_of  # noqa: E402
+from roq.gcm.state import records  # noqa: E402
 from roq.hcm.config import HcmConfig  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
@@ -425,12 +425,12 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ("client/subscribe/merge", "client/subscribe/reader", "client/log_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
-    "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"), "registry": ("gcm/records",),
-    "rules": ("gcm/rules", "cli/rules"), "spark": (), "files": (
+    "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"),
+    "registry": ("gcm/state/records",), "rules": ("gcm/change/rules", "cli/rules"), "spark": (), "files": (
         "exchange/config", "monitor/process", "protocol/spec", "hcm/records", "provider/record",
         "runtime/config",
         "testing/provider_kit",
-    ), "answers": ("client/admin/management", "client/admin/views", "gcm/provider_calls",
+    ), "answers": ("client/admin/management", "client/admin/views", "gcm/provision/calls",
     "provider/engine"), "statistics": ("protocol/kpi",),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""

@@ -10,9 +10,10 @@ import bson
 import msgspec
 
 from roq.errors import RegistryAway
-from roq.gcm import events, records
+from roq.gcm import events
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.provision import ProvisionSettings
+from roq.gcm.provision.hosts import ProvisionSettings
+from roq.gcm.state import records
 from roq.machine import Tick
 from roq.model import child_epoch
 from roq.protocol import broadcast, documents

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.gcm.figures import METRICS as OF_MANAGER
+from roq.gcm.ports.figures import METRICS as OF_MANAGER
 from roq.hcm.figures import METRICS as OF_HOST
 from roq.runtime.metrics import COMMON
 

@@ -6,7 +6,7 @@ from gcm_scaling import answer_of, ask, less, numbers, out, rule, send, wake
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
-from roq.gcm.provision import ProvisionSettings
+from roq.gcm.provision.hosts import ProvisionSettings
 from roq.protocol import documents
 from roq.protocol.control import (
     Done,

@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from roq import model
 from roq.errors import RemoteProtocolError
-from roq.gcm import records as registry
+from roq.gcm.state import records as registry
 from roq.hcm import records as processes
 from roq.protocol import (
     broadcast,

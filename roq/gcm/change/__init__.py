@@ -1,0 +1,1 @@
+"""Changes of definitions: commands, step by step, and how many at once."""

@@ -1,0 +1,448 @@
+"""The exchanges of a running queue: one more, one less, by hand or because the load wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from roq.errors import (
+    REQUEST_ERRORS,
+    ExchangeNotFound,
+    NoCapacity,
+    NotEmpty,
+    RequestError,
+)
+from roq.gcm.change.saga import Admit, Call, Calls, Emit, Result, Saga
+from roq.gcm.change.steps import (
+    OPEN_ERRORS,
+    Part,
+    Steps,
+    exchange_hosts,
+    with_problem,
+    without_exchange,
+)
+from roq.gcm.events import Change, Note, Put
+from roq.gcm.state.queues import MONITOR, Queue, transactions_of
+from roq.gcm.state.records import (
+    EXCHANGES_MAX,
+    MANUAL,
+    SCALING,
+    TRANSACTIONS_MAX,
+    DepartedRecord,
+    ExchangeRecord,
+    encode,
+    transactions_path,
+)
+from roq.model import ElasticRules, QueueState, exchange_name
+from roq.protocol.control import (
+    Done,
+    Emptied,
+    Empty,
+    Failure,
+    ScaledOut,
+    ScaleIn,
+    ScaleOut,
+)
+from roq.protocol.public import CreateExchange, RemoveExchange
+from roq.protocol.public_answers import done
+from roq.timing import EMPTYING_ASKS_SECONDS
+
+KEEP_SECONDS: Final = 2.0
+"""It matters little whether a monitor hears it: nobody asks it again for what was called off."""
+
+
+class ExchangeSagas:
+    """Changes of single exchanges."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    # --- one more ---------------------------------------------------------------------------------
+
+    def create(self, request: CreateExchange) -> Saga:
+        """Start one more exchange of a running queue on the named host (2004)."""
+        queue = self._steps.queues.demand_running(request.QName)
+        transaction = str(request.TransactionID)
+        if transaction and transaction in queue.transactions:
+            return _exchange_done(queue.transactions[transaction])
+        number = yield from self._add(
+            queue,
+            transaction,
+            lambda: self._steps.place(request.Host, exchange_hosts(queue)),
+            MANUAL,
+        )
+        return _exchange_done(number)
+
+    def scale_out(self, request: ScaleOut, rules: ElasticRules) -> Part[ScaledOut]:
+        """Start one more exchange where there is room.
+
+        Raises:
+            NoCapacity: no host has room, or the queue has as many exchanges as it may have.
+        """
+        queue = self._steps.queues.demand_same(request.queue, request.queue_id)
+        number = queue.transactions.get(request.transaction)
+        if number is None:
+            yield from self._finish_attempts(queue, request.transaction)
+            _check_growth(queue, request, rules)
+            number = yield from self._add(
+                queue, request.transaction, lambda: self._steps.place_beside(queue), SCALING
+            )
+        exchange = queue.record.exchange(number)
+        if exchange is None:
+            raise ExchangeNotFound(
+                f"{exchange_name(number)}, which this request has made, was removed since"
+            )
+        return ScaledOut(id=request.id, number=number, host=exchange.host)
+
+    def replace(self, queue: Queue, exchange: ExchangeRecord) -> Part[int]:
+        """Start one more exchange elsewhere, because this one is to go from its host."""
+        return (
+            yield from self._add(
+                queue,
+                "",
+                lambda: self._steps.place_beside(queue),
+                exchange.origin,
+                exchange.number,
+            )
+        )
+
+    def _add(
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int = 0,
+    ) -> Part[int]:
+        exchange = yield from self._define(queue, transaction, place, origin, replaces)
+        try:
+            yield from self._start(queue, exchange)
+            yield from self._save_created(queue, exchange.number, transaction)
+        except OPEN_ERRORS:
+            raise  # the next leader completes it
+        except RequestError as error:
+            problem = yield from self._undo_add(queue, exchange)
+            raise with_problem(error, problem) from None
+        return exchange.number
+
+    def _start(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+        try:
+            yield from self._steps.start_exchanges(queue, (exchange,))
+        except OPEN_ERRORS:
+            raise
+        except RequestError:
+            # Its host manager may have died before it could say so: its monitor knows.
+            if not self._steps.runs(queue, exchange.number):
+                raise
+
+    def _define(
+        self,
+        queue: Queue,
+        transaction: str,
+        place: Callable[[], str],
+        origin: str,
+        replaces: int,
+    ) -> Part[ExchangeRecord]:
+        """The exchange of a request that was begun before, or a new one, written down."""
+        record = queue.record
+        begun = _begun(queue, transaction)
+        if begun is not None:
+            self._steps.hosts.demand(begun.host)
+            yield Admit(begun.host)
+            return begun
+        if len(record.exchanges) >= EXCHANGES_MAX:
+            raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
+        host = place()
+        exchange = ExchangeRecord(
+            number=record.next_number,
+            host=host,
+            transaction=transaction,
+            origin=origin,
+            replaces=replaces,
+        )
+        key = (queue.name, exchange.number)
+        self._steps.queues.reserved[key] = host
+        try:
+            yield Admit(host)
+            yield from self._steps.save(
+                msgspec.structs.replace(
+                    record,
+                    next_number=exchange.number + 1,
+                    exchanges=(*record.exchanges, exchange),
+                )
+            )
+        finally:
+            del self._steps.queues.reserved[key]
+        return exchange
+
+    def _save_created(self, queue: Queue, number: int, transaction: str) -> Part[None]:
+        record = queue.with_addresses()
+        exchange = record.exchange(number)
+        assert exchange is not None  # noqa: S101 - nobody else works on this queue meanwhile
+        record = record.replacing(
+            msgspec.structs.replace(exchange, state="created", transaction="")
+        )
+        more: tuple[Change, ...] = ()
+        kept = transactions_of(queue)
+        if transaction:
+            kept = (*kept, (transaction, number))[-TRANSACTIONS_MAX:]
+            more = (Put(transactions_path(queue.name), encode(kept)),)
+        yield from self._steps.save(record, *more)
+        queue.transactions = dict(kept)
+
+    def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
+        number = exchange.number
+        try:
+            yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            gone = self._departed(queue, exchange)
+            queue.children.pop(number, None)
+            yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
+        except RequestError as error:
+            return f"the definition of {exchange_name(number)} is left behind: {error}"
+        return ""
+
+    def _finish_attempts(self, queue: Queue, transaction: str) -> Part[None]:
+        """Complete what earlier attempts to scale have left behind, or undo it.
+
+        No other operation works on this queue, so nothing of it is under way.
+        """
+        for exchange in queue.record.exchanges:
+            begun = exchange.origin == SCALING and exchange.state == "creating"
+            if not begun or exchange.transaction == transaction:
+                continue
+            if self._steps.runs(queue, exchange.number):
+                yield from self._save_created(queue, exchange.number, exchange.transaction)
+            else:
+                yield from self._undo_add(queue, exchange)
+
+    # --- one less ---------------------------------------------------------------------------------
+
+    def scale_in(self, request: ScaleIn, rules: ElasticRules) -> Part[Done]:
+        """Stop an exchange that scaling has made and its monitor has emptied."""
+        queue = self._steps.queues.demand_same(request.queue, request.queue_id)
+        exchange = queue.record.exchange(request.number)
+        if exchange is not None:
+            _check_shrinking(queue, exchange, rules)
+            yield from self._remove(queue, exchange, request.epoch, request.end)
+        return Done(id=request.id)
+
+    def remove(self, request: RemoveExchange) -> Saga:
+        """Have an exchange emptied by the queue's monitor, then stop it (2100)."""
+        queue = self._steps.queues.demand(request.QName)
+        exchange = _named(queue, str(request.Exchange))
+        if len(_wanted(queue)) <= 1 and exchange.wanted:
+            raise RequestError(
+                f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
+                "a queue keeps one; remove or stop the queue instead"
+            )
+        if queue.record.state is QueueState.STOPPED:
+            record = queue.record.departing(self._departed(queue, exchange))
+            yield from self._steps.save(without_exchange(record, exchange.number))
+            return _exchange_done(exchange.number)
+        self._steps.queues.demand_running(queue.name)
+        epoch, end = 0, -1
+        if exchange.wanted and not self._lost(queue, exchange):
+            epoch, end = yield from self._empty(queue, exchange)
+        problems = yield from self._remove(queue, exchange, epoch, end)
+        more = {"WARNING": "; ".join(problems)} if problems else {}
+        return {**_exchange_done(exchange.number), **more}
+
+    def _empty(
+        self,
+        queue: Queue,
+        exchange: ExchangeRecord,
+        seconds: float = EMPTYING_ASKS_SECONDS,
+        *,
+        at_once: bool = False,
+        within: float = 0.0,
+    ) -> Part[tuple[int, int]]:
+        """Have it emptied; gives its epoch, and where its log ends (-1: nobody knows)."""
+        number = exchange.number
+        if not queue.monitor or self._steps.lost(queue, MONITOR):
+            raise _not_empty(queue, exchange, "it does not run at the moment")
+        message = Empty(
+            queue_id=queue.record.queue_id, number=number, at_once=at_once, read_seconds=within
+        )
+        answers = yield Calls((Call(queue.record.host, queue.monitor, message, seconds),))
+        match answers[0]:
+            case Emptied() as emptied:
+                return emptied.epoch, emptied.end
+            case Done():  # a monitor of an earlier version
+                return 0, -1
+            case answer:
+                raise _not_empty(queue, exchange, answer)
+
+    def vacate(
+        self, queue: Queue, exchange: ExchangeRecord, read_seconds: float, seconds: float
+    ) -> Part[None]:
+        """Remove an exchange if it is empty by now; if not, its monitor goes on emptying it.
+
+        Args:
+            queue: a running queue.
+            exchange: one that is wanted.
+            read_seconds: subscribers have so long to read what is left, once it has no publishers.
+            seconds: its monitor must answer within this.
+
+        Raises:
+            RequestError: says what it waits for.
+        """
+        epoch, end = 0, -1
+        if not self._lost(queue, exchange):
+            epoch, end = yield from self._empty(
+                queue, exchange, seconds, at_once=True, within=read_seconds
+            )
+        yield from self._remove(queue, exchange, epoch, end)
+
+    def keep(self, queue: Queue, exchanges: Iterable[ExchangeRecord]) -> list[Call]:
+        """The calls that have exchanges take publishers again which were being emptied."""
+        return [
+            Call(
+                queue.record.host,
+                queue.monitor,
+                Empty(queue_id=queue.record.queue_id, number=exchange.number, wanted=False),
+                KEEP_SECONDS,
+            )
+            for exchange in exchanges
+            if queue.running and queue.monitor
+        ]
+
+    def _remove(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int, end: int
+    ) -> Part[list[str]]:
+        number = exchange.number
+        record = queue.record.replacing(msgspec.structs.replace(exchange, state="removing"))
+        if exchange.wanted:  # else an earlier attempt has written down how it ended
+            record = record.departing(self._departed(queue, exchange, epoch, end))
+        # Written down before it stops, so that a reader that misses its log finds where it ended.
+        yield from self._steps.save(record)
+        # A host that does not answer holds nothing up: it is told when it reports again.
+        problems = yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+        yield from self._steps.save(without_exchange(queue.record, number))
+        queue.children.pop(number, None)
+        return problems
+
+    # --- what was left half-done ------------------------------------------------------------------
+
+    def left_over(self, queue: Queue) -> bool:
+        """Whether an exchange of a running queue was left half-made or half-removed, but can be
+        finished.
+
+        That is so where the registry or a host failed in the middle, or the leader.
+        """
+        return any(self._can_finish(queue, each) for each in queue.record.exchanges)
+
+    def finish(self, name: str) -> Saga:
+        """Complete what was left half-done of this queue, or undo it."""
+        queue = self._steps.queues.get(name)
+        if queue is not None and queue.running:
+            for exchange in queue.record.exchanges:
+                if self._can_finish(queue, exchange):
+                    yield from self._finish(queue, exchange)
+        return done()
+
+    def _can_finish(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        if not exchange.wanted:
+            return True
+        half_made = exchange.state == "creating"
+        runs = self._steps.runs(queue, exchange.number)
+        return half_made and (runs or self._lost(queue, exchange))
+
+    def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
+        name = exchange_name(exchange.number)
+        if not exchange.wanted:
+            # What still runs of it is stopped when its host reports it.
+            yield from self._steps.save(without_exchange(queue.record, exchange.number))
+            queue.children.pop(exchange.number, None)
+            deed = f"{name} is removed, as was begun before"
+        elif self._steps.runs(queue, exchange.number):
+            yield from self._save_created(queue, exchange.number, exchange.transaction)
+            deed = f"{name} serves, as was begun before"
+        else:
+            deed = f"{name} is given up, which was begun before and does not run"
+            problem = yield from self._undo_add(queue, exchange)
+            deed += f" ({problem})" * bool(problem)
+        yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+
+    def _departed(
+        self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1
+    ) -> DepartedRecord:
+        latest = queue.epoch(exchange.number)
+        if not latest:
+            end = 0  # it never ran, so nothing was lost with it
+        elif epoch != latest or end < 0:
+            epoch, end = latest, -1  # another process than the one that was emptied
+        return DepartedRecord(number=exchange.number, epoch=epoch, end=end)
+
+    def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        return self._steps.lost(queue, exchange.number)
+
+
+def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
+    """The exchange that this request has begun to make before."""
+    return next(
+        (
+            each
+            for each in queue.record.exchanges
+            if transaction and each.transaction == transaction and each.wanted
+        ),
+        None,
+    )
+
+
+def _wanted(queue: Queue) -> list[ExchangeRecord]:
+    return [exchange for exchange in queue.record.exchanges if exchange.wanted]
+
+
+def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
+    begun = _begun(queue, request.transaction)
+    if begun is None and len(_wanted(queue)) >= rules.exchanges_max:
+        raise NoCapacity(
+            f"queue {queue.name!r} has {len(_wanted(queue))} exchanges and grows to at most "
+            f"{rules.exchanges_max} by itself"
+        )
+
+
+def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules) -> None:
+    name = exchange_name(exchange.number)
+    if exchange.origin != SCALING:
+        raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
+    least = max(1, rules.exchanges_min)
+    if exchange.wanted and len(_wanted(queue)) <= least:
+        raise RequestError(
+            f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays"
+        )
+
+
+def _named(queue: Queue, given: str) -> ExchangeRecord:
+    """The exchange of a request that says `x2` or `2`."""
+    digits = given.removeprefix("x")
+    # More digits than a number ever has would be costly to read.
+    fits = digits.isascii() and digits.isdigit() and len(digits) <= 9
+    exchange = queue.record.exchange(int(digits)) if fits else None
+    if exchange is None:
+        names = ", ".join(exchange_name(each.number) for each in queue.record.exchanges)
+        raise ExchangeNotFound(
+            f"queue {queue.name!r} has no exchange {given[:40]!r}; there are {names}"
+        )
+    return exchange
+
+
+def _not_empty(queue: Queue, exchange: ExchangeRecord, answer: Result) -> RequestError:
+    name = exchange_name(exchange.number)
+    match answer:
+        case Failure():
+            kind = REQUEST_ERRORS.get(answer.CODE, NotEmpty)
+            return kind(f"{name} is not removed: {answer.COMMENT}")
+        case str():
+            return NotEmpty(
+                f"{name} is not removed: the monitor of queue {queue.name!r} did not say that it "
+                f"is empty ({answer})"
+            )
+        case _:
+            return RequestError(f"the monitor of queue {queue.name!r} gave an unexpected answer")
+
+
+def _exchange_done(number: int) -> dict[str, object]:
+    return done(Exchange=exchange_name(number), Number=number)

@@ -1,0 +1,302 @@
+"""The life of a queue as a whole: created, stopped, started, removed, and what was left of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from roq.errors import QueueExists, QueueStopped, RequestError
+from roq.gcm.change.healing import HealingSagas
+from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
+from roq.gcm.change.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
+from roq.gcm.events import Note
+from roq.gcm.state.queues import MONITOR, Queue
+from roq.gcm.state.records import CREATION, SCALING, ExchangeRecord, QueueRecord
+from roq.model import Limits, QueueState
+from roq.protocol.control import StopQueue
+from roq.protocol.public_answers import done
+
+REMEMBERED_MAX: Final = 1_000
+"""Queues whose creation did not go straight that are remembered."""
+
+
+class QueueSagas:
+    """Changes of whole queues."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._healing = HealingSagas(steps)
+        self._unanswered: set[bytes] = set()
+        """Ids of the queues whose creation was resumed, and whose creator got no answer."""
+        self._refused: set[bytes] = set()
+        """Ids of those whose creation was refused, but could not be undone."""
+
+    def create(
+        self,
+        name: str,
+        host: str,
+        *,
+        queue_id: bytes,
+        wall: float,
+        limits: Limits,
+        durability: str,
+        transaction: str = "",
+    ) -> Saga:
+        """Create a queue; `host` empty: the least loaded.
+
+        The same request again (by its transaction; or without one, if the leader was lost while
+        it created the queue) finds it done.
+        """
+        steps = self._steps
+        steps.queues.check_readable(name)
+        left_over = steps.queues.get(name)
+        if left_over is not None and left_over.record.state is not QueueState.CREATING:
+            asked = (host or left_over.record.host, limits, durability)
+            if not self._is_repeated(left_over, asked, transaction):
+                raise QueueExists(f"queue {name!r} exists already")
+            return done(Host=left_over.record.host)
+        if left_over is not None:
+            yield from steps.stop_children(left_over, "removed")
+            yield from steps.erase(left_over)
+        host = steps.place(host)
+        record = QueueRecord(
+            name=name,
+            queue_id=queue_id,
+            state=QueueState.CREATING,
+            host=host,
+            created=wall,
+            durability=durability,
+            limits=limits,
+            transaction=transaction,
+            next_number=2,
+            exchanges=(ExchangeRecord(number=1, host=host, origin=CREATION),),
+        )
+        places = {(name, MONITOR): host, (name, 1): host}
+        steps.queues.reserved |= places
+        try:
+            yield Admit(host)
+            queue = yield from steps.save(record)
+        finally:
+            for key in places:
+                steps.queues.reserved.pop(key, None)
+        yield from self._complete(queue)
+        return done(Host=host)
+
+    def _is_repeated(self, queue: Queue, asked: tuple[str, Limits, str], transaction: str) -> bool:
+        record = queue.record
+        if transaction and transaction == record.transaction:
+            return True
+        if asked != (record.host, record.limits, record.durability):
+            return False
+        if transaction or record.queue_id not in self._unanswered:
+            return False
+        self._unanswered.discard(record.queue_id)
+        return True
+
+    def _complete(self, queue: Queue) -> Part[None]:
+        steps = self._steps
+        try:
+            yield from self._start(queue)
+            yield from steps.save(_now_running(queue))
+        except OPEN_ERRORS:
+            raise  # the next leader completes it
+        except RequestError as error:
+            problem = yield from self._undo_create(queue)
+            if problem:
+                _remember(self._refused, queue)
+            raise with_problem(error, problem) from None
+
+    def start(self, name: str) -> Saga:
+        """Start a stopped queue, or one whose start, stop or creation was not completed.
+
+        What was on a host that is lost starts on another one. Of a running queue, what has failed
+        for good or was lost starts again.
+        """
+        steps = self._steps
+        queue = steps.queues.demand(name)
+        if queue.running:
+            yield from self._healing.heal(queue, steps.losses(queue), again=True)
+            return done()
+        if queue.record.state is QueueState.REMOVING:
+            raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
+        starting = self._without_lost(_in_state(queue, QueueState.STARTING))
+        places, problem = steps.place_anew(queue, self._on_lost_hosts(starting))
+        if problem:
+            raise NoRoom(problem)
+        for host in starting.hosts:
+            if not steps.hosts.lost(host):
+                steps.hosts.demand(host)
+        yield Admit(places.get(MONITOR, starting.host))
+        yield from steps.save_moved(starting, places)
+        try:
+            yield from self._start(queue)
+            yield from steps.save(_now_running(queue))
+        except OPEN_ERRORS:
+            raise  # the next leader completes it
+        except RequestError as error:
+            problem = yield from self._undo_start(queue)
+            raise with_problem(error, problem) from None
+        return done()
+
+    def stop(self, name: str) -> Saga:
+        """Stop the processes of a queue; its definition stays."""
+        steps = self._steps
+        queue = steps.queues.demand(name)
+        if queue.record.state is QueueState.STOPPED:
+            return done()
+        if queue.record.state is QueueState.REMOVING:
+            raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
+        yield from steps.save(_in_state(queue, QueueState.STOPPING))
+        problems = yield from steps.stop_children(queue, "stopped")
+        if problems:
+            raise RequestError(
+                f"queue {name!r} is not completely stopped: {'; '.join(problems)}. "
+                "Its processes end as soon as their host manager answers again; repeat to be sure"
+            )
+        yield from steps.save(_in_state(queue, QueueState.STOPPED))
+        return done()
+
+    def remove(self, name: str) -> Saga:
+        """Stop the processes of a queue and forget it.
+
+        A host that does not answer holds nothing up: it is told when it reports again.
+        """
+        steps = self._steps
+        queue = steps.queues.demand(name)
+        yield from steps.save(_in_state(queue, QueueState.REMOVING))
+        problems = yield from steps.stop_children(queue, "removed")
+        yield from steps.erase(queue)
+        return done(WARNING="; ".join(problems)) if problems else done()
+
+    def remove_unreadable(self, name: str) -> Saga:
+        """Remove a definition that nobody can read, and stop what may belong to it."""
+        steps = self._steps
+        message = StopQueue(
+            queue=name, leader_epoch=steps.leader_epoch, reason="removed", cluster=steps.cluster
+        )
+        calls = [
+            Call(host.name, host.control, message, STOP_SECONDS, again=True)
+            for host in steps.hosts
+            if steps.hosts.live(host.name) and any(each.queue == name for each in host.children)
+        ]
+        yield Calls(tuple(calls))  # what does not stop is told again when its host reports it
+        yield from steps.erase_name(name)
+        return done()
+
+    # --- what was left half-done ------------------------------------------------------------------
+
+    def left_over(self, queue: Queue) -> str:
+        """What an earlier leader, or an attempt that failed, was doing with a queue; "" if nothing.
+
+        It can be finished as soon as all of its hosts are known to be there or not.
+        """
+        return _DOING.get(queue.record.state, "")
+
+    def finish(self, name: str) -> Saga:
+        """Complete what was left half-done with a queue as a whole, or undo it."""
+        queue = self._steps.queues.get(name)
+        if queue is None:
+            return done()
+        state = queue.record.state
+        if state is QueueState.CREATING:
+            deed = yield from self._finish_creation(queue)
+        elif state is QueueState.STARTING:
+            yield from self.start(name)
+            deed = "it is started"
+        elif state is QueueState.STOPPING:
+            yield from self.stop(name)
+            deed = "it is stopped"
+        elif state is QueueState.REMOVING:
+            yield from self.remove(name)
+            deed = "it is removed"
+        else:
+            return done()
+        text = f"queue {name}: {deed}, as was begun before"
+        yield Emit((Note("queue_finished", text),))
+        return done()
+
+    def _finish_creation(self, queue: Queue) -> Part[str]:
+        lost = [host for host in queue.record.hosts if self._steps.hosts.lost(host)]
+        if lost or queue.record.queue_id in self._refused:
+            problem = yield from self._undo_create(queue)
+            if problem:
+                raise RequestError(problem)
+            return "its creation is undone"
+        yield from self._complete(queue)
+        _remember(self._unanswered, queue)
+        return "it is created"
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    def _without_lost(self, record: QueueRecord) -> QueueRecord:
+        """The record without what scaling has added on hosts that are gone.
+
+        A provided host may be lost while the queue is stopped; nothing was in its exchanges.
+        """
+        kept = tuple(
+            exchange
+            for exchange in record.exchanges
+            if exchange.origin != SCALING or not self._steps.hosts.lost(exchange.host)
+        )
+        return msgspec.structs.replace(record, exchanges=kept or record.exchanges)
+
+    def _on_lost_hosts(self, record: QueueRecord) -> list[int]:
+        lost = self._steps.hosts.lost
+        numbers = [MONITOR] if lost(record.host) else []
+        return numbers + [each.number for each in record.exchanges if lost(each.host)]
+
+    def _start(self, queue: Queue) -> Part[None]:
+        yield from self._steps.start_monitor(queue)
+        yield from self._steps.start_exchanges(queue, queue.record.exchanges)
+
+    def _undo_create(self, queue: Queue) -> Part[str]:
+        try:
+            yield from self._steps.stop_children(queue, "removed")
+            yield from self._steps.erase(queue)
+        except RequestError as error:
+            return f"its definition is left behind: {error}"
+        return ""
+
+    def _undo_start(self, queue: Queue) -> Part[str]:
+        try:
+            yield from self._steps.stop_children(queue, "stopped")
+            yield from self._steps.save(_in_state(queue, QueueState.STOPPED))
+        except RequestError as error:
+            return f"it is left in the state {queue.record.state}: {error}"
+        return ""
+
+
+_DOING: Final = {
+    QueueState.CREATING: "creation",
+    QueueState.STARTING: "start",
+    QueueState.STOPPING: "stop",
+    QueueState.REMOVING: "removal",
+}
+
+
+def _remember(known: set[bytes], queue: Queue) -> None:
+    if len(known) >= REMEMBERED_MAX:
+        known.clear()
+    known.add(queue.record.queue_id)
+
+
+def _in_state(queue: Queue, state: QueueState) -> QueueRecord:
+    """The record in another state; what was being removed is gone when the queue stops."""
+    record = msgspec.structs.replace(queue.record, state=state)
+    if state in {QueueState.STARTING, QueueState.STOPPED}:
+        wanted = tuple(exchange for exchange in record.exchanges if exchange.wanted)
+        record = msgspec.structs.replace(record, exchanges=wanted)
+    return record
+
+
+def _now_running(queue: Queue) -> QueueRecord:
+    record = queue.with_addresses()
+    return msgspec.structs.replace(
+        record,
+        state=QueueState.RUNNING,
+        exchanges=tuple(
+            msgspec.structs.replace(exchange, state="created", transaction="")
+            for exchange in record.exchanges
+        ),
+    )

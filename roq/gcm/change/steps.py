@@ -1,0 +1,358 @@
+"""The steps of which sagas are made: place, save, start, stop, and what may come back from each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+
+from roq.errors import (
+    REQUEST_ERRORS,
+    HostNotFound,
+    LocalProtocolError,
+    NoCapacity,
+    NotLeader,
+    RegistryAway,
+    RequestError,
+)
+from roq.gcm.change.saga import Call, Calls, Draw, Outcome, Result, Save, Step
+from roq.gcm.events import Change, Drop, Put
+from roq.gcm.state.heartbeats import Heartbeats
+from roq.gcm.state.hosts import LOST, UNMANAGED, Host, Hosts
+from roq.gcm.state.losses import Loss, loss, losses
+from roq.gcm.state.queues import MONITOR, Queue, Queues
+from roq.gcm.state.records import ExchangeRecord, QueueRecord, encode, queue_path
+from roq.model import child_epoch, host_epoch
+from roq.policy import placement
+from roq.protocol.control import (
+    Done,
+    Failure,
+    Started,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+)
+
+START_SECONDS: Final = 15.0
+START_STARVED_SECONDS: Final = 65.0
+"""On a host that gets too little processor; its manager gives a start a minute then."""
+STOP_SECONDS: Final = 10.0
+
+EVERYTHING: Final = -1
+"""Number that means the monitor and all exchanges."""
+
+OPEN_ERRORS: Final = (RegistryAway, NotLeader)
+"""After these it is open what was done and who leads: nothing is undone on their account."""
+
+T = TypeVar("T")
+Part: TypeAlias = Generator[Step, Outcome, T]
+"""A piece of a saga, which gives a T to the rest of it."""
+
+
+class NoRoom(NoCapacity):
+    """No host has a free slot; another host would help."""
+
+
+class Steps:
+    """What all sagas of one leader work on, and the steps that they share.
+
+    Attributes:
+        queues, hosts, proofs: what there is.
+        leader_epoch: host managers obey no lower one.
+        cluster: host managers of another one do not obey.
+    """
+
+    def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
+        self.queues = queues
+        self.hosts = hosts
+        self.heartbeats = heartbeats
+        self.leader_epoch = 0
+        self.cluster = ""
+
+    # --- what is lost -----------------------------------------------------------------------------
+
+    def losses(self, queue: Queue) -> list[Loss]:
+        """What a running queue has lost; the monitor first."""
+        return losses(queue, self.hosts, self.heartbeats)
+
+    def lost(self, queue: Queue, number: int) -> bool:
+        """Whether this process of a queue (0: the monitor) does not run and will not by itself."""
+        found = loss(queue, number, self.hosts, self.heartbeats)
+        if found is None or found.certain:
+            return found is not None
+        known = queue.children.get(number)  # a report that tells of it may be under way
+        return known is None or known.state != "running"
+
+    def runs(self, queue: Queue, number: int) -> bool:
+        """Whether this process of a queue runs, as far as hosts and monitors have told.
+
+        Where the manager of its host is gone, its monitor's word counts.
+        """
+        host = self.hosts.live(queue.place(number))
+        listed = host.child(queue.record.queue_id, number) if host is not None else None
+        child = listed or queue.children.get(number)
+        if child is not None:
+            return child.state == "running"
+        return host is None and self.heartbeats.lives(queue, number)
+
+    # --- placement --------------------------------------------------------------------------------
+
+    def place(self, host: str, beside: Collection[str] = ()) -> str:
+        """The named host if it can take an exchange, or the least loaded one if none is named.
+
+        Args:
+            host: its name; empty: none is named.
+            beside: hosts that are rather not taken then.
+
+        Raises:
+            HostNotFound, NoCapacity: it cannot.
+            NoRoom: none is named, and no host has a free slot.
+            NotLeader: a leader that is this new does not know yet; a client asks again.
+        """
+        loads = self.hosts.loads(*self.queues.placed())
+        try:
+            return placement.demand(loads, host) if host else placement.choose(loads, beside)
+        except (HostNotFound, NoCapacity) as error:
+            if self.hosts.arriving:
+                raise NotLeader(f"{error}; leadership has just begun, try again") from None
+            if not host:
+                raise NoRoom(str(error)) from None
+            raise
+
+    def place_beside(self, queue: Queue) -> str:
+        """The host for one more exchange of this queue: rather one that has none of it yet.
+
+        Raises:
+            NoRoom: no host has a free slot.
+        """
+        loads = self.hosts.loads(*self.queues.placed())
+        try:
+            return placement.choose(loads, exchange_hosts(queue))
+        except NoCapacity as error:
+            raise NoRoom(str(error)) from None
+
+    def place_anew(
+        self, queue: Queue, numbers: Iterable[int], avoid: frozenset[str] = frozenset()
+    ) -> tuple[dict[int, str], str]:
+        """Hosts for these processes of a queue, beside what stays where it is.
+
+        Args:
+            queue: the queue.
+            numbers: of its exchanges; 0: the monitor.
+            avoid: hosts that are taken only if there is no other.
+
+        Returns:
+            Number → host, and why some have none; empty if all have one.
+        """
+        wanted = list(numbers)
+        beside = [
+            exchange.host for exchange in queue.record.exchanges if exchange.number not in wanted
+        ]
+        exchanges, monitors = self.queues.placed()
+        places: dict[int, str] = {}
+        problem = ""
+        for number in wanted:
+            slot = number != MONITOR
+            loads = self.hosts.loads(exchanges, monitors)
+            try:
+                host = placement.choose(loads, beside * slot, avoid=avoid, slot=slot)
+            except NoCapacity as error:
+                problem = str(error)
+                continue
+            places[number] = host
+            count = exchanges if slot else monitors
+            count[host] = count.get(host, 0) + 1
+            beside += [host] * slot
+        return places, problem
+
+    # --- registry ---------------------------------------------------------------------------------
+
+    def save(self, record: QueueRecord, *more: Change) -> Part[Queue]:
+        """Write a definition down."""
+        yield Save((Put(queue_path(record.name), encode(record)), *more))
+        return self.queues.put(record)
+
+    def erase(self, queue: Queue) -> Part[None]:
+        """Forget a queue."""
+        yield from self.erase_name(queue.name)
+
+    def erase_name(self, name: str) -> Part[None]:
+        """Forget whatever stands under the name of a queue."""
+        yield Save((Drop(queue_path(name)),))
+        self.queues.drop(name)
+
+    def draw(self) -> Part[int]:
+        """A number under which processes count that take the place of others on other hosts."""
+        match (yield Draw()):
+            case [int(number)]:
+                _lowest(number)
+                return number
+            case _:
+                raise RequestError("the registry has given no number")
+
+    def save_moved(self, record: QueueRecord, places: Mapping[int, str]) -> Part[Queue]:
+        """Write down that processes of a queue shall run elsewhere (0: the monitor).
+
+        From then on no process of a lower epoch is the queue's.
+        """
+        reserved = {(record.name, number): host for number, host in places.items()}
+        self.queues.reserved |= reserved
+        try:
+            moved = moved_to(record, places, (yield from self.draw())) if places else record
+            return (yield from self.save(moved))
+        finally:
+            for key in reserved:
+                self.queues.reserved.pop(key, None)
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start_monitor(self, queue: Queue, *, restarted: bool = False) -> Part[None]:
+        """Start the monitor of a queue."""
+        record = queue.record
+        host = self.hosts.demand(record.host)
+        message = StartMonitor(
+            queue=queue.name,
+            queue_id=record.queue_id,
+            leader_epoch=self.leader_epoch,
+            cluster=self.cluster,
+            limits=record.limits,
+            restarted=restarted,
+            base=host_epoch(record.epoch),
+        )
+        answers = yield Calls((_start_call(host, message),))
+        self._started(queue, host.name, answers[0])
+
+    def start_exchanges(self, queue: Queue, exchanges: tuple[ExchangeRecord, ...]) -> Part[None]:
+        """Start these exchanges of a queue, side by side.
+
+        Raises:
+            RequestError: not all of them run; those that do are known.
+        """
+        calls = []
+        for exchange in exchanges:
+            host = self.hosts.demand(exchange.host)
+            message = StartExchange(
+                queue=queue.name,
+                queue_id=queue.record.queue_id,
+                number=exchange.number,
+                leader_epoch=self.leader_epoch,
+                cluster=self.cluster,
+                monitor=queue.monitor,
+                limits=queue.record.limits,
+                base=host_epoch(exchange.epoch),
+            )
+            calls.append(_start_call(host, message))
+        answers = yield Calls(tuple(calls))
+        failed: RequestError | None = None
+        for call, answer in zip(calls, answers, strict=True):
+            try:
+                self._started(queue, call.host, answer)
+            except RequestError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _started(self, queue: Queue, name: str, answer: Result) -> None:
+        match answer:
+            case Started(child=child):
+                if child.epoch < queue.floor(MONITOR if child.role == "monitor" else child.number):
+                    raise RequestError(f"host {name} still runs an earlier {child.child}")
+                queue.observe(child, name)
+                host = self.hosts.get(name)
+                if host is not None:
+                    host.started(child)
+            case Failure():
+                kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
+                if issubclass(kind, OPEN_ERRORS):
+                    kind = RequestError  # its own registry, or leader: nothing is open here
+                raise kind(f"host {name} refused: {answer.COMMENT}")
+            case str():
+                raise RequestError(f"host {name} did not start it: {answer}")
+            case _:
+                raise RequestError(f"host {name} gave an unexpected answer")
+
+    def stop_children(
+        self,
+        queue: Queue,
+        reason: str,
+        number: int = EVERYTHING,
+        hosts: tuple[str, ...] = (),
+    ) -> Part[list[str]]:
+        """Stop processes on every host that is not lost; gives what went wrong where."""
+        calls = []
+        problems = []
+        message = StopQueue(
+            queue=queue.name,
+            queue_id=queue.record.queue_id,
+            number=number,
+            leader_epoch=self.leader_epoch,
+            cluster=self.cluster,
+            reason=reason,
+        )
+        for name in hosts or queue.record.hosts:
+            host = self.hosts.get(name)
+            if host is not None and host.state is UNMANAGED:
+                problems.append(f"host {name} has no manager that could stop them")
+            elif host is not None and host.control and host.state is not LOST:
+                calls.append(Call(name, host.control, message, STOP_SECONDS, again=True))
+        answers = yield Calls(tuple(calls))
+        problems += [
+            _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)
+        ]
+        return [problem for problem in problems if problem]
+
+
+def without_exchange(record: QueueRecord, number: int) -> QueueRecord:
+    """The record without this exchange."""
+    return msgspec.structs.replace(
+        record, exchanges=tuple(each for each in record.exchanges if each.number != number)
+    )
+
+
+def moved_to(record: QueueRecord, places: Mapping[int, str], base: int) -> QueueRecord:
+    """The record with these processes (0: the monitor) on other hosts, counted from `base`."""
+    if MONITOR in places:
+        record = msgspec.structs.replace(record, host=places[MONITOR], epoch=_lowest(base))
+    for exchange in record.exchanges:
+        if exchange.number in places:
+            record = record.replacing(
+                msgspec.structs.replace(exchange, host=places[exchange.number], epoch=_lowest(base))
+            )
+    return record
+
+
+def _lowest(base: int) -> int:
+    try:
+        return child_epoch(base, 0)
+    except LocalProtocolError as error:
+        raise RequestError(f"the counter of epochs in the registry is unusable: {error}") from None
+
+
+def with_problem(error: RequestError, problem: str) -> RequestError:
+    """The error that the caller gets, with what undoing could not undo."""
+    if not problem:
+        return error
+    return type(error)(f"{error} ({problem})")
+
+
+def _stop_problem(host: str, answer: Result) -> str:
+    match answer:
+        case Done():
+            return ""
+        case Failure():
+            return f"host {host} refused: {answer.COMMENT}"
+        case str():
+            return f"host {host} did not confirm: {answer}"
+        case _:
+            return f"host {host} gave an unexpected answer"
+
+
+def exchange_hosts(queue: Queue) -> list[str]:
+    """Where the exchanges of a queue are, one entry each."""
+    return [exchange.host for exchange in queue.record.exchanges]
+
+
+def _start_call(host: Host, message: StartMonitor | StartExchange) -> Call:
+    seconds = START_STARVED_SECONDS if host.starved else START_SECONDS
+    return Call(host.name, host.control, message, seconds, again=True)

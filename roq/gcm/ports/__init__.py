@@ -1,0 +1,1 @@
+"""What others ask a configuration manager, and what it tells."""

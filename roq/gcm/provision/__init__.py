@@ -1,0 +1,1 @@
+"""Hosts that a provider makes and takes away."""

@@ -1,0 +1,1 @@
+"""Definitions in the registry: read, committed under a fence, and restored when they are lost."""
