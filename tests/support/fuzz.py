@@ -426,7 +426,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"),
-    "registry": ("gcm/state/records",), "rules": ("gcm/change/rules", "cli/rules"), "spark": (), "files": (
+    "registry": ("gcm/state/records",), "rules": ("gcm/change/rules", "cli/rules"), "spark": (),
+    "files": (
         "exchange/config", "monitor/process", "protocol/spec", "hcm/records", "provider/record",
         "runtime/config",
         "testing/provider_kit",
