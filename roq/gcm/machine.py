@@ -58,7 +58,7 @@ from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import HOSTS, Manager, Snapshot
-from roq.gcm.state.role import Role
+from roq.gcm.state.role import Rank, Role
 from roq.machine import Tick
 from roq.policy.registry import POLICIES
 from roq.protocol import broadcast
@@ -289,8 +289,7 @@ class GcmMachine:
         # What ran under an earlier epoch must not write under this one.
         effects = self._abort(self._role.not_leader("management"))
         effects += self._stop_providing(self._role.not_leader("client"))
-        self._role.leads = True
-        self._role.caretaker = self._role.doubtful = False
+        self._role.rank = Rank.LEADER
         self._role.leader = self._role.me
         self._role.regain_registry()
         self._sagas.lead(event.epoch, self._role.cluster)
@@ -308,9 +307,9 @@ class GcmMachine:
         return self._resign() if self.leads else []
 
     def _doubted(self) -> list[Effect]:
-        if not self.leads or self._role.caretaker:
+        if self._role.rank in {Rank.FOLLOWER, Rank.CARETAKER}:
             return []
-        self._role.doubtful = True
+        self._role.rank = Rank.DOUBTFUL
         effects = self._abort(self._role.not_leader("management"))
         return effects + self._stop_providing(self._role.not_leader("client"))
 
@@ -319,12 +318,12 @@ class GcmMachine:
         self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
-        self._role.caretaker, self._role.doubtful = True, False
+        self._role.rank = Rank.CARETAKER
         effects = self._abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
-        self._role.leads = self._role.caretaker = self._role.doubtful = False
+        self._role.rank = Rank.FOLLOWER
         effects = self._abort(self._role.not_leader("management"))
         effects += self._stop_providing(self._role.not_leader("client"))
         effects += self.rules.clear()

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from roq.errors import NotLeader, QueueNotFound, RegistryAway, RequestError
 from roq.gcm.state.records import Manager
 from roq.protocol.facts import Check
+
+
+class Rank(Enum):
+    """What this manager is among the others.
+
+    FOLLOWER --elected--> LEADER --it stood still, or its session is over--> DOUBTFUL
+    LEADER, DOUBTFUL --out of reach of the registry for a lease--> CARETAKER
+    DOUBTFUL, CARETAKER --elected again--> LEADER;  any of them --another one leads--> FOLLOWER
+    """
+
+    FOLLOWER = auto()
+    LEADER = auto()
+    DOUBTFUL = auto()
+    """It led, and then stood still for long, or has just heard that its session ended, so that
+    another one may lead by now: it says nothing until the registry has told, or has been out of
+    reach for a lease."""
+    CARETAKER = auto()
+    """It led when its session with the registry ended. Another one may lead by now, so nothing is
+    changed any more; but as nobody can tell, what is known is told."""
 
 
 @dataclass(slots=True)
@@ -17,14 +37,9 @@ class Role:
         me: this manager.
         registry: what the registry is called in a sentence.
         cluster: identity of the cluster; empty until the registry has told it.
-        leads: whether this manager leads.
-        caretaker: it led when its session with the registry ended. Another one may lead by now,
-            so nothing is changed any more; but as nobody can tell, what is known is told.
+        rank: what this manager is.
         leader: who leads; None if nobody does.
         managers: all that stand for election.
-        doubtful: it led, and then stood still for long, or has just heard that its session ended,
-            so that another one may lead by now: it says nothing until the registry has told, or
-            has been out of reach for a lease.
         registry_away: the registry is out of reach, or of no use, so nothing can be changed.
         away_since: when it went out of reach.
         problem: why it is of no use, if it is in reach.
@@ -36,9 +51,7 @@ class Role:
     me: Manager
     registry: str = "ZooKeeper"
     cluster: str = ""
-    leads: bool = False
-    caretaker: bool = False
-    doubtful: bool = False
+    rank: Rank = Rank.FOLLOWER
     leader: Manager | None = None
     managers: tuple[Manager, ...] = ()
     registry_away: bool = False
@@ -48,9 +61,24 @@ class Role:
     measured: tuple[Check, ...] = ()
 
     @property
+    def leads(self) -> bool:
+        """Whether this manager leads, or did, and does not know better."""
+        return self.rank is not Rank.FOLLOWER
+
+    @property
     def answers(self) -> bool:
         """Whether this manager answers what only a leader may."""
-        return self.leads and not self.doubtful
+        return self.rank in {Rank.LEADER, Rank.CARETAKER}
+
+    @property
+    def caretaker(self) -> bool:
+        """Whether it tells what it knows, and changes nothing."""
+        return self.rank is Rank.CARETAKER
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it says nothing for the moment."""
+        return self.rank is Rank.DOUBTFUL
 
     @property
     def known_leader(self) -> Manager | None:
