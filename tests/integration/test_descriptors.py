@@ -13,7 +13,7 @@ from roq.testing import RunningCluster, cluster
 
 pytestmark = pytest.mark.integration
 
-SUBSCRIBER_MOST = 7
+SUBSCRIBER_MOST = 5
 PUBLISHER_MOST = 3
 
 MANY = """
@@ -53,7 +53,7 @@ with roq.connect(address) as connection:
     found["publisher"] = (between - before) / 9
     while len(subscribers) < 10:
         subscribers.append(connection.subscriber("many"))
-    found["subscriber"] = (settled(between + 9 * 7) - between) / 9
+    found["subscriber"] = (settled(between + 9 * 5) - between) / 9
     try:
         while len(subscribers) < 100:
             subscribers.append(connection.subscriber("many"))
