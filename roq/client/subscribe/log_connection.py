@@ -6,8 +6,8 @@ The SUB may be read by any thread that holds the lock; all else belongs to the I
 A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
 heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
 3937). Subscribers that read slowly are full. So the SUB sends no heartbeats, and each
-connection of the fan-out has a SUB of its own. A fan-out that says nothing, though it should twice
-a second, is connected anew.
+connection of the fan-out has a SUB of its own. One that says nothing, though it should twice a
+second, is connected anew (`roq.client.subscribe.silence`).
 
 Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """
@@ -23,13 +23,14 @@ import zmq
 from roq.client.io.exchange_connections import ExchangeConnections
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
+from roq.client.subscribe.silence import Silence
 from roq.protocol.framing import split_live
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import Lifeline, not_begun
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
-from roq.timing import LIVE_SILENT_SECONDS
+from roq.timing import END_LATE_SECONDS
 
 LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
@@ -105,8 +106,6 @@ class LogConnection:
         self._expected = 1
         self._connected_at = 0.0
         self._closed = False
-        self._since = 0.0
-        """From when on the fan-out should have said something."""
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
         self._open_live(0.0)
         self._questions = exchanges.open(
@@ -224,7 +223,7 @@ class LogConnection:
 
     def _open_live(self, wait: float) -> None:
         """Make the socket, and connect it after so many seconds."""
-        self._since = self._clock() + wait
+        self._silence = Silence(self._clock() + wait)
         try:
             live = self._live = sockets.subscriber(self._context)
             live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
@@ -266,7 +265,11 @@ class LogConnection:
         self._recv, self._get, self.live_fd = _nothing, _no, -1
 
     def _live_stands(self) -> None:
-        self._live_trouble = ""
+        with self._lock:
+            self._live_trouble = ""
+            if self._lifeline is not None:
+                self._lifeline.close()
+                self._lifeline = None
 
     def _live_ended(self, reason: str) -> None:
         with self._lock:
@@ -279,16 +282,38 @@ class LogConnection:
         with self._lock:
             self._look_timer = self._reactor.call_later(LOOK_SECONDS, self._look)
             now = self._clock()
-            if not self._reading or self.reader.held_back:
-                self._since = now  # it is not read, so nothing can be heard
-            elif self._live is not None and self._is_silent(now):
+            if not self._is_read():
+                self._silence.unheard(now)
+            elif self._live is not None and self._is_lost(now):
                 self.drain()  # nobody is silent if only those who read were late
                 self._burst()
-                if self._is_silent(now):
+                if self._is_lost(now):
                     self._connect_anew()
 
-    def _is_silent(self, now: float) -> bool:
-        return now - max(self._since, self.reader.live_at) > LIVE_SILENT_SECONDS
+    def _look_then(self, down_at: float, heard_at: float) -> None:
+        """Whether the fan-out has ended together with the connection for questions."""
+        with self._lock:
+            stands = self._live is not None and self._lifeline is None
+            if not stands or self._connected_at > down_at or not self._is_read():
+                return
+            self.drain()
+            self._burst()
+            if self._live is not None and self.reader.live_at <= heard_at and self._is_read():
+                self._connect_anew()
+
+    def _is_read(self) -> bool:
+        return self._reading and not self.reader.held_back
+
+    def _is_lost(self, now: float) -> bool:
+        questions, answered_at = self._questions, None
+        if questions.up:
+            answered_at = now - (self._reactor.now() - questions.heard_at)
+        lost = self._silence.lost(
+            now, self.reader.live_at, answered_at, stands=self._lifeline is None
+        )
+        if self._silence.doubted:
+            questions.probe(self.reader.queue)
+        return lost
 
     def _connect_anew(self) -> None:
         if self._reading:
@@ -318,6 +343,8 @@ class LogConnection:
 
     def _questions_down(self) -> None:
         with self._lock:
+            down_at, heard_at = self._reactor.now(), self.reader.live_at
+            self._reactor.call_later(END_LATE_SECONDS, lambda: self._look_then(down_at, heard_at))
             self._step(DataDown())
 
     def _answered(self, answers: list[list[bytes]]) -> None:

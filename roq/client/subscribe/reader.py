@@ -80,6 +80,7 @@ class Reader:
         repair: off only in tests that prove what it is good for.
 
     Attributes:
+        queue: its id.
         positions: what the exchange is told of the reading.
         chain: `chain.passed` and `chain.gaps` are emptied by the reader's owner.
         verification: whether everything in the log was passed on.
@@ -115,7 +116,7 @@ class Reader:
         self.malformed = 0
         self.other_version = 0
         self.refused = 0
-        self._queue = queue
+        self.queue = queue
         self._number = exchange.number
         self._epoch = exchange.epoch
         self._prefixes = list(prefixes)[: channel.PREFIXES_MAX]
@@ -173,7 +174,7 @@ class Reader:
         topic = frames[0]
         magic, version, kind, number, queue, epoch, offset, previous, _ = _unpack(frames[1])
         if (
-            queue != self._queue
+            queue != self.queue
             or epoch != self._epoch
             or number != self._number
             or magic != MAGIC
@@ -448,7 +449,7 @@ class Reader:
         _, number, topic, head, batch = frames
         inquiry = self.requests.find(FETCH, read_number(number), now)
         entry = read_entry(head)
-        if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
+        if (entry.queue, entry.epoch, entry.exchange) != (self.queue, self._epoch, self._number):
             self.foreign += 1
         elif inquiry is None:
             if (topic, entry.offset) in self._again:
