@@ -95,6 +95,9 @@ END_SILENT_SECONDS: Final = 1.2
 """A fan-out that says nothing for so long is broken or slow."""
 FETCH_GIVE_UP_SECONDS: Final = 10.0
 """An exchange gives up what it sends to a reader that takes nothing."""
+FETCH_PATIENCE_SECONDS: Final = 20.0
+"""A fetch that has brought nothing for so long is given up. A large batch is on its way for long,
+and one that is asked for twice is sent twice."""
 END_LATE_SECONDS: Final = END_SECONDS + 0.1
 """A fan-out that says nothing for so long after another connection to its exchange has ended has
 ended, too."""
@@ -125,6 +128,7 @@ assert END_SECONDS < END_LATE_SECONDS < END_SILENT_SECONDS
 assert END_SECONDS < ANSWERING_SECONDS
 assert END_SILENT_SECONDS + ANSWERING_SECONDS < LIVE_LOST_SECONDS
 assert LIVE_LOST_SECONDS < FETCH_GIVE_UP_SECONDS < LIVE_SILENT_SECONDS
+assert FETCH_GIVE_UP_SECONDS < FETCH_PATIENCE_SECONDS
 assert REPLAY_SECONDS < LOSS_SECONDS < STRIPED_LOSS_SECONDS
 assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS
 

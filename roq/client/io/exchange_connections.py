@@ -1,9 +1,11 @@
 """Connections to the data sockets of exchanges: all readers of a client share one to each.
 
 It is always read, whatever a reader does: what comes for one is no more than that has asked for,
-and it asks for no more while it is paused. So nobody waits for another one, and the socket is never
-full for long. That matters, see `roq.client.subscribe.log_connection`; it sends no heartbeats,
-either.
+and it asks for no more while it is paused. So the socket is never full for long. That matters, see
+`roq.client.subscribe.log_connection`; it sends no heartbeats, either.
+
+Over a slow network an answer waits for what is on its way already. That is little: of those that
+want to fetch only a few do so at once, and the others in turn.
 
 Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """
@@ -17,9 +19,11 @@ import zmq
 
 from roq.protocol import documents
 from roq.protocol.channel import (
+    FETCH,
     HEADS,
     READER_TAG_BYTES,
     READERS_PER_CONNECTION_MAX,
+    REFUSED,
     HeadsRequest,
 )
 from roq.protocol.framing import Answers
@@ -29,6 +33,7 @@ from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import Lifeline, not_begun
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
+from roq.timing import FETCH_PATIENCE_SECONDS
 
 BURST: Final = 50
 STEADY_SECONDS: Final = 5.0
@@ -37,6 +42,7 @@ AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
 PROBE_SECONDS: Final = 0.5
 """Between two questions whether the exchange answers."""
+FETCHES_AT_ONCE: Final = 3
 GOODBYE_MS: Final = 200
 """What is said last may take so long."""
 GONE_MS: Final = 5_000
@@ -44,6 +50,7 @@ GONE_MS: Final = 5_000
 busy, or stopped, does. The exchange's heartbeats say so only if nothing came after the last one.
 Left alone, the connection would come back as long after the cut as that has lasted, and what is
 missing cannot be fetched meanwhile."""
+_ENDS: Final = frozenset({FETCH, REFUSED})
 _NOBODY: Final = bytes(READER_TAG_BYTES)
 _TAGS: Final = 256**READER_TAG_BYTES
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
@@ -135,22 +142,21 @@ class ExchangeConnection:
 
     def ask(self, frames: list[bytes]) -> None:
         """Send a request; one that cannot be sent is asked again when its time is over."""
-        letter, *rest = frames
-        self._connection.send([letter + self._tag, *rest])
+        self._connection.ask(self._tag, frames)
 
     def probe(self, queue: bytes) -> None:
         """Have the exchange answer something, if it can: see `heard_at`."""
         self._connection.probe(queue)
 
-    def close(self, farewell: list[bytes]) -> None:
+    def close(self, farewells: list[list[bytes]]) -> None:
         """Use it no more; the last reader closes it.
 
         Args:
-            farewell: a request to send before; empty: none.
+            farewells: requests to send before.
         """
-        if farewell:
-            self.ask(farewell)
-        self._connection.leave(self._tag, said_goodbye=bool(farewell))
+        for frames in farewells:
+            self.ask(frames)
+        self._connection.leave(self._tag, said_goodbye=bool(farewells))
 
 
 class _Connection:
@@ -181,6 +187,10 @@ class _Connection:
         self._linger_ms = 0
         self._last_tag = 0
         self._probed_at = float("-inf")
+        self._fetching: dict[bytes, float] = {}
+        """Whose fetch is under way, and when it has brought something last."""
+        self._fetches: dict[bytes, list[bytes]] = {}
+        """Fetches that wait for their turn."""
         self._open()
 
     # --- its users --------------------------------------------------------------------------------
@@ -200,16 +210,38 @@ class _Connection:
         """One less."""
         if self.users.pop(tag, None) is None:
             return
+        self._fetches.pop(tag, None)
+        if self._fetching.pop(tag, None) is not None:
+            self._fetch_next()
         if said_goodbye:
             self._linger_ms = GOODBYE_MS
         if not self.users:
             self._close(self._linger_ms)
             self._on_retired(self)
 
-    def send(self, frames: list[bytes]) -> None:
-        """Send, if there is a socket."""
+    def ask(self, tag: bytes, frames: list[bytes]) -> None:
+        """Send a request, if there is a socket; a fetch has its turn, and replaces an older one."""
+        if self._socket is None:
+            return
+        if frames[0] == FETCH:
+            self._fetches[tag] = frames
+            self._fetch_next()
+        else:
+            self._send(tag, frames)
+
+    def _fetch_next(self) -> None:
+        now, fetching = self._reactor.now(), self._fetching
+        for tag in [tag for tag, at in fetching.items() if now - at > FETCH_PATIENCE_SECONDS]:
+            del fetching[tag]
+        for tag in list(self._fetches):
+            if tag in fetching or len(fetching) < FETCHES_AT_ONCE:
+                fetching[tag] = now
+                self._send(tag, self._fetches.pop(tag))
+
+    def _send(self, tag: bytes, frames: list[bytes]) -> None:
+        letter, *rest = frames
         if self._socket is not None:
-            sockets.send_to(self._socket, frames)
+            sockets.send_to(self._socket, [letter + tag, *rest])
             self._look()
 
     def probe(self, queue: bytes) -> None:
@@ -218,7 +250,7 @@ class _Connection:
         if self._up_at is not None and now - self._probed_at >= PROBE_SECONDS:
             self._probed_at = now
             nothing = HeadsRequest(id=0, queue=queue, prefixes=[], since=OFFSET_MAX)
-            self.send([HEADS + _NOBODY, documents.encode(nothing)])
+            self._send(_NOBODY, [HEADS, documents.encode(nothing)])
 
     def _tell_up(self) -> None:
         for tag, user in list(self.users.items()):
@@ -261,6 +293,8 @@ class _Connection:
             self._socket.close(linger_ms)
         self._socket = self._lifeline = self._timer = self._up_at = None
         self._fd = -1
+        self._fetching.clear()
+        self._fetches.clear()
 
     def _stands(self) -> None:
         if self._socket is not None:
@@ -305,6 +339,11 @@ class _Connection:
                 come.setdefault(self._answers.tag, []).append(parts)
         if come:
             self.heard_at = self._reactor.now()
+            for tag in self._fetching.keys() & come.keys():
+                self._fetching[tag] = self.heard_at
+                if any(parts[0] in _ENDS for parts in come[tag]):
+                    del self._fetching[tag]
+            self._fetch_next()
         for tag, answers in come.items():
             user = self.users.get(tag)
             if user is not None and user.up:

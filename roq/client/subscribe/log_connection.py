@@ -176,7 +176,7 @@ class LogConnection:
         self.watch(wanted=False)
         self._closed = True
         self._close_live()
-        self._questions.close(self.reader.positions.farewell())
+        self._questions.close(self.reader.farewells())
 
     # --- the fan-out ------------------------------------------------------------------------------
 

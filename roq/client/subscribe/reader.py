@@ -41,7 +41,16 @@ from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
-from roq.protocol.channel import FETCH, FETCHED_ENTRY, HEADS, POSITION, SEEK, STREAMS, read_number
+from roq.protocol.channel import (
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    POSITION,
+    SEEK,
+    STREAMS,
+    FetchRequest,
+    read_number,
+)
 from roq.protocol.entry import (
     ENTRY,
     ENTRY_BYTES,
@@ -328,6 +337,15 @@ class Reader:
             return inf
         rests = not (self._paused or self.held_back) and self.positions.read >= self._ended_at
         return self.positions.deadline(self._live_position + 1, rests=rests)
+
+    def farewells(self) -> list[list[bytes]]:
+        """The requests that say that it reads no more and wants nothing that is under way."""
+        last = []
+        if FETCH in self.requests:
+            nothing = FetchRequest(id=0, queue=self.queue, epoch=self._epoch)
+            last.append([FETCH, documents.encode(nothing)])
+        leaves = self.positions.farewell()
+        return [*last, leaves] if leaves else last
 
     def check(self) -> None:
         """Assert the invariants."""

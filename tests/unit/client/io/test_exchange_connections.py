@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
-from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
+from roq.client.io.exchange_connections import (
+    FETCHES_AT_ONCE,
+    ExchangeConnection,
+    ExchangeConnections,
+)
 from roq.protocol import documents
-from roq.protocol.channel import HEADS, READERS_PER_CONNECTION_MAX, SEEK, HeadsRequest
+from roq.protocol.channel import FETCH, HEADS, READERS_PER_CONNECTION_MAX, SEEK, HeadsRequest
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
+from roq.timing import FETCH_PATIENCE_SECONDS
 
 SECONDS = 20.0
 
@@ -123,7 +128,7 @@ def test_all_hear_that_it_has_ended_and_that_there_is_another_one(scene: Scene) 
 def test_the_last_one_says_goodbye_and_closes_it(scene: Scene) -> None:
     first, second = Reader(scene), Reader(scene)
     scene.run_until(lambda: first.heard == second.heard == ["up"])
-    first.connection.close([SEEK, b"bye"])
+    first.connection.close([[SEEK, b"bye"]])
     second.connection.close([])
     scene.run_until(lambda: len(scene.asked) == 1)
     assert scene.asked[0][2] == b"bye"
@@ -141,6 +146,47 @@ def test_a_connection_has_no_more_readers_than_an_exchange_serves(scene: Scene) 
         reader.connection.ask([SEEK, b"where"])
     scene.run_until(lambda: len(scene.asked) == len(readers))
     assert scene.routes == 2
+
+
+def test_few_fetch_at_once_and_the_others_in_turn_while_questions_wait_for_nobody(
+    scene: Scene,
+) -> None:
+    readers = [Reader(scene) for _ in range(FETCHES_AT_ONCE + 2)]
+    scene.run_until(lambda: all(reader.heard == ["up"] for reader in readers))
+    for number, reader in enumerate(readers):
+        reader.connection.ask([FETCH, b"%d" % number])
+    readers[-1].connection.ask([SEEK, b"where"])
+    scene.run_until(lambda: len(scene.asked) == FETCHES_AT_ONCE + 1)
+    assert [frames[2] for frames in scene.asked] == [
+        *(b"%d" % number for number in range(FETCHES_AT_ONCE)),
+        b"where",
+    ]
+    readers[1].connection.ask([FETCH, b"another of the same"])
+    readers[-2].connection.ask([FETCH, b"not what it wanted before"])
+    scene.say(scene.asked[0], b"that was all")
+    scene.run_until(lambda: len(scene.asked) == FETCHES_AT_ONCE + 3)
+    assert [frames[2] for frames in scene.asked[-2:]] == [
+        b"another of the same",
+        b"not what it wanted before",
+    ]
+    readers[1].connection.close([])
+    scene.run_until(lambda: len(scene.asked) == FETCHES_AT_ONCE + 4)
+    assert scene.asked[-1][2] == b"%d" % (FETCHES_AT_ONCE + 1)
+
+
+def test_a_fetch_of_which_nothing_comes_does_not_hold_up_the_others_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = [Reader(scene) for _ in range(FETCHES_AT_ONCE + 1)]
+    scene.run_until(lambda: all(reader.heard == ["up"] for reader in readers))
+    for reader in readers:
+        reader.connection.ask([FETCH, b"first"])
+    now = scene.reactor.now() + FETCH_PATIENCE_SECONDS + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.reactor, "now", lambda: now)
+        readers[-1].connection.ask([FETCH, b"again"])
+    scene.run_until(lambda: len(scene.asked) == FETCHES_AT_ONCE + 1)
+    assert scene.asked[-1][2] == b"again"
 
 
 def test_a_probe_asks_for_nothing_and_not_too_often(scene: Scene) -> None:
