@@ -100,10 +100,22 @@ END_SILENT_SECONDS: Final = 1.2
 """A fan-out that says nothing for so long is broken or slow."""
 FETCH_GIVE_UP_SECONDS: Final = 10.0
 """An exchange gives up what it sends to a reader that takes nothing."""
+FETCH_PATIENCE_SECONDS: Final = 20.0
+"""A fetch that has brought nothing for so long is given up. A large batch is on its way for long,
+and one that is asked for twice is sent twice."""
+END_LATE_SECONDS: Final = END_SECONDS + 0.1
+"""A fan-out that says nothing for so long after another connection to its exchange has ended has
+ended, too."""
+LIVE_LOST_SECONDS: Final = 3.0
+"""A fan-out that is read and says nothing for so long, though the exchange answers questions, has
+lost its connection."""
+ANSWERING_SECONDS: Final = 2 * END_SECONDS * 0.9
+"""It answers if it has done so for so long since the fan-out was missed: it has had time to publish
+an END. Looks come once a second, and now and then a little early."""
 LIVE_SILENT_SECONDS: Final = 12.0
-"""A fan-out that is read and says nothing for so long has lost its connection. The heartbeats of
-the exchange tell that much sooner, once there was one; an exchange that works hard is given ten
-seconds and must not be called by everybody meanwhile."""
+"""A fan-out that is read and says nothing for so long has lost its connection, whatever else is
+heard: an exchange that works hard is given ten seconds and must not be called by everybody
+meanwhile."""
 POSITION_ALIVE_SECONDS: Final = 1.0
 """Between two reports of a subscriber that does not read on, though there is something to read."""
 READER_GONE_SECONDS: Final = 3 * POSITION_ALIVE_SECONDS
@@ -117,7 +129,11 @@ STRIPED_LOSS_SECONDS: Final = 10.0
 replays."""
 
 assert 2 * END_SECONDS < END_SILENT_SECONDS
-assert FETCH_GIVE_UP_SECONDS < LIVE_SILENT_SECONDS
+assert END_SECONDS < END_LATE_SECONDS < END_SILENT_SECONDS
+assert END_SECONDS < ANSWERING_SECONDS
+assert END_SILENT_SECONDS + ANSWERING_SECONDS < LIVE_LOST_SECONDS
+assert LIVE_LOST_SECONDS < FETCH_GIVE_UP_SECONDS < LIVE_SILENT_SECONDS
+assert FETCH_GIVE_UP_SECONDS < FETCH_PATIENCE_SECONDS
 assert REPLAY_SECONDS < LOSS_SECONDS < STRIPED_LOSS_SECONDS
 assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS
 

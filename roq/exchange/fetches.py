@@ -1,13 +1,16 @@
 """Sends old batches to those who missed them, one batch at a time, fairly between readers.
 
-The shell asks for the next piece, sends it, and says what became of it. A reader whose queue is
-full waits without holding others up; one that never reads is given up. One fetch per reader: a
-newer one replaces the older.
+The shell asks for the next piece, sends it, and says what became of it. Connections take turns, and
+so do the readers that share one. A connection that is full waits without holding others up; one
+that takes nothing for long is given up. One fetch per reader: a newer one replaces the older.
+
+An answer for which a full connection had no room waits here as well, and goes first: who fetches
+much does not keep those who share the connection from being answered.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -19,6 +22,7 @@ from roq.protocol.channel import (
     FETCH_BYTES_MAX,
     FETCHED_ENTRY,
     NUMBER,
+    READERS_PER_CONNECTION_MAX,
     Fetched,
     FetchRequest,
 )
@@ -28,6 +32,8 @@ B = TypeVar("B")
 
 FETCHES_MAX: Final = 1_024
 """Readers that may be fetching at once."""
+ANSWERS_BYTES_MAX: Final = 1024 * 1024
+"""Of answers that wait for one connection; what comes on top is dropped, and asked for again."""
 RETRY_SECONDS: Final = 0.005
 
 
@@ -45,13 +51,26 @@ class Piece(Generic[B]):
 class _Fetch:
     """One request under way."""
 
-    __slots__ = ("blocked_since", "bytes_left", "cursor", "id", "retry_at", "route")
+    __slots__ = ("bytes_left", "cursor", "id", "reader")
 
-    def __init__(self, route: bytes, request: FetchRequest, cursor: Cursor) -> None:
-        self.route = route
+    def __init__(self, reader: bytes, request: FetchRequest, cursor: Cursor) -> None:
+        self.reader = reader
         self.id = request.id
         self.cursor = cursor
         self.bytes_left = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
+
+
+class _Line:
+    """What is to be sent to one connection."""
+
+    __slots__ = ("answers", "answers_bytes", "blocked_since", "fetches", "retry_at", "route")
+
+    def __init__(self, route: bytes) -> None:
+        self.route = route
+        self.answers: deque[tuple[bytes, ...]] = deque()
+        self.answers_bytes = 0
+        self.fetches: OrderedDict[bytes, _Fetch] = OrderedDict()
+        """By reader, in the order of their turns."""
         self.blocked_since = 0.0
         self.retry_at = 0.0
 
@@ -62,87 +81,126 @@ class Fetches(Generic[B]):
     def __init__(self, log: Log[B], epoch: int) -> None:
         self._log = log
         self._epoch = epoch
-        self._by_route: dict[bytes, _Fetch] = {}
-        self._ready: deque[_Fetch] = deque()
-        self._blocked: list[_Fetch] = []
+        self._by_route: dict[bytes, _Line] = {}
+        self._ready: deque[_Line] = deque()
+        self._blocked: list[_Line] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._by_route)
+        return self._count
 
-    def start(self, route: bytes, request: FetchRequest) -> bool:
+    def __bool__(self) -> bool:
+        return bool(self._by_route)
+
+    def start(self, route: bytes, request: FetchRequest, reader: bytes = b"") -> bool:
         """Take a request in; False if too many readers are fetching already."""
-        self.cancel(route)
-        if len(self._by_route) >= FETCHES_MAX:
+        line = self._by_route.get(route)
+        if line is not None and line.fetches.pop(reader, None) is not None:
+            self._count -= 1
+        others = len(line.fetches) if line is not None else 0
+        if self._count >= FETCHES_MAX or others >= READERS_PER_CONNECTION_MAX:
             return False
-        fetch = _Fetch(route, request, cursor(self._log, request))
-        self._by_route[route] = fetch
-        self._ready.append(fetch)
+        fetch = _Fetch(reader, request, cursor(self._log, request))
+        self._line(route).fetches[reader] = fetch
+        self._count += 1
         return True
 
-    def cancel(self, route: bytes) -> None:
-        """The reader is gone, or wants something else."""
-        fetch = self._by_route.pop(route, None)
-        if fetch is None:
-            return
-        if fetch in self._ready:
-            self._ready.remove(fetch)
+    def answer_later(self, route: bytes, parts: tuple[bytes, ...]) -> bool:
+        """Send this as soon as the connection has room for it; False if too much waits for that."""
+        size = sum(map(len, parts))
+        line = self._line(route)
+        if line.answers_bytes + size > ANSWERS_BYTES_MAX:
+            return False
+        line.answers.append(parts)
+        line.answers_bytes += size
+        return True
+
+    def cancel(self, route: bytes) -> int:
+        """The connection is gone; how many fetches it had."""
+        line = self._by_route.pop(route, None)
+        if line is None:
+            return 0
+        self._count -= len(line.fetches)
+        if line in self._ready:
+            self._ready.remove(line)
         else:
-            self._blocked.remove(fetch)
+            self._blocked.remove(line)
+        return len(line.fetches)
 
     def runnable(self, now: float) -> bool:
         """Whether there is a piece to send now; takes back those who waited long enough."""
-        if self._blocked and any(fetch.retry_at <= now for fetch in self._blocked):
-            self._ready.extend(fetch for fetch in self._blocked if fetch.retry_at <= now)
-            self._blocked = [fetch for fetch in self._blocked if fetch.retry_at > now]
+        if self._blocked and any(line.retry_at <= now for line in self._blocked):
+            self._ready.extend(line for line in self._blocked if line.retry_at <= now)
+            self._blocked = [line for line in self._blocked if line.retry_at > now]
         return bool(self._ready)
 
     def next_deadline(self) -> float | None:
-        """When the first blocked reader is to be tried again."""
-        return min((fetch.retry_at for fetch in self._blocked), default=None)
+        """When the first blocked connection is to be tried again."""
+        return min((line.retry_at for line in self._blocked), default=None)
 
     def next_piece(self) -> Piece[B]:
-        """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `gone`."""
-        fetch = self._ready[0]
+        """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `cancel`."""
+        line = self._ready[0]
+        if line.answers:
+            return Piece(line.route, line.answers[0], None, 0)
+        fetch = next(iter(line.fetches.values()))
         offset = fetch.cursor.offset()
         if offset is None or fetch.bytes_left <= 0:
-            return Piece(fetch.route, (FETCH, documents.encode(self._fetched(fetch))), None, 0)
+            document = documents.encode(self._fetched(fetch))
+            return Piece(line.route, (FETCH + fetch.reader, document), None, 0)
         log, frame, batch, size = self._log.record(offset)
-        return Piece(
-            fetch.route, (FETCHED_ENTRY, NUMBER.pack(fetch.id), log.name, frame), batch, size
-        )
+        parts = (FETCHED_ENTRY + fetch.reader, NUMBER.pack(fetch.id), log.name, frame)
+        return Piece(line.route, parts, batch, size)
 
     def sent(self, piece: Piece[B]) -> None:
-        """The piece is on its way; the next reader's turn."""
-        fetch = self._ready.popleft()
-        fetch.blocked_since = 0.0
-        if piece.batch is None:
-            del self._by_route[fetch.route]
-            return
-        fetch.cursor.advance()
-        fetch.bytes_left -= piece.size
-        self._ready.append(fetch)
+        """The piece is on its way; the next one's turn."""
+        line = self._ready.popleft()
+        line.blocked_since = 0.0
+        if line.answers:
+            line.answers_bytes -= sum(map(len, line.answers.popleft()))
+        else:
+            reader, fetch = line.fetches.popitem(last=False)
+            if piece.batch is None:
+                self._count -= 1
+            else:
+                fetch.cursor.advance()
+                fetch.bytes_left -= piece.size
+                line.fetches[reader] = fetch
+        if line.answers or line.fetches:
+            self._ready.append(line)
+        else:
+            del self._by_route[line.route]
 
-    def blocked(self, now: float) -> bool:
-        """The reader's queue is full: try again a little later. False: it was given up."""
-        fetch = self._ready.popleft()
-        if not fetch.blocked_since:
-            fetch.blocked_since = now
-        if now - fetch.blocked_since >= FETCH_GIVE_UP_SECONDS:
-            del self._by_route[fetch.route]
-            return False
-        fetch.retry_at = now + RETRY_SECONDS
-        self._blocked.append(fetch)
-        return True
-
-    def gone(self) -> None:
-        """The reader's connection is gone."""
-        del self._by_route[self._ready.popleft().route]
+    def blocked(self, now: float) -> int:
+        """The connection is full: try again a little later. Gives how many fetches are given up."""
+        line = self._ready[0]
+        if not line.blocked_since:
+            line.blocked_since = now
+        if now - line.blocked_since >= FETCH_GIVE_UP_SECONDS:
+            return self.cancel(line.route)
+        self._ready.popleft()
+        line.retry_at = now + RETRY_SECONDS
+        self._blocked.append(line)
+        return 0
 
     def check(self) -> None:
         """Assert the invariants."""
         queued = [*self._ready, *self._blocked]
-        assert len(queued) == len(self._by_route) <= FETCHES_MAX  # noqa: S101
-        assert all(self._by_route[fetch.route] is fetch for fetch in queued)  # noqa: S101
+        assert len(queued) == len(self._by_route)  # noqa: S101
+        assert all(self._by_route[line.route] is line for line in queued)  # noqa: S101
+        assert sum(len(line.fetches) for line in queued) == self._count <= FETCHES_MAX  # noqa: S101
+        for line in queued:
+            assert line.answers or line.fetches  # noqa: S101
+            assert len(line.fetches) <= READERS_PER_CONNECTION_MAX  # noqa: S101
+            size = sum(len(part) for parts in line.answers for part in parts)
+            assert size == line.answers_bytes <= ANSWERS_BYTES_MAX  # noqa: S101
+
+    def _line(self, route: bytes) -> _Line:
+        line = self._by_route.get(route)
+        if line is None:
+            line = self._by_route[route] = _Line(route)
+            self._ready.append(line)
+        return line
 
     def _fetched(self, fetch: _Fetch) -> Fetched:
         return Fetched(

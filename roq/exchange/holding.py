@@ -24,7 +24,7 @@ from typing import Final, Generic, TypeVar
 from roq.log.log import Log
 from roq.log.ring import ENTRY_OVERHEAD
 from roq.protocol.channel import PRESENCE_TOPIC, READER_BYTES
-from roq.timing import READER_GONE_SECONDS
+from roq.timing import END_SILENT_SECONDS, READER_GONE_SECONDS
 
 B = TypeVar("B")
 
@@ -35,6 +35,7 @@ LEFT_SECONDS: Final = 1.5
 """Whose fan-out is gone has so long for another one."""
 FORGET_SECONDS: Final = 60.0
 """So long after that, what it has cost the others is forgotten."""
+assert END_SILENT_SECONDS < LEFT_SECONDS  # noqa: S101 - by then it reads the log instead, and says so
 STEP_SECONDS_MAX: Final = 1.0
 """A process that was stopped does not take its readers for silent."""
 RESERVE_PARTS: Final = 8

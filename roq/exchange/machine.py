@@ -33,7 +33,7 @@ from roq.exchange.holding import RESERVE_PARTS, Holding
 from roq.exchange.intake import PROBE_PARTS, Intake
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
-from roq.exchange.readers import Readers, refusal
+from roq.exchange.readers import Readers, refusal, tagged
 from roq.exchange.requests import Request, Requests
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.log import Log
@@ -41,7 +41,7 @@ from roq.log.ring import Ring
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
 from roq.model import Limits
-from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, Ready
+from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, READER_TAG_BYTES, Ready
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
@@ -58,6 +58,7 @@ IDLE_SECONDS: Final = 2.0
 """Likewise when nobody has been there for a long time."""
 STREAMS_FACTOR: Final = 2
 """Streams that are remembered, as a multiple of the larger of topics and publishers."""
+_TAG_SIZES: Final = frozenset({0, READER_TAG_BYTES})
 
 assert END_SECONDS * PROBE_PARTS == ACK_PROBE_SECONDS  # noqa: S101
 
@@ -178,7 +179,7 @@ class ExchangeCore(Generic[B]):
         request = self.requests.take()
         if request.letter == HELLO:
             return self._welcome(request.route, request.document)
-        effects = self._readers.handle(request.route, request.letter, request.document)
+        effects = self._readers.handle(request)
         if request.letter == POSITION:
             self.intake.look()
         return effects
@@ -219,8 +220,9 @@ class ExchangeCore(Generic[B]):
             if letter == BYE:
                 self.requests.drop(route)
                 return self._publishers.bye(route, frames[1], self._now)
-            if self._readers.serves(letter):
-                return self._queue(Request(route, letter, frames[1]))
+            tag = letter[2:]
+            if self._readers.serves(letter[:2]) and len(tag) in _TAG_SIZES:
+                return self._queue(Request(route, letter[:2], frames[1], tag))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
 
@@ -239,7 +241,11 @@ class ExchangeCore(Generic[B]):
         if self.requests.add(request):
             return []
         self.counters.refused_requests += 1
-        return [refusal(request.route, "full", "too many requests wait here; try again")]
+        return [
+            tagged(
+                refusal(request.route, "full", "too many requests wait here; try again"), request
+            )
+        ]
 
     def _unreachable(self, route: bytes) -> list[Effect]:
         link = self.links.routes.get(route)

@@ -16,6 +16,7 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.fetches import Fetches
 from roq.exchange.holding import Holding
+from roq.exchange.requests import Request
 from roq.log.log import Log
 from roq.log.streams import StreamTable
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
@@ -82,7 +83,7 @@ class Readers(Generic[B]):
         self._fetches = fetches
         self._counters = counters
         self._holding = holding
-        self._handlers: Final[dict[bytes, Callable[[bytes, bytes], list[Effect]]]] = {
+        self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             HEADS: self._heads,
             STREAMS: self._stream_page,
             SEEK: self._seek,
@@ -94,49 +95,49 @@ class Readers(Generic[B]):
         """Whether this first frame is a reader's."""
         return letter in self._handlers
 
-    def handle(self, route: bytes, letter: bytes, document: bytes) -> list[Effect]:
+    def handle(self, request: Request) -> list[Effect]:
         """Answer one request."""
         try:
-            return self._handlers[letter](route, document)
+            return self._handlers[request.letter](request)
         except RemoteProtocolError as error:
             self._counters.malformed += 1
-            return [refusal(route, "malformed", str(error))]
+            return [tagged(refusal(request.route, "malformed", str(error)), request)]
         except _RefusedRequest as error:
             self._counters.refused_requests += 1
-            return [refusal(route, error.code, str(error))]
+            return [tagged(refusal(request.route, error.code, str(error)), request)]
 
-    def _heads(self, route: bytes, document: bytes) -> list[Effect]:
-        request = self._read(document, HeadsRequest)
+    def _heads(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, HeadsRequest)
         prefixes, end = _prefixes(request.prefixes), self._log.committed
         heads, more = self._log.heads(prefixes, request.since, end, PAGE_MAX)
         return _answer(
-            route, HEADS,
+            asked, HEADS,
             Heads(
                 id=request.id, epoch=self._epoch, end=end, floor=self._log.floor,
                 heads=heads, more=more,
             ),
         )  # fmt: skip
 
-    def _stream_page(self, route: bytes, document: bytes) -> list[Effect]:
-        request = self._read(document, StreamsRequest)
+    def _stream_page(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, StreamsRequest)
         found, after = self._streams.page(_prefixes(request.prefixes), request.after, PAGE_MAX)
         return _answer(
-            route, STREAMS, Streams(id=request.id, epoch=self._epoch, streams=found, next=after)
+            asked, STREAMS, Streams(id=request.id, epoch=self._epoch, streams=found, next=after)
         )
 
-    def _seek(self, route: bytes, document: bytes) -> list[Effect]:
-        request = self._read(document, SeekRequest)
+    def _seek(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, SeekRequest)
         end = self._log.committed
         return _answer(
-            route, SEEK,
+            asked, SEEK,
             Seek(
                 id=request.id, epoch=self._epoch, offset=min(self._log.seek(request.time_us), end),
                 end=end, floor=self._log.floor,
             ),
         )  # fmt: skip
 
-    def _fetch(self, route: bytes, document: bytes) -> list[Effect]:
-        request = self._read(document, FetchRequest)
+    def _fetch(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, FetchRequest)
         self._check_epoch(request.epoch)
         if len(request.wants) > WANTS_MAX:
             raise _RefusedRequest(
@@ -145,12 +146,12 @@ class Readers(Generic[B]):
         if _prefixes(request.prefixes) and request.wants:
             raise _RefusedRequest("invalid_request", "a fetch has wants or prefixes, not both")
         self._counters.fetches += 1
-        if not self._fetches.start(route, request):
+        if not self._fetches.start(asked.route, request, asked.reader):
             raise _RefusedRequest("full", "too many readers fetch at once; try again")
         return []
 
-    def _position(self, route: bytes, document: bytes) -> list[Effect]:
-        request = self._read(document, Position)
+    def _position(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, Position)
         self._check_epoch(request.epoch)
         if request.leaves:
             self._holding.leave(request.reader)
@@ -165,7 +166,7 @@ class Readers(Generic[B]):
             prefixes = _prefixes(request.prefixes)
             heads, more = self._log.heads(prefixes, request.since, until, PAGE_MAX)
         return _answer(
-            route, POSITION,
+            asked, POSITION,
             Reading(
                 id=request.id, epoch=self._epoch, floor=self._log.floor, until=until, heads=heads,
                 next=heads[-1][1] + 1 if more else 0, behind=behind, near=self._holding.near,
@@ -196,5 +197,11 @@ def _prefixes(prefixes: list[bytes]) -> tuple[bytes, ...]:
     return tuple(prefixes)
 
 
-def _answer(route: bytes, letter: bytes, document: msgspec.Struct) -> list[Effect]:
-    return [Send(route, (letter, documents.encode(document)))]
+def tagged(answer: Send, asked: Request) -> Send:
+    """The answer, for this reader of those that share the connection."""
+    letter, *rest = answer.parts
+    return Send(answer.route, (letter + asked.reader, *rest))
+
+
+def _answer(asked: Request, letter: bytes, document: msgspec.Struct) -> list[Effect]:
+    return [Send(asked.route, (letter + asked.reader, documents.encode(document)))]

@@ -1,12 +1,18 @@
-"""Requests of readers that wait for their turn: publishers go first, and readers in turn."""
+"""Requests of readers that wait for their turn: publishers go first, and readers in turn.
+
+Connections take turns, and so do the readers that share one: who asks for much holds up nobody.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 
-ROUTES_MAX: Final = 1_024
-PER_ROUTE_MAX: Final = 16
+from roq.protocol.channel import READERS_PER_CONNECTION_MAX
+
+READERS_MAX: Final = 1_024
+"""Those that wait at once, of all connections together."""
+PER_READER_MAX: Final = 16
 
 
 class Request(NamedTuple):
@@ -15,42 +21,56 @@ class Request(NamedTuple):
     route: bytes
     letter: bytes
     document: bytes
+    reader: bytes = b""
+    """Which of those that share the connection; empty: the only one."""
 
 
 class Requests:
-    """A bounded queue per connection, served round by round."""
+    """A bounded queue per reader, served round by round."""
 
     def __init__(self) -> None:
-        self._by_route: OrderedDict[bytes, deque[Request]] = OrderedDict()
+        self._by_route: OrderedDict[bytes, OrderedDict[bytes, deque[Request]]] = OrderedDict()
+        self._readers = 0
 
     def __bool__(self) -> bool:
         return bool(self._by_route)
 
     def add(self, request: Request) -> bool:
-        """Take a request in; False if this connection, or all together, has too many waiting."""
-        waiting = self._by_route.get(request.route)
-        if waiting is None:
-            if len(self._by_route) >= ROUTES_MAX:
+        """Take a request in; False if this reader, its connection, or all have too many waiting."""
+        readers = self._by_route.get(request.route) or OrderedDict()
+        waiting = readers.get(request.reader)
+        if waiting is not None:
+            if len(waiting) >= PER_READER_MAX:
                 return False
-            waiting = self._by_route[request.route] = deque()
-        elif len(waiting) >= PER_ROUTE_MAX:
+            waiting.append(request)
+            return True
+        if self._readers >= READERS_MAX or len(readers) >= READERS_PER_CONNECTION_MAX:
             return False
-        waiting.append(request)
+        self._by_route.setdefault(request.route, OrderedDict())[request.reader] = deque([request])
+        self._readers += 1
         return True
 
     def take(self) -> Request:
         """The next one; only when there is one."""
-        route, waiting = self._by_route.popitem(last=False)
+        route, readers = self._by_route.popitem(last=False)
+        reader, waiting = readers.popitem(last=False)
         request = waiting.popleft()
         if waiting:
-            self._by_route[route] = waiting
+            readers[reader] = waiting
+        else:
+            self._readers -= 1
+        if readers:
+            self._by_route[route] = readers
         return request
 
     def drop(self, route: bytes) -> None:
         """The connection is gone."""
-        self._by_route.pop(route, None)
+        self._readers -= len(self._by_route.pop(route, ()))
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert len(self._by_route) <= ROUTES_MAX  # noqa: S101
-        assert all(0 < len(queue) <= PER_ROUTE_MAX for queue in self._by_route.values())  # noqa: S101
+        lines = list(self._by_route.values())
+        assert sum(map(len, lines)) == self._readers <= READERS_MAX  # noqa: S101
+        assert all(0 < len(readers) <= READERS_PER_CONNECTION_MAX for readers in lines)  # noqa: S101
+        queues = [queue for readers in lines for queue in readers.values()]
+        assert all(0 < len(queue) <= PER_READER_MAX for queue in queues)  # noqa: S101

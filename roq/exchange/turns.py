@@ -13,7 +13,7 @@ from typing import Final
 
 import zmq
 
-from roq.exchange.events import Effect
+from roq.exchange.events import Effect, Send
 from roq.exchange.machine import ExchangeCore
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
@@ -32,7 +32,7 @@ class Outcome(Enum):
     GONE = "gone"
 
 
-Send = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
+SendParts = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
 """Sends to one peer without waiting."""
 
 
@@ -51,7 +51,7 @@ class ReaderTurns:
         self,
         reactor: Reactor,
         core: ExchangeCore[bytes | zmq.Frame],
-        send: Send,
+        send: SendParts,
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],
         served: Callable[[], None],
@@ -113,12 +113,23 @@ class ReaderTurns:
         """One answer and one piece of a fetch; whether there was either."""
         busy = False
         if self._core.requests:
-            self._perform(self._core.answer_next(now))
+            for effect in self._core.answer_next(now):
+                self._answer(effect)
             busy = True
         if self._fetches.runnable(now):
             self._send_piece(now)
             busy = True
         return busy
+
+    def _answer(self, effect: Effect) -> None:
+        if not isinstance(effect, Send):
+            self._perform([effect])
+            return
+        outcome = self._send(effect.route, effect.parts, None)
+        if outcome is Outcome.GONE:
+            self._gone(effect.route)
+        elif outcome is Outcome.BLOCKED:
+            self._fetches.answer_later(effect.route, effect.parts)
 
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches
@@ -129,5 +140,5 @@ class ReaderTurns:
             self._core.counters.bytes_out += piece.size
         elif outcome is Outcome.GONE:
             self._gone(piece.route)
-        elif not fetches.blocked(now):
-            self._core.counters.fetches_abandoned += 1
+        else:
+            self._core.counters.fetches_abandoned += fetches.blocked(now)

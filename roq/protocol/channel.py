@@ -23,6 +23,9 @@ document, or the binary body where the table says so. What an exchange sends tra
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
 
+Several readers may share a connection. Each then puts four bytes of its own behind the letter of a
+request, and everything that answers it has the same four behind its letter.
+
 **live** (XPUB; readers connect a SUB). Topic, entry and batch; control topics are 0xFF and
 a letter: `FF E` carries END entries (every half second), and each reader subscribes to `FF S` + 16
 random bytes of its own. Subscriptions made before a connect travel in byte order, so that one
@@ -70,6 +73,10 @@ NUMBER: Final = Struct("<Q")
 
 PREFIXES_MAX: Final = 64
 WANTS_MAX: Final = 256
+READER_TAG_BYTES: Final = 4
+"""Behind the letter: which of the readers that share a connection."""
+READERS_PER_CONNECTION_MAX: Final = 256
+"""So many of them are served at once."""
 FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
 PAGE_MAX: Final = 1_000
 STREAMS_PER_HELLO_MAX: Final = 65_536

@@ -5,6 +5,8 @@
                   FF d, u64 id, topic, FF, entry, batch
                   FF D, u64 id, topic, FF, entry       and then, as a message of its own, the batch
 
+Behind the letter of what is for one of several readers stand the four bytes of that reader.
+
 Two reasons for one frame. A socket of libzmq 4.3.5 that loses its connection between two frames of
 a message aborts the process (`Assertion failed: !_more`). And each frame costs on its way: an
 exchange with one frame instead of three takes a fifth less for small batches, with 1 and with 20
@@ -39,7 +41,6 @@ _LETTER_BYTES: Final = 2
 _PLAIN_PARTS: Final = 2
 _LARGE_PARTS: Final = 4
 _ENTRY_AT: Final = 1 + ENTRY_BYTES
-_ID_END: Final = _LETTER_BYTES + NUMBER.size
 _ENTRIES: Final = frozenset({FETCHED_ENTRY, FETCHED_LARGE})
 _CONTROL_TOPIC_BYTES: Final = {
     END_TOPIC: len(END_TOPIC),
@@ -72,7 +73,10 @@ def split_live(frame: bytes) -> list[bytes]:
 
 
 def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
-    """The frame for one peer; the parts of an entry are `FETCHED_ENTRY`, id, topic, entry."""
+    """The frame for one peer; the parts of an entry are `FETCHED_ENTRY`, id, topic, entry.
+
+    The first part may have a reader's four bytes behind the letter.
+    """
     if len(parts) <= _PLAIN_PARTS:
         return b"".join(parts)
     letter, number, topic, entry = parts
@@ -81,29 +85,42 @@ def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
 
 def join_large(parts: Sequence[bytes]) -> bytes:
     """The frame after which a large batch is sent; the parts as for `join_answer`."""
-    return join_answer((FETCHED_LARGE, *parts[1:]))
+    return join_answer((FETCHED_LARGE + parts[0][_LETTER_BYTES:], *parts[1:]))
 
 
-def split_answer(frame: bytes) -> list[bytes]:
+def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
     """The parts of a frame from an exchange: letter and body; five of an entry and its batch.
 
     One that cannot be taken apart is given back whole, as the only part.
+
+    Args:
+        tag_bytes: so many behind the letter are left out: they say which reader it is for.
     """
-    letter = frame[:_LETTER_BYTES]
+    letter, body_at = frame[:_LETTER_BYTES], _LETTER_BYTES + tag_bytes
     if letter in _ENTRIES:
-        parts = split_live(frame[_ID_END:])
-        return [letter, frame[_LETTER_BYTES:_ID_END], *parts] if len(parts) > 1 else [frame]
+        parts = split_live(frame[body_at + NUMBER.size :])
+        number = frame[body_at : body_at + NUMBER.size]
+        return [letter, number, *parts] if len(parts) > 1 else [frame]
     if letter[:1] != END_OF_TOPIC:
         return [frame]
-    return [letter, frame[_LETTER_BYTES:]]
+    return [letter, frame[body_at:]]
 
 
 class Answers:
-    """Takes the frames of one connection apart, and puts large batches to their entries."""
+    """Takes the frames of one connection apart, and puts large batches to their entries.
 
-    __slots__ = ("_entry",)
+    Args:
+        tag_bytes: see `split_answer`.
 
-    def __init__(self) -> None:
+    Attributes:
+        tag: of what was taken last.
+    """
+
+    __slots__ = ("_entry", "_tag_bytes", "tag")
+
+    def __init__(self, tag_bytes: int = 0) -> None:
+        self.tag = b""
+        self._tag_bytes = tag_bytes
         self._entry: list[bytes] | None = None
         """The parts of an entry whose batch is to come."""
 
@@ -112,7 +129,8 @@ class Answers:
         entry, self._entry = self._entry, None
         if entry is not None and frame[:1] != END_OF_TOPIC:
             return [FETCHED_ENTRY, *entry[1:], frame]
-        parts = split_answer(frame)
+        parts = split_answer(frame, self._tag_bytes)
+        self.tag = frame[_LETTER_BYTES : _LETTER_BYTES + self._tag_bytes]
         if parts[0] == FETCHED_LARGE and len(parts) == _LARGE_PARTS:
             self._entry = parts
             return None

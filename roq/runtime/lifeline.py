@@ -53,6 +53,11 @@ def never_connected(reason: str) -> bool:
     return reason.startswith(tuple(NEVER_CONNECTED))
 
 
+def not_begun(reason: str) -> str:
+    """Why a connection has ended, if that is this machine's fault; others are known elsewhere."""
+    return reason if reason.startswith(NOT_BEGUN) else ""
+
+
 class Lifeline:
     """Watches one socket. Made before the socket connects, best by `connect`; loop thread only.
 

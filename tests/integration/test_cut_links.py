@@ -71,6 +71,6 @@ def test_a_client_that_is_cut_off_in_a_flood_lives_and_misses_nothing(tmp_path: 
         run = subprocess.run(
             [sys.executable, "-c", FLOODED, queue.control.address, queue.control.queue,
              exchange.data, exchange.live, str(CUTS)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert (run.returncode, run.stdout.split()) == (0, ["True", "True"]), run.stderr[-3000:]

@@ -13,7 +13,7 @@ from roq.testing import RunningCluster, cluster
 
 pytestmark = pytest.mark.integration
 
-SUBSCRIBER_MOST = 7
+SUBSCRIBER_MOST = 3
 PUBLISHER_MOST = 3
 
 MANY = """
@@ -21,7 +21,7 @@ import json, os, resource, sys, time
 import roq
 from roq.runtime import procfs
 
-address, soft, hard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+address, soft, hard, most = sys.argv[1], *map(int, sys.argv[2:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 found = {"error": ""}
 
@@ -53,9 +53,9 @@ with roq.connect(address) as connection:
     found["publisher"] = (between - before) / 9
     while len(subscribers) < 10:
         subscribers.append(connection.subscriber("many"))
-    found["subscriber"] = (settled(between + 9 * 7) - between) / 9
+    found["subscriber"] = (settled(between + 9 * 3) - between) / 9
     try:
-        while len(subscribers) < 100:
+        while len(subscribers) < most:
             subscribers.append(connection.subscriber("many"))
     except roq.RoQError as error:
         found["error"] = str(error)
@@ -77,9 +77,9 @@ def running() -> Iterator[RunningCluster]:
         yield made
 
 
-def many(running: RunningCluster, soft: int, hard: int) -> dict[str, object]:
-    """What a process with these limits can make."""
-    script = [sys.executable, "-c", MANY, running.address, str(soft), str(hard)]
+def many(running: RunningCluster, soft: int, hard: int, most: int = 100) -> dict[str, object]:
+    """What a process with these limits can make, with at most so many subscribers."""
+    script = [sys.executable, "-c", MANY, running.address, str(soft), str(hard), str(most)]
     ended = subprocess.run(script, capture_output=True, text=True, timeout=150, check=False)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, object] = json.loads(ended.stdout.splitlines()[-1])
@@ -87,7 +87,7 @@ def many(running: RunningCluster, soft: int, hard: int) -> dict[str, object]:
 
 
 def test_a_client_takes_the_descriptors_that_it_may(running: RunningCluster) -> None:
-    found = many(running, 300, 4_096)
+    found = many(running, 200, 4_096)
     assert found["limit"] == 4_096
     assert (found["subscribers"], found["error"]) == (100, "")
     assert found["received"] == [True, True]
@@ -95,10 +95,19 @@ def test_a_client_takes_the_descriptors_that_it_may(running: RunningCluster) -> 
     assert float(str(found["subscriber"])) <= SUBSCRIBER_MOST
 
 
+@pytest.mark.long
+def test_three_hundred_subscribers_fit_into_the_limit_that_most_systems_set(
+    running: RunningCluster,
+) -> None:
+    found = many(running, 1_024, 1_024, 300)
+    assert (found["subscribers"], found["error"]) == (300, "")
+    assert found["received"] == [True, True]
+
+
 def test_a_client_that_has_no_descriptor_left_says_so_with_figures_and_keeps_what_it_has(
     running: RunningCluster,
 ) -> None:
-    found = many(running, 400, 400)
+    found = many(running, 200, 200)
     assert 10 <= int(str(found["subscribers"])) < 100
-    assert "of 400 are open; raise the limit" in str(found["error"])
+    assert "of 200 are open; raise the limit" in str(found["error"])
     assert found["received"] == [True, True]

@@ -26,6 +26,7 @@ OUTBOX: Final = (
     "tests/property/test_link.py",
 )
 PROTOCOL: Final = ("tests/unit/protocol",)
+SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
     "tests/unit/client/subscribe/test_backpressure.py",
     "tests/unit/client/subscribe/test_machine.py",
@@ -181,5 +182,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if now >= self._moved_at + STALL_SECONDS:\n", "        if now < 0:\n"),
         ("source for source, size in brought.items() if size > awaited[source]",
          "source for source, size in brought.items() if size < awaited[source]"),
+    ),
+    *_of(
+        "roq/exchange/fetches.py",
+        EXCHANGE,
+        ("        parts = (FETCHED_ENTRY + fetch.reader, ", "        parts = (FETCHED_ENTRY, "),
+        ("                line.fetches[reader] = fetch\n",
+         "                line.fetches[b\"\"] = fetch\n"),
+        ("        if line.answers:\n            return Piece(",
+         "        if line.answers and not line.fetches:\n            return Piece("),
+    ),
+    *_of(
+        "roq/client/subscribe/silence.py",
+        SILENCE,
+        ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
+        ("        return answering and silent", "        return silent"),
+        ("        if not stands:\n", "        if stands is None:\n"),
     ),
 )  # fmt: skip

@@ -10,15 +10,20 @@ from hypothesis import strategies as st
 from segmented_log import SegmentedLog
 
 from roq.exchange.events import Received, Subscribed, Unreachable, Unsubscribed
+from roq.exchange.fetches import RETRY_SECONDS
 from roq.log.log import Log
 from roq.machine import Tick
 from roq.model import PublisherId
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
 from roq.protocol.channel import Bye, FetchRequest, Ready, Reset, StreamState
+from roq.protocol.entry import read_entry
+from roq.protocol.framing import Answers, join_answer, join_large
 from roq.protocol.version import WIRE_VERSION
 
 TOPICS = (b"a", b"b")
+LOGGED = 30
+"""Batches that there are to fetch."""
 steps = st.lists(
     st.tuples(
         st.sampled_from(
@@ -204,9 +209,14 @@ def check_live(there: Exchange) -> None:
         last[topic] = entry.offset
 
 
-letters = st.sampled_from(
-    [channel.HELLO, channel.BYE, channel.HEADS, channel.STREAMS, channel.SEEK, channel.FETCH,
-     channel.ACK, b"\xff", b"\xffzz"]
+readers = st.sampled_from([b"", b"", b"one!", b"two!", b"odd"])
+letters = st.builds(
+    bytes.__add__,
+    st.sampled_from(
+        [channel.HELLO, channel.BYE, channel.HEADS, channel.STREAMS, channel.SEEK, channel.FETCH,
+         channel.ACK, b"\xff", b"\xffzz"]
+    ),
+    readers,
 )  # fmt: skip
 values = st.one_of(
     st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=20), st.none(), st.text(max_size=5),
@@ -314,3 +324,121 @@ def test_a_fetch_brings_exactly_what_was_wanted_and_is_there(
         if name == topic and first <= entry.offset < until
     ]
     assert got == sorted(set(wanted))
+
+
+class Sharing:
+    """Readers that fetch over two connections, which are full now and then."""
+
+    def __init__(self) -> None:
+        good = Publisher(exchange())
+        good.hello()
+        for number in range(LOGGED):
+            assert good.send(TOPICS[number % 2])
+        self.log = good.exchange.core.log
+        self.fetches = good.exchange.core.fetches
+        self.answers = {route: Answers(4) for route in (b"r", b"s")}
+        self.asked: dict[tuple[bytes, bytes], tuple[int, list[int]]] = {}
+        """By reader: the number of its fetch, and the offsets that it is to bring."""
+        self.got: dict[tuple[bytes, bytes], list[int]] = {}
+        self.said: list[tuple[bytes, bytes, bytes]] = []
+        self.told: list[tuple[bytes, bytes, bytes]] = []
+        self.now = 1.0
+        self.full = False
+        self.halved = False
+        """What is full has taken an entry, but not its batch."""
+
+    def fetch(self, reader: tuple[bytes, bytes], number: int, first: int) -> None:
+        request = FetchRequest(
+            id=number, queue=QUEUE, epoch=EPOCH, prefixes=[b""], first=first, until=first + 10
+        )
+        assert self.fetches.start(reader[0], request, reader[1])
+        self.asked[reader] = number, list(range(first, min(LOGGED, first + 10)))
+        self.got[reader] = []
+
+    def answer(self, reader: tuple[bytes, bytes], number: int) -> None:
+        body = b"%d" % number
+        assert self.fetches.answer_later(reader[0], (channel.HEADS + reader[1], body))
+        self.said.append((*reader, body))
+
+    def end(self, route: bytes) -> None:
+        """The connection is gone; another one has its name."""
+        self.fetches.cancel(route)
+        self.answers[route] = Answers(4)
+        for reader in [reader for reader in self.asked if reader[0] == route]:
+            del self.asked[reader], self.got[reader]
+        self.said = [each for each in self.said if each[0] != route or each in self.told]
+
+    def send(self, most: int) -> None:
+        for number in range(most):
+            self.now += RETRY_SECONDS
+            if not self.fetches.runnable(self.now):
+                return
+            piece = self.fetches.next_piece()
+            batch = piece.batch or b""
+            assert isinstance(batch, bytes)
+            frames = [join_answer(piece.parts, batch)]
+            if batch and number % 2:
+                frames = [join_large(piece.parts), batch]
+            taken = frames if not self.full else frames[:-1] if self.halved else []
+            for frame in taken:
+                self._arrive(piece.route, frame)
+            if self.full:
+                self.fetches.blocked(self.now)
+            else:
+                self.fetches.sent(piece)
+            self.fetches.check()
+
+    def _arrive(self, route: bytes, frame: bytes) -> None:
+        parts = self.answers[route].take(frame)
+        if parts is None:
+            return
+        reader = route, self.answers[route].tag
+        if parts[0] == channel.HEADS:
+            self.told.append((*reader, parts[1]))
+        elif parts[0] == channel.FETCHED_ENTRY:
+            assert channel.read_number(parts[1]) == self.asked[reader][0]
+            offset = read_entry(parts[3]).offset
+            assert parts[4] == self.log.record(offset)[2]
+            self.got[reader].append(offset)
+        else:
+            number, wanted = self.asked.pop(reader)
+            assert documents.decode(parts[1], channel.Fetched).id == number
+            assert self.got.pop(reader) == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("fetch"), st.integers(0, 3), st.integers(0, LOGGED)),
+            st.tuples(st.just("answer"), st.integers(0, 3), st.just(0)),
+            st.tuples(st.just("send"), st.just(0), st.integers(1, 20)),
+            st.tuples(st.just("full"), st.integers(0, 1), st.integers(0, 1)),
+            st.tuples(st.just("end"), st.integers(0, 1), st.just(0)),
+        ),
+        max_size=40,
+    )
+)
+def test_readers_that_share_connections_get_what_they_asked_for_and_nothing_else(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    there = Sharing()
+    for number, (what, who, amount) in enumerate(steps, 1):
+        reader = (b"r", b"s")[who % 2], (b"one!", b"two!")[who // 2]
+        match what:
+            case "fetch":
+                there.fetch(reader, number, amount)
+            case "answer":
+                there.answer(reader, number)
+            case "full":
+                there.full, there.halved = bool(who), bool(amount)
+            case "end":
+                there.end(reader[0])
+            case _:
+                there.send(amount)
+    there.full = False
+    while there.fetches:
+        there.send(100)
+    assert not there.asked
+    assert not there.got
+    assert sorted(there.told) == sorted(there.said)

@@ -112,7 +112,8 @@ def fuzz_exchange(maker: Maker) -> None:
         what = maker.random.random()
         if what < 0.5:
             letter = pick(list(requests))
-            frames = (letter, _raw(maker, requests[letter]))
+            tag = pick([b"", b"one!", b"two!", b"odd"])
+            frames = (letter + tag, _raw(maker, requests[letter]))
             there.tell(Received(pick(routes), frames))
             there.serve()
             for _ in range(50):

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from roq.client.io.callbacks import Callbacks
+from roq.client.io.exchange_connections import ExchangeConnections
 from roq.client.io.lock import ClientLock
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
@@ -55,6 +56,7 @@ class Engine:
         context: for every socket of this client.
         managers: connections to configuration managers, shared by all who ask one.
         monitors: connections to monitors, shared by sessions.
+        exchanges: connections by which logs are read, shared by subscribers.
         ticker: beats for everybody who looks after something.
         callbacks: calls users back, in a thread of its own.
         limited: for what many publishers and subscribers may have to say at once.
@@ -77,6 +79,7 @@ class Engine:
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+        self.exchanges = ExchangeConnections(self.reactor, self.context, self.jitter)
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -1,12 +1,13 @@
-"""The sockets of one `Reader`: a SUB on the fan-out, a DEALER on the data socket of an exchange.
+"""The connections of one `Reader`: a SUB on the fan-out of an exchange, and its part of what the
+client has for questions (`roq.client.io.exchange_connections`).
 
 The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
 
 A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
 heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
-3937). Subscribers that read slowly are full. So neither socket sends heartbeats, and each
-connection of the fan-out has a SUB of its own. A fan-out that says nothing, though it should twice
-a second, is connected anew.
+3937). Subscribers that read slowly are full. So the SUB sends no heartbeats, and each
+connection of the fan-out has a SUB of its own. One that says nothing, though it should twice a
+second, is connected anew (`roq.client.subscribe.silence`).
 
 Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """
@@ -19,15 +20,17 @@ from typing import Final, NoReturn, cast
 
 import zmq
 
+from roq.client.io.exchange_connections import ExchangeConnections
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
-from roq.protocol.framing import Answers, split_live
+from roq.client.subscribe.silence import Silence
+from roq.protocol.framing import split_live
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
-from roq.runtime.lifeline import NOT_BEGUN, Lifeline
+from roq.runtime.lifeline import Lifeline, not_begun
 from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
-from roq.timing import LIVE_SILENT_SECONDS
+from roq.timing import END_LATE_SECONDS
 
 LIVE_MESSAGES_MAX: Final = 1_000
 """High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
@@ -42,23 +45,16 @@ AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
-GOODBYE_MS: Final = 200
-"""What is said last may take so long."""
-GONE_MS: Final = 5_000
-"""A system that does not confirm for so long what was sent to it is cut off; one whose exchange is
-busy, or stopped, does. The exchange's heartbeats say so only if nothing came after the last one.
-Left alone, the connection would come back as long after the cut as that has lasted, and what is
-missing cannot be fetched meanwhile."""
 _NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
 _EVENTS_NOW: Final = zmq.EVENTS
 _POLLIN: Final = int(zmq.POLLIN)
-_POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class LogConnection:
     """Brings everything that arrives to the reader; its owner performs the reader's effects.
 
     Args:
+        exchanges: the client's connections for questions.
         live, data: addresses of the exchange (translated, if they are to be).
         lock: taken for everything that comes; hold it when calling a method.
         step: feed this event to the reader, perform its effects, pass on what it brought.
@@ -76,6 +72,7 @@ class LogConnection:
         self,
         reactor: Reactor,
         context: zmq.Context[zmq.Socket[bytes]],
+        exchanges: ExchangeConnections,
         reader: Reader,
         *,
         live: str,
@@ -98,7 +95,6 @@ class LogConnection:
         self._watching = False
         self._context = context
         self._live_address = live
-        self._data_address = data
         self._backoff = Backoff(jitter)
         self._live: zmq.Socket[bytes] | None = None
         self._lifeline: Lifeline | None = None
@@ -109,32 +105,23 @@ class LogConnection:
         self.live_fd = -1
         self._expected = 1
         self._connected_at = 0.0
-        self._answers = Answers()
-        self._data: zmq.Socket[bytes] | None = None
-        self._data_fd = -1
-        self._data_line: Lifeline | None = None
-        self._data_backoff = Backoff(jitter)
-        self._data_up_at: float | None = None
-        self._data_timer: Timer | None = None
-        self._data_trouble = ""
-        self._since = 0.0
-        """From when on the fan-out should have said something."""
+        self._closed = False
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
         self._open_live(0.0)
-        self._open_data()
+        self._questions = exchanges.open(
+            data, on_up=self._questions_up, on_down=self._questions_down, on_answers=self._answered
+        )
 
     @property
     def trouble(self) -> str:
         """Why no connection can be made; empty: both stand, or nothing keeps them from it."""
-        return self._live_trouble or self._data_trouble
+        return self._live_trouble or self._questions.trouble
 
     # --- effects ----------------------------------------------------------------------------------
 
     def ask(self, frames: list[bytes]) -> None:
         """Send a request; one that cannot be sent is asked again when its time is over."""
-        if self._data is not None:
-            sockets.send_to(self._data, frames)
-            self._look_at_data()
+        self._questions.ask(frames)
 
     def subscribe(self, topic: bytes) -> None:
         """Add a filter."""
@@ -187,11 +174,9 @@ class LogConnection:
         self._look_timer.cancel()
         self._reading = False
         self.watch(wanted=False)
-        farewell = self.reader.positions.farewell()
-        if farewell and self._data is not None:
-            sockets.send_to(self._data, farewell)
+        self._closed = True
         self._close_live()
-        self._close_data(GOODBYE_MS if farewell else 0)
+        self._questions.close(self.reader.farewells())
 
     # --- the fan-out ------------------------------------------------------------------------------
 
@@ -238,7 +223,7 @@ class LogConnection:
 
     def _open_live(self, wait: float) -> None:
         """Make the socket, and connect it after so many seconds."""
-        self._since = self._clock() + wait
+        self._silence = Silence(self._clock() + wait)
         try:
             live = self._live = sockets.subscriber(self._context)
             live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
@@ -255,7 +240,7 @@ class LogConnection:
             self._live_trouble = descriptors.reason(error)
             self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
             return
-        self._live_trouble = _not_begun(self._live_trouble)
+        self._live_trouble = not_begun(self._live_trouble)
         # The methods of the base class: the subclass only adds Python to each call.
         self._recv = super(zmq.Socket, live).recv
         self._get = super(zmq.Socket, live).get
@@ -280,12 +265,16 @@ class LogConnection:
         self._recv, self._get, self.live_fd = _nothing, _no, -1
 
     def _live_stands(self) -> None:
-        self._live_trouble = ""
+        with self._lock:
+            self._live_trouble = ""
+            if self._lifeline is not None:
+                self._lifeline.close()
+                self._lifeline = None
 
     def _live_ended(self, reason: str) -> None:
         with self._lock:
             if self._live is not None:
-                self._live_trouble = _not_begun(reason)
+                self._live_trouble = not_begun(reason)
                 self._connect_anew()
 
     def _look(self) -> None:
@@ -293,16 +282,38 @@ class LogConnection:
         with self._lock:
             self._look_timer = self._reactor.call_later(LOOK_SECONDS, self._look)
             now = self._clock()
-            if not self._reading or self.reader.held_back:
-                self._since = now  # it is not read, so nothing can be heard
-            elif self._live is not None and self._is_silent(now):
+            if not self._is_read():
+                self._silence.unheard(now)
+            elif self._live is not None and self._is_lost(now):
                 self.drain()  # nobody is silent if only those who read were late
                 self._burst()
-                if self._is_silent(now):
+                if self._is_lost(now):
                     self._connect_anew()
 
-    def _is_silent(self, now: float) -> bool:
-        return now - max(self._since, self.reader.live_at) > LIVE_SILENT_SECONDS
+    def _look_then(self, down_at: float, heard_at: float) -> None:
+        """Whether the fan-out has ended together with the connection for questions."""
+        with self._lock:
+            stands = self._live is not None and self._lifeline is None
+            if not stands or self._connected_at > down_at or not self._is_read():
+                return
+            self.drain()
+            self._burst()
+            if self._live is not None and self.reader.live_at <= heard_at and self._is_read():
+                self._connect_anew()
+
+    def _is_read(self) -> bool:
+        return self._reading and not self.reader.held_back
+
+    def _is_lost(self, now: float) -> bool:
+        questions, answered_at = self._questions, None
+        if questions.up:
+            answered_at = now - (self._reactor.now() - questions.heard_at)
+        lost = self._silence.lost(
+            now, self.reader.live_at, answered_at, stands=self._lifeline is None
+        )
+        if self._silence.doubted:
+            questions.probe(self.reader.queue)
+        return lost
 
     def _connect_anew(self) -> None:
         if self._reading:
@@ -324,100 +335,28 @@ class LogConnection:
         self.watch(wanted=watching)
         self._reconnected()
 
-    # --- the data socket --------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------
 
-    def _open_data(self) -> None:
-        try:
-            data = self._data = sockets.dealer(self._context, maximum_bytes=-1)
-            self._answers = Answers()
-            # The exchange's heartbeats suffice, and it knows how long a large batch may silence
-            # them; see above, too.
-            data.setsockopt(zmq.HEARTBEAT_IVL, 0)
-            data.setsockopt(zmq.TCP_MAXRT, GONE_MS)
-            self._data_line = Lifeline(
-                self._reactor, data, self._data_ended, on_stands=self._data_stands, rests=True
-            )
-            self._data_line.connect(self._data_address)
-        except zmq.ZMQError as error:
-            self._close_data()
-            self._data_trouble = descriptors.reason(error)
-            self._data_timer = self._reactor.call_later(AGAIN_SECONDS, self._reopen_data)
-            return
-        self._data_trouble = _not_begun(self._data_trouble)
-        self._data_fd = cast("int", data.getsockopt(zmq.FD))
-        self._reactor.add(self._data_fd, self._data_readable)
-
-    def _reopen_data(self) -> None:
+    def _questions_up(self) -> None:
         with self._lock:
-            self._open_data()
+            self._step(DataUp())
 
-    def _close_data(self, linger_ms: int = 0) -> None:
-        if self._data_timer is not None:
-            self._data_timer.cancel()
-        if self._data_line is not None:
-            self._data_line.close()
-        if self._data is not None:
-            if self._data_fd >= 0:
-                self._reactor.remove(self._data_fd)
-            self._data.close(linger_ms)
-        self._data = self._data_line = self._data_timer = None
-        self._data_fd = -1
-
-    def _data_stands(self) -> None:
+    def _questions_down(self) -> None:
         with self._lock:
-            if self._data is not None:
-                self._data_trouble = ""
-                self._data_up_at = self._reactor.now()
-                self._step(DataUp())
+            down_at, heard_at = self._reactor.now(), self.reader.live_at
+            self._reactor.call_later(END_LATE_SECONDS, lambda: self._look_then(down_at, heard_at))
+            self._step(DataDown())
 
-    def _data_ended(self, reason: str) -> None:
-        with self._lock:
-            if self._data is None:
-                return
-            self._data_trouble = _not_begun(reason)
-            self._close_data()
-            up_at, self._data_up_at = self._data_up_at, None
-            if up_at is not None and self._reactor.now() - up_at > STEADY_SECONDS:
-                self._data_backoff.reset()
-            wait = self._data_backoff.wait()
-            self._data_timer = self._reactor.call_later(wait, self._reopen_data)
-            if up_at is not None:
-                self._step(DataDown())
-
-    def _look_at_data(self) -> None:
-        """After each use of the socket: its descriptor tells of news only once."""
-        if self._data is None or self._data_line is None:
-            return
-        events = cast("int", self._data.getsockopt(zmq.EVENTS))
-        if events & _POLLIN:
-            self._reactor.call_soon(self._data_readable)
-        elif not events & _POLLOUT:
-            self._reactor.call_soon(self._data_line.ended)
-
-    def _data_readable(self) -> None:
+    def _answered(self, answers: list[list[bytes]]) -> None:
         fetched = self.reader.fetched
         with self._lock:
-            data, now = self._data, self._clock()
-            if data is None:
-                return
-            for _ in range(BURST):
-                try:
-                    frames = self._answers.take(data.recv(_NOBLOCK))
-                except zmq.Again:
-                    break
-                if frames is None:
-                    continue
-                if not fetched(frames, now):
-                    self._step(Answered(frames))
-                    if data is not self._data:
+            now = self._clock()
+            for parts in answers:
+                if not fetched(parts, now):
+                    self._step(Answered(parts))
+                    if self._closed:
                         return
             self._burst()
-            self._look_at_data()
-
-
-def _not_begun(reason: str) -> str:
-    """Why a connection has ended, if that is this machine's fault; others are known elsewhere."""
-    return reason if reason.startswith(NOT_BEGUN) else ""
 
 
 def _nothing(*_: object) -> NoReturn:

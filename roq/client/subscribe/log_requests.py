@@ -24,11 +24,10 @@ from roq.protocol.channel import (
     SeekRequest,
     StreamsRequest,
 )
+from roq.timing import FETCH_PATIENCE_SECONDS
 
 PATIENCE_SECONDS: Final = 1.0
 PATIENCE_SECONDS_MAX: Final = 8.0
-FETCH_PATIENCE_SECONDS: Final = 20.0
-"""A large batch is on its way for long, and one that is asked for twice is sent twice."""
 _REQUESTS: Final[dict[bytes, type[msgspec.Struct]]] = {
     HEADS: HeadsRequest,
     STREAMS: StreamsRequest,

@@ -41,7 +41,16 @@ from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
-from roq.protocol.channel import FETCH, FETCHED_ENTRY, HEADS, POSITION, SEEK, STREAMS, read_number
+from roq.protocol.channel import (
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    POSITION,
+    SEEK,
+    STREAMS,
+    FetchRequest,
+    read_number,
+)
 from roq.protocol.entry import (
     ENTRY,
     ENTRY_BYTES,
@@ -80,6 +89,7 @@ class Reader:
         repair: off only in tests that prove what it is good for.
 
     Attributes:
+        queue: its id.
         positions: what the exchange is told of the reading.
         chain: `chain.passed` and `chain.gaps` are emptied by the reader's owner.
         verification: whether everything in the log was passed on.
@@ -115,7 +125,7 @@ class Reader:
         self.malformed = 0
         self.other_version = 0
         self.refused = 0
-        self._queue = queue
+        self.queue = queue
         self._number = exchange.number
         self._epoch = exchange.epoch
         self._prefixes = list(prefixes)[: channel.PREFIXES_MAX]
@@ -173,7 +183,7 @@ class Reader:
         topic = frames[0]
         magic, version, kind, number, queue, epoch, offset, previous, _ = _unpack(frames[1])
         if (
-            queue != self._queue
+            queue != self.queue
             or epoch != self._epoch
             or number != self._number
             or magic != MAGIC
@@ -328,6 +338,15 @@ class Reader:
         rests = not (self._paused or self.held_back) and self.positions.read >= self._ended_at
         return self.positions.deadline(self._live_position + 1, rests=rests)
 
+    def farewells(self) -> list[list[bytes]]:
+        """The requests that say that it reads no more and wants nothing that is under way."""
+        last = []
+        if FETCH in self.requests:
+            nothing = FetchRequest(id=0, queue=self.queue, epoch=self._epoch)
+            last.append([FETCH, documents.encode(nothing)])
+        leaves = self.positions.farewell()
+        return [*last, leaves] if leaves else last
+
     def check(self) -> None:
         """Assert the invariants."""
         self.chain.check()
@@ -448,7 +467,7 @@ class Reader:
         _, number, topic, head, batch = frames
         inquiry = self.requests.find(FETCH, read_number(number), now)
         entry = read_entry(head)
-        if (entry.queue, entry.epoch, entry.exchange) != (self._queue, self._epoch, self._number):
+        if (entry.queue, entry.epoch, entry.exchange) != (self.queue, self._epoch, self._number):
             self.foreign += 1
         elif inquiry is None:
             if (topic, entry.offset) in self._again:

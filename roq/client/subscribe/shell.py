@@ -329,6 +329,7 @@ class SubscriberShell:
         connection = self._connections[source] = LogConnection(
             self._engine.reactor,
             self._engine.context,
+            self._engine.exchanges,
             self._machine.open(exchange, queue, self._clock()),
             live=self._engine.translate(exchange.live),
             data=self._engine.translate(exchange.data),

@@ -2,11 +2,19 @@
 
 from exchange_driver import QUEUE
 
-from roq.exchange.fetches import RETRY_SECONDS, Fetches
+from roq.exchange.fetches import ANSWERS_BYTES_MAX, RETRY_SECONDS, Fetches
 from roq.log.cursors import SCAN_MAX
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol import documents
-from roq.protocol.channel import FETCHED_ENTRY, NUMBER, Fetched, FetchRequest
+from roq.protocol.channel import (
+    FETCH,
+    FETCHED_ENTRY,
+    HEADS,
+    NUMBER,
+    READERS_PER_CONNECTION_MAX,
+    Fetched,
+    FetchRequest,
+)
 from roq.protocol.entry import read_entry
 from roq.timing import FETCH_GIVE_UP_SECONDS
 
@@ -32,7 +40,7 @@ def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
     fetches.check()
     if piece.batch is None:
         return piece.route, documents.decode(piece.parts[1], Fetched)
-    assert piece.parts[0] == FETCHED_ENTRY
+    assert piece.parts[0][:2] == FETCHED_ENTRY
     return piece.route, read_entry(piece.parts[3]).offset
 
 
@@ -134,7 +142,7 @@ def test_a_blocked_reader_holds_nobody_up_and_goes_on_where_it_was() -> None:
     fetches.start(b"fast", request((b"a", 0, 2)))
     assert fetches.runnable(0.0)
     assert fetches.next_piece().route == b"slow"
-    assert fetches.blocked(0.0)
+    assert fetches.blocked(0.0) == 0
     fetches.check()
     assert [take(fetches)[0] for _ in range(3)] == [b"fast"] * 3
     assert not fetches.runnable(0.0)
@@ -150,7 +158,7 @@ def test_a_reader_that_never_reads_is_given_up() -> None:
     while True:
         assert fetches.runnable(now)
         fetches.next_piece()
-        if not fetches.blocked(now):
+        if fetches.blocked(now):
             break
         now += RETRY_SECONDS
     assert now >= FETCH_GIVE_UP_SECONDS
@@ -170,6 +178,75 @@ def test_a_reader_that_is_gone_is_forgotten_ready_or_blocked() -> None:
     fetches.cancel(b"r")
     fetches.check()
     assert len(fetches) == 0
+
+
+def test_readers_of_one_connection_fetch_in_turn_and_replace_their_own_only() -> None:
+    fetches = Fetches(ring(b"a", b"a", b"b"), 1)
+    fetches.start(b"r", request((b"b", 0, 3), number=1), b"one!")
+    fetches.start(b"r", request((b"a", 0, 2), number=2), b"one!")
+    fetches.start(b"r", request((b"a", 0, 2), number=3), b"two!")
+    came = []
+    while fetches.runnable(0.0):
+        piece = fetches.next_piece()
+        fetches.sent(piece)
+        fetches.check()
+        came.append(piece.parts[0])
+    entries = [FETCHED_ENTRY + b"one!", FETCHED_ENTRY + b"two!"]
+    assert came == [*entries, *entries, FETCH + b"one!", FETCH + b"two!"]
+
+
+def test_connections_take_turns_however_many_readers_share_one() -> None:
+    fetches = Fetches(ring(*[b"a"] * 9), 1)
+    for reader in (b"one!", b"two!", b"tri!"):
+        fetches.start(b"shared", request((b"a", 0, 9)), reader)
+    fetches.start(b"alone", request((b"a", 0, 9)))
+    assert [take(fetches)[0] for _ in range(4)] == [b"shared", b"alone"] * 2
+
+
+def test_readers_of_one_connection_have_a_bound() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    for number in range(READERS_PER_CONNECTION_MAX):
+        assert fetches.start(b"r", request((b"a", 0, 1)), number.to_bytes(4, "big"))
+    assert not fetches.start(b"r", request((b"a", 0, 1)), b"more")
+    assert fetches.start(b"r", request((b"a", 0, 1)), bytes(4))
+    assert fetches.start(b"other", request((b"a", 0, 1)))
+    assert fetches.cancel(b"r") == READERS_PER_CONNECTION_MAX
+    fetches.check()
+    assert len(fetches) == 1
+
+
+def test_an_answer_for_which_there_was_no_room_goes_before_all_that_is_fetched() -> None:
+    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches.start(b"r", request((b"a", 0, 2)), b"one!")
+    assert fetches.runnable(0.0)
+    fetches.next_piece()
+    fetches.blocked(0.0)
+    assert fetches.answer_later(b"r", (HEADS + b"two!", b"document"))
+    fetches.check()
+    assert not fetches.runnable(0.0)
+    came = []
+    while fetches.runnable(RETRY_SECONDS):
+        piece = fetches.next_piece()
+        fetches.sent(piece)
+        fetches.check()
+        came.append(piece.parts[0][:2])
+    assert came == [HEADS, FETCHED_ENTRY, FETCHED_ENTRY, FETCH]
+
+
+def test_answers_that_wait_for_one_connection_have_a_bound_and_are_given_up() -> None:
+    fetches = Fetches(ring(b"a"), 1)
+    assert fetches.answer_later(b"r", (HEADS, bytes(ANSWERS_BYTES_MAX - 2)))
+    assert not fetches.answer_later(b"r", (HEADS, b""))
+    assert fetches.answer_later(b"other", (HEADS, b""))
+    fetches.check()
+    now = 1.0
+    while fetches:
+        assert fetches.runnable(now)
+        fetches.next_piece()
+        assert fetches.blocked(now) == 0
+        fetches.check()
+        now += RETRY_SECONDS
+    assert now >= FETCH_GIVE_UP_SECONDS
 
 
 def span(first: int, until: int, *prefixes: bytes, most: int = 1 << 20) -> FetchRequest:

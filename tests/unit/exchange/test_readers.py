@@ -9,6 +9,7 @@ from segmented_log import SegmentedLog
 
 from roq.exchange.events import Publish, Received
 from roq.exchange.fetches import FETCHES_MAX
+from roq.exchange.requests import PER_READER_MAX
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import (
@@ -121,6 +122,43 @@ def test_requests_beyond_their_bounds_are_refused() -> None:
     fetch = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=wants)
     assert refusal(there, FETCH, fetch) == "invalid_request"
     assert there.core.counters.refused_requests == 2
+
+
+@pytest.mark.parametrize("queue", [QUEUE, b"z" * 16])
+def test_what_answers_one_of_several_readers_has_its_four_bytes(queue: bytes) -> None:
+    there = filled(b"t")
+    for reader in (b"one!", b"two!", b""):
+        request = documents.encode(SeekRequest(id=1, queue=queue, time_us=0))
+        there.tell(Received(b"reader", (SEEK + reader, request)))
+    there.serve()
+    letter = SEEK if queue == QUEUE else channel.REFUSED
+    answers = [parts[0] for parts in there.answers(b"reader")]
+    assert answers == [letter + b"one!", letter + b"two!", letter]
+
+
+@pytest.mark.parametrize("tag", [b"1", b"123", b"12345", bytes(255)])
+def test_a_reader_has_four_bytes_or_none(tag: bytes) -> None:
+    there = filled(b"t")
+    request = documents.encode(SeekRequest(id=1, queue=QUEUE, time_us=0))
+    there.tell(Received(b"reader", (SEEK + tag, request)))
+    there.serve()
+    ((letter, document),) = there.answers(b"reader")
+    assert (letter, documents.decode(document, Refused).code) == (
+        channel.REFUSED,
+        "invalid_request",
+    )
+
+
+def test_one_reader_of_a_connection_that_asks_too_much_is_refused_and_the_others_are_not() -> None:
+    there = filled(b"t")
+    request = documents.encode(SeekRequest(id=1, queue=QUEUE, time_us=0))
+    for _ in range(PER_READER_MAX + 1):
+        there.tell(Received(b"reader", (SEEK + b"many", request)))
+    there.tell(Received(b"reader", (SEEK + b"one!", request)))
+    there.serve()
+    answers = [parts[0] for parts in there.answers(b"reader")]
+    assert answers[:3] == [channel.REFUSED + b"many", SEEK + b"many", SEEK + b"one!"]
+    assert answers[3:] == [SEEK + b"many"] * (PER_READER_MAX - 1)
 
 
 def test_only_so_many_readers_fetch_at_once() -> None:

@@ -3,14 +3,24 @@
 from exchange_driver import QUEUE, exchange, publisher_id
 
 from roq.exchange.events import Received, Unreachable
-from roq.exchange.requests import PER_ROUTE_MAX, ROUTES_MAX, Request, Requests
+from roq.exchange.requests import PER_READER_MAX, READERS_MAX, Request, Requests
 from roq.protocol import channel, documents
-from roq.protocol.channel import BYE, HELLO, SEEK, Bye, Hello, Refused, SeekRequest, StreamState
+from roq.protocol.channel import (
+    BYE,
+    HELLO,
+    READERS_PER_CONNECTION_MAX,
+    SEEK,
+    Bye,
+    Hello,
+    Refused,
+    SeekRequest,
+    StreamState,
+)
 from roq.protocol.version import WIRE_VERSION
 
 
-def request(route: bytes, number: int = 0) -> Request:
-    return Request(route, SEEK, b"%d" % number)
+def request(route: bytes, number: int = 0, reader: bytes = b"") -> Request:
+    return Request(route, SEEK, b"%d" % number, reader)
 
 
 def test_connections_are_served_in_turn_each_in_its_own_order() -> None:
@@ -26,9 +36,9 @@ def test_connections_are_served_in_turn_each_in_its_own_order() -> None:
 
 def test_a_connection_and_all_together_have_a_bound() -> None:
     requests = Requests()
-    taken = [requests.add(request(b"r", number)) for number in range(PER_ROUTE_MAX + 1)]
-    assert taken == [True] * PER_ROUTE_MAX + [False]
-    for number in range(ROUTES_MAX - 1):
+    taken = [requests.add(request(b"r", number)) for number in range(PER_READER_MAX + 1)]
+    assert taken == [True] * PER_READER_MAX + [False]
+    for number in range(READERS_MAX - 1):
         assert requests.add(request(b"other%d" % number))
     assert not requests.add(request(b"one too many"))
     requests.check()
@@ -36,16 +46,44 @@ def test_a_connection_and_all_together_have_a_bound() -> None:
     assert requests.add(request(b"one more"))
 
 
+def test_readers_that_share_a_connection_are_served_in_turn_and_take_nobody_else_s() -> None:
+    requests = Requests()
+    for number in range(2):
+        requests.add(request(b"shared", number, b"one!"))
+    requests.add(request(b"shared", 0, b"two!"))
+    for number in range(2):
+        requests.add(request(b"alone", number))
+    taken = [requests.take() for _ in range(5)]
+    assert [r.route for r in taken] == [b"shared", b"alone", b"shared", b"alone", b"shared"]
+    assert [r.reader for r in taken if r.route == b"shared"] == [b"one!", b"two!", b"one!"]
+    assert not requests
+
+
+def test_each_reader_of_a_connection_has_a_bound_and_so_have_all_of_them() -> None:
+    requests = Requests()
+    for number in range(PER_READER_MAX):
+        assert requests.add(request(b"r", number, b"full"))
+    assert not requests.add(request(b"r", 0, b"full"))
+    for number in range(READERS_PER_CONNECTION_MAX - 1):
+        assert requests.add(request(b"r", 0, number.to_bytes(4, "big")))
+    requests.check()
+    assert not requests.add(request(b"r", 0, b"more"))
+    assert requests.add(request(b"other"))
+    requests.drop(b"r")
+    requests.check()
+    assert requests.take().route == b"other"
+
+
 def test_a_request_beyond_the_bound_is_answered_at_once() -> None:
     there = exchange()
     document = documents.encode(SeekRequest(id=1, queue=QUEUE, time_us=0))
-    for _ in range(PER_ROUTE_MAX + 1):
+    for _ in range(PER_READER_MAX + 1):
         there.tell(Received(b"r", (SEEK, document)))
     ((letter, body),) = there.answers(b"r")
     assert letter == channel.REFUSED
     assert documents.decode(body, Refused).code == "full"
     there.serve()
-    assert len(there.answers(b"r")) == PER_ROUTE_MAX
+    assert len(there.answers(b"r")) == PER_READER_MAX
 
 
 def test_requests_of_a_connection_that_is_gone_are_dropped() -> None:
@@ -104,7 +142,7 @@ def test_a_newcomer_who_goes_while_he_waits_is_not_let_in() -> None:
 def test_when_too_many_wait_newcomers_are_let_in_all_the_same() -> None:
     there = exchange()
     document = documents.encode(SeekRequest(id=1, queue=QUEUE, time_us=0))
-    for number in range(ROUTES_MAX):
+    for number in range(READERS_MAX):
         there.tell(Received(b"r%d" % number, (SEEK, document)))
     for number in range(20):
         there.tell(Received(b"%d" % number, hello(f"p{number}")))

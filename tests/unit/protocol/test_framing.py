@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.protocol.channel import ACK, END_TOPIC, FETCHED_ENTRY, NUMBER, PRESENCE_TOPIC, READY
+from roq.protocol.channel import (
+    ACK,
+    END_TOPIC,
+    FETCHED_ENTRY,
+    HEADS,
+    NUMBER,
+    PRESENCE_TOPIC,
+    READY,
+)
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.framing import (
     Answers,
@@ -82,3 +90,33 @@ def test_an_entry_whose_batch_did_not_come_is_dropped() -> None:
     assert answers.take(join_large(parts)) is None
     assert answers.take(join_large(parts)) is None
     assert answers.take(b"RQ a batch") == [*parts, b"RQ a batch"]
+
+
+@pytest.mark.parametrize("tag", [b"", b"\xff\x00d\xff"])
+def test_of_several_readers_each_gets_its_own(tag: bytes) -> None:
+    answers = Answers(len(tag))
+    parts = [FETCHED_ENTRY + tag, NUMBER.pack(7), b"t", entry()]
+    whole = [FETCHED_ENTRY, *parts[1:]]
+    assert answers.take(join_answer((HEADS + tag, b"document"))) == [HEADS, b"document"]
+    assert answers.tag == tag
+    assert answers.take(join_answer(parts, b"RQ")) == [*whole, b"RQ"]
+    assert answers.tag == tag
+    assert answers.take(join_large(parts)) is None
+    assert answers.take(b"RQ a batch") == [*whole, b"RQ a batch"]
+    assert answers.tag == tag
+
+
+def test_between_an_entry_and_its_batch_another_reader_may_be_answered() -> None:
+    answers = Answers(4)
+    one = [FETCHED_ENTRY + b"one!", NUMBER.pack(1), b"t", entry()]
+    two = [FETCHED_ENTRY + b"two!", NUMBER.pack(1), b"t", entry()]
+    assert answers.take(join_large(one)) is None
+    assert answers.take(join_answer((HEADS + b"two!", b"document"))) == [HEADS, b"document"]
+    assert answers.tag == b"two!"
+    assert answers.take(join_large(one)) is None
+    assert answers.take(join_large(two)) is None
+    assert answers.take(b"RQ two") == [FETCHED_ENTRY, *two[1:], b"RQ two"]
+    assert answers.tag == b"two!"
+    assert answers.take(join_large(one)) is None
+    assert answers.take(b"RQ one") == [FETCHED_ENTRY, *one[1:], b"RQ one"]
+    assert answers.tag == b"one!"

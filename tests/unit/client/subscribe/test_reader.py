@@ -2,7 +2,7 @@
 
 import msgspec
 
-from roq.client.subscribe.log_requests import FETCH_PATIENCE_SECONDS, PATIENCE_SECONDS
+from roq.client.subscribe.log_requests import PATIENCE_SECONDS
 from roq.client.subscribe.offset_chain import TRIES_MAX, LogGap
 from roq.client.subscribe.reader import PRESENCE_SECONDS, Reader
 from roq.client.subscribe.reader_events import (
@@ -48,7 +48,7 @@ from roq.protocol.channel import (
     StreamsRequest,
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
-from roq.timing import END_SILENT_SECONDS
+from roq.timing import END_SILENT_SECONDS, FETCH_PATIENCE_SECONDS
 
 QUEUE = b"q" * 16
 INFO = ExchangeInfo(number=3, epoch=9, host="h", data="d", live="l")
@@ -482,3 +482,16 @@ def test_presence_of_another_subscriber_is_ignored() -> None:
     driver.entry(EntryKind.PRESENCE, b"\xffS" + b"o" * 16, 5, 0)
     assert not driver.reader.present
     assert driver.reader.malformed == 0
+
+
+def test_who_closes_wants_nothing_more_of_what_it_has_asked_for() -> None:
+    driver = confirmed(end=5)
+    assert driver.reader.farewells() == []
+    driver.batch(9, previous=7)
+    (asked,) = driver.asked(FETCH)
+    assert isinstance(asked, FetchRequest)
+    ((letter, document),) = driver.reader.farewells()
+    nothing = documents.decode(document, FetchRequest)
+    assert (letter, nothing.queue, nothing.epoch) == (FETCH, QUEUE, 9)
+    assert nothing.wants == nothing.prefixes == []
+    assert nothing.id != asked.id
