@@ -127,7 +127,7 @@ def _flights(file: Path) -> list[Flight]:
     except OSError as error:
         raise Failed(f"{file}: {error.strerror}") from None
     except RemoteProtocolError as error:
-        raise Failed(str(error)) from None
+        raise Failed(f"{file}: {error}") from None
 
 
 def _listens(process: psutil.Process) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
+from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -153,14 +154,15 @@ def _event(record: Record, kind: type) -> object:
 
 def _value(found: object, wanted: Any) -> Any:
     """A value of the type, or of the first alternative that fits."""
-    for each in get_args(wanted) if get_origin(wanted) is type(int | str) else (wanted,):
-        if each is Hashable:
-            return _hashable(found)
-        if isinstance(each, type) and issubclass(each, RoQError):
-            error = _error(found)
-            if isinstance(error, each):
-                return error
-            continue
+    kinds = get_args(wanted) if get_origin(wanted) is UnionType else (wanted,)
+    if Hashable in kinds:
+        return _hashable(found)
+    error = _error(found)
+    if error is not None:
+        if any(isinstance(each, type) and isinstance(error, each) for each in kinds):
+            return error
+        raise RemoteProtocolError(f"{type(error).__name__} has no place here")
+    for each in kinds:
         try:
             return msgspec.convert(found, each)
         except UNREADABLE:

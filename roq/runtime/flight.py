@@ -130,7 +130,7 @@ class Recorder(Generic[EventT, EffectT]):
         self._kind = kind.name
         self._name = name
         self._birth = birth
-        self._decide = machine.handle
+        self._machine = machine
         self._most = kilobytes * 1024
         self._kept: deque[bytes] = deque()
         self._bytes = 0
@@ -142,7 +142,7 @@ class Recorder(Generic[EventT, EffectT]):
     def handle(self, event: EventT, now: float) -> Sequence[EffectT]:
         """What the machine wants to be done, in order."""
         try:
-            effects = self._decide(event, now)
+            effects = self._machine.handle(event, now)
         except Exception as error:
             self._keep(event, now, (), f"{type(error).__name__}: {error}")
             raise
@@ -226,22 +226,30 @@ def read(path: Path) -> list[Flight]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
+        return decode(file.read(FILE_BYTES_MAX + 1))
+
+
+def decode(data: bytes) -> list[Flight]:
+    """The flights in these bytes.
+
+    Raises:
+        RemoteProtocolError: they are none, not whole, or of another format.
+    """
     word = MAGIC.rsplit(b" ", 1)[0]
     if not data.startswith(word):
-        raise RemoteProtocolError(f"{path}: no flight of RoQ")
+        raise RemoteProtocolError("no flight of RoQ")
     if not data.startswith(MAGIC):
-        first = data[len(word) : len(word) + 10].split(b"\n")[0].decode("ascii", "replace").strip()
+        other = data[len(word) : len(word) + 10].split(b"\n")[0].decode("ascii", "replace").strip()
+        own = MAGIC.split()[-1].decode()
         raise RemoteProtocolError(
-            f"{path}: a flight in format {first!r}, and this is format "
-            f"{MAGIC.split()[-1].decode()!r} (RoQ {own_version()})"
+            f"a flight in format {other!r}; RoQ {own_version()} reads format {own!r}"
         )
     if len(data) > FILE_BYTES_MAX:
-        raise RemoteProtocolError(f"{path}: above {FILE_BYTES_MAX} bytes")
+        raise RemoteProtocolError(f"a flight above {FILE_BYTES_MAX} bytes")
     try:
         return msgspec.msgpack.decode(memoryview(data)[len(MAGIC) :], type=list[Flight])
     except UNREADABLE as error:
-        raise RemoteProtocolError(f"{path}: not a whole flight: {error}") from None
+        raise RemoteProtocolError(f"not a whole flight: {error}") from None
 
 
 def _open_folder(folder: Path) -> None:
