@@ -28,6 +28,10 @@ def debug() -> None:
     Configuration managers, host managers and monitors keep the last of what they were told and
     what they wanted to be done: 1 MB of a manager, 256 kB of each monitor (variable ROQ_FLIGHT_KB).
     It is written when they crash, and when they are asked.
+
+    \b
+    Example:
+      roq debug record "$(pgrep -of roq.gcm)"
     """
 
 
@@ -41,8 +45,8 @@ def record(pid: int) -> None:
 
     \b
     Example:
-      roq debug record "$(pgrep -f roq.gcm)"
-      ROQ_FLIGHT_KB=65536 roq up      # keeps more, so that it can be replayed for longer
+      roq debug record "$(pgrep -of roq.gcm)"
+      ROQ_FLIGHT_KB=65536 roq up     # keeps more, to be replayed for longer
     """
     try:
         process = psutil.Process(pid)

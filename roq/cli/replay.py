@@ -26,7 +26,7 @@ from roq.ranges import UNREADABLE
 from roq.runtime.flight import Flight, Header, Kind, Record, encode, own_version
 
 KINDS: Final = {each.name: each for each in (GCM, HOST, MONITOR)}
-REQUEST_KINDS: Final[dict[str, type[RoQError]]] = {
+ERRORS: Final[dict[str, type[RoQError]]] = {
     each.__name__: each for each in (*REQUEST_ERRORS.values(), Unavailable) if each is not NotLeader
 }
 """Errors that events carry."""
@@ -183,8 +183,9 @@ def _error(found: object) -> RoQError | None:
         case {"error": str(name), "text": str(text), "endpoint": str(endpoint)}:
             if name == NotLeader.__name__:
                 return NotLeader(text, endpoint)
-            kind = REQUEST_KINDS.get(name)
-            return None if kind is None else kind(text)
+            if name not in ERRORS:
+                raise RemoteProtocolError(f"{name[:50]!r} is no error of an event")
+            return ERRORS[name](text)
         case _:
             return None
 

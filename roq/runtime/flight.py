@@ -96,11 +96,12 @@ _Encoded = tuple[Header, object, list[msgspec.Raw]]
 
 
 def _error_fields(value: object) -> object:
-    """An error of RoQ in an event, as plain values."""
+    """An error of RoQ in an event, as plain values: as the nearest one that all know."""
     if not isinstance(value, RoQError):
         raise TypeError(f"{type(value).__name__} cannot be written down")
     endpoint = value.endpoint if isinstance(value, NotLeader) else ""
-    return {"error": type(value).__name__, "text": str(value), "endpoint": endpoint}
+    kind = next(each for each in type(value).__mro__ if each.__module__ == RoQError.__module__)
+    return {"error": kind.__name__, "text": str(value), "endpoint": endpoint}
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_error_fields, order="deterministic")
@@ -166,7 +167,8 @@ class Recorder(Generic[EventT, EffectT]):
             self._lost += 1
             self._why_lost = f"{type(event).__name__}: {error}"
             return
-        self._kept.append(record)
+        # The encoder gives bytes that occupy up to half as much again.
+        self._kept.append(bytes(memoryview(record)))
         self._bytes += len(record) + RECORD_BYTES
         while self._bytes > self._most:
             self._bytes -= len(self._kept.popleft()) + RECORD_BYTES

@@ -16,10 +16,11 @@ from monitor_driver import Driver
 from recorded import data_of, flights_of, recorded
 
 from roq.cli.replay import replay
-from roq.errors import RegistryAway
+from roq.coordination.port import RegistryDenied
 from roq.gcm import events
 from roq.monitor import machine as monitors
 from roq.runtime import plugins
+from roq.runtime.rpc_connections import NotReached
 
 ROUNDS = 40
 
@@ -48,13 +49,14 @@ def lives() -> None:
     script.vanish("h1")
     script.expire_node("h1")
     script.live(30.0)
-    script.feed(events.CommitFailed(10_000, RegistryAway("gone")))
+    script.feed(events.CommitFailed(10_000, RegistryDenied("gone")))
     script.feed(events.RegistryLost())
     script.come_back("h1")
     script.live(5.0)
     host = Host(share=3)
     host.running("a.monitor", "b.monitor", "a.x1", "a.x2", "b.x1")
     host.advance(3.0)
+    host.leader(NotReached("no answer"))
     host.crash("a.x1")
     host.advance(20.0)
     host.next_life()

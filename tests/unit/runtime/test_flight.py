@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_small_events_are_bounded_in_number_as_well() -> None:
     for _ in range(1_000):
         one.handle(Tick(), 1.0)
     assert len(events_of(one)) < 1024 / flight.RECORD_BYTES
+
+
+def test_no_more_memory_is_taken_than_may_be_kept() -> None:
+    one = recorder(kilobytes=256)
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            one.handle(Told("x" * (number % 3_000)), 1.0)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 270 * 1024
 
 
 def test_one_that_is_larger_than_all_that_may_be_kept_is_not() -> None:
