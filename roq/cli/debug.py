@@ -91,7 +91,7 @@ def show(file: Path) -> None:
 
     for flight in _flights(file):
         for line in story(flight):
-            click.echo(line)
+            click.echo(_plain(line))
 
 
 @debug.command()
@@ -99,8 +99,8 @@ def show(file: Path) -> None:
 def replay(file: Path) -> None:
     """Have a new machine take in what a daemon was told, and compare what it wants.
 
-    Works for flights from the birth of the daemon on, of this version of RoQ. Ends with 1 if
-    anything differs, and shows the first event of each machine for which it does.
+    Works for flights from the birth of the daemon on, of this version of RoQ. Shows the first event
+    of each machine that differs. Ends with 1 if there is one, or if a machine cannot be replayed.
 
     \b
     Example:
@@ -108,21 +108,26 @@ def replay(file: Path) -> None:
     """
     from roq.cli import replay as again  # noqa: PLC0415 - loads all daemons
 
-    different = 0
+    others = 0
     for flight in _flights(file):
         header, _, records = flight
-        found = again.replay(flight)
-        if found is None:
-            click.echo(f"{again.about(header)}: {len(records)} events, the same effects")
+        try:
+            found = again.replay(flight)
+        except RemoteProtocolError as error:
+            others += 1
+            click.echo(_plain(f"{again.about(header)}: cannot be replayed: {error}"))
             continue
-        different += 1
-        click.echo(f"{again.about(header)}: event {found.number} of {len(records)} differs")
-        click.echo(again.told(header, found.number, records[found.number]))
-        for word, lines in (("recorded", found.recorded), ("replayed", found.replayed)):
-            for line in lines or ["nothing"]:
-                click.echo(f"  {word}: {line}")
-    if different:
-        raise Failed(f"{different} of the machines did something else")
+        if found is None:
+            click.echo(_plain(f"{again.about(header)}: {len(records)} events, the same effects"))
+            continue
+        others += 1
+        lines = [f"{again.about(header)}: event {found.number} of {len(records)} differs"]
+        lines.append(again.told(header, found.number, records[found.number]))
+        lines += [f"  recorded: {line}" for line in found.recorded or ["nothing"]]
+        lines += [f"  replayed: {line}" for line in found.replayed or ["nothing"]]
+        click.echo("\n".join(map(_plain, lines)))
+    if others:
+        raise Failed(f"{others} of the machines did something else, or cannot be replayed")
 
 
 def _flights(file: Path) -> list[Flight]:
@@ -131,7 +136,14 @@ def _flights(file: Path) -> list[Flight]:
     except OSError as error:
         raise Failed(f"{file}: {error.strerror}") from None
     except RemoteProtocolError as error:
-        raise Failed(f"{file}: {error}") from None
+        raise Failed(_plain(f"{file}: {error}")) from None
+
+
+def _plain(text: str) -> str:
+    """What a file says, without what moves the cursor of a terminal or turns the writing."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def _listens(process: psutil.Process) -> bool:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -65,19 +66,19 @@ def replay(flight: Flight) -> Difference | None:
     try:
         machine = kind.make(_value(msgspec.msgpack.decode(birth), kind.birth))
     except (RoQError, *UNREADABLE) as error:
-        raise RemoteProtocolError(f"{header.name}: its birth makes no sense: {error}") from None
+        raise RemoteProtocolError(f"its birth makes no sense: {error}") from None
     for number, record in enumerate(records):
         if not isfinite(record.now) or record.now < before or record.event not in types:
-            raise RemoteProtocolError(f"{header.name}: event {number} makes no sense")
+            raise RemoteProtocolError(f"event {number} makes no sense")
         before = record.now
         event = _event(record, types[record.event])
-        effects: list[Any] = []
+        found: list[tuple[str, bytes]] = []
         raised = ""
         try:
-            effects = list(machine.handle(event, record.now))
+            effects = machine.handle(event, record.now)
+            found = [(type(each).__name__, encode(each)) for each in effects]
         except Exception as error:  # noqa: BLE001 - it is compared
             raised = f"{type(error).__name__}: {error}"
-        found = [(type(each).__name__, encode(each)) for each in effects]
         same = raised == record.raised and len(found) == len(record.effects)
         if not same or not all(map(_same, found, record.effects)):
             again = msgspec.structs.replace(
@@ -126,12 +127,12 @@ def _kind_of(header: Header) -> Kind:
     if (header.roq, header.wire) != (own_version(), WIRE_VERSION):
         raise RemoteProtocolError(
             f"a flight of RoQ {header.roq} (wire {header.wire}), and this is RoQ "
-            f"{own_version()} (wire {WIRE_VERSION}): `roq debug show` tells it"
+            f"{own_version()} (wire {WIRE_VERSION}); `roq debug show` tells it"
         )
     if header.lost:
         raise RemoteProtocolError(
-            f"{header.name}: {header.lost} events are not there ({header.why_lost}), and a machine "
-            "can be flown from its birth only: `roq debug show` tells the rest"
+            f"{header.lost} events are not there ({header.why_lost}), and a machine can be flown "
+            "from its birth only; `roq debug show` tells the rest"
         )
     if header.kind not in KINDS:
         raise RemoteProtocolError(f"{header.kind!r} is no kind of machine ({', '.join(KINDS)})")
@@ -144,12 +145,17 @@ def _event(record: Record, kind: type) -> object:
     Raises:
         RemoteProtocolError: it does not have these fields, or not with such values.
     """
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     try:
         fields = msgspec.msgpack.decode(record.fields, type=dict[str, Any])
         return kind(**{name: _value(each, hints[name]) for name, each in fields.items()})
     except (KeyError, *UNREADABLE) as error:
         raise RemoteProtocolError(f"{record.event} makes no sense: {error}") from None
+
+
+@lru_cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _value(found: object, wanted: Any) -> Any:

@@ -83,6 +83,26 @@ def test_an_effect_that_was_another_is_shown_beside_the_one_that_is(file: Path) 
     assert "1 of the machines did something else" in done.output
 
 
+def test_of_several_machines_each_is_replayed(file: Path) -> None:
+    whole, short = monitor_data(), monitor_data(kilobytes=2)
+    flights = [msgspec.msgpack.decode(data[len(MAGIC) :])[0] for data in (short, whole)]
+    file.write_bytes(MAGIC + msgspec.msgpack.encode(flights))
+    done = roq("replay", file)
+    assert done.exit_code == 1
+    assert "cannot be replayed: " in done.output
+    assert "the same effects" in done.output
+
+
+def test_what_a_file_says_moves_no_cursor(file: Path) -> None:
+    def hostile(flight: Any) -> None:
+        flight[0].update(name="\x1b[2J", kind="\x9b", roq="\u202e")
+        flight[2][0][1] = flight[2][0][4] = "\x1b]0;x\x07"
+
+    change(file, hostile)
+    for command in ("show", "replay"):
+        assert not set(roq(command, file).output) & {"\x1b", "\x9b", "\u202e", "\x07"}
+
+
 def test_an_effect_that_is_missing_or_an_error_is_a_difference(file: Path) -> None:
     change(file, lambda flight: flight[2][0][3].clear())
     assert "recorded: nothing" in roq("replay", file).output
