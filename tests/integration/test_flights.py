@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from gcm_process import RunningGcm
 from processes import processes
 
 from roq.cli.commands import cli
-from roq.coordination.memory import MemoryEnsemble
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.errors import ConfigError
 from roq.gcm.events import Subscribed
+from roq.hcm.config import Data, HcmConfig, Network
+from roq.hcm.daemon import HostManager
 from roq.runtime.flight import FOLDER, KILOBYTES, read
 from roq.testing import cluster
 
@@ -66,14 +70,14 @@ def test_daemons_write_down_what_they_did_and_new_ones_do_the_same(flights: Path
         assert roq("show", path).count("\n") > 10
 
 
-def test_a_daemon_that_crashes_writes_it_down(
+def fails(*_: object) -> None:
+    raise ValueError("seven")
+
+
+def test_a_configuration_manager_that_crashes_writes_it_down(
     flights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gcm = RunningGcm(MemoryEnsemble()).gcm
-
-    def fails(*_: object) -> None:
-        raise ValueError("seven")
-
     gcm.reactor.call_soon(lambda: monkeypatch.setattr(gcm.machine, "handle", fails))
     gcm.reactor.call_soon(lambda: gcm._feed(Subscribed()))
     with pytest.raises(ValueError, match="seven"):
@@ -83,3 +87,32 @@ def test_a_daemon_that_crashes_writes_it_down(
     [(_, _, records)] = read(path)
     assert (records[-1].event, records[-1].raised) == ("Subscribed", "ValueError: seven")
     assert "→ raises ValueError: seven" in roq("show", str(path))
+
+
+def test_a_host_manager_that_crashes_writes_it_down(
+    flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = HcmConfig(network=Network(port=0), data=Data(dir=str(tmp_path / "data")))
+    manager = HostManager(config, partial(MemoryRegistry, MemoryEnsemble("c1")))
+    manager.reactor.call_soon(lambda: monkeypatch.setattr(manager._machine, "handle", fails))
+    manager.reactor.call_soon(manager.drain)
+    try:
+        with pytest.raises(ValueError, match="seven"):
+            manager.run()
+    finally:
+        manager.close()
+    (path,) = flights.iterdir()
+    assert path.name == f"host.{os.getpid()}.crash.flight"
+    assert read(path)[0][2][-1].raised == "ValueError: seven"
+
+
+def test_an_amount_that_is_none_is_a_wrong_configuration(
+    flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KILOBYTES, "much")
+    config = HcmConfig(network=Network(port=0), data=Data(dir=str(tmp_path / "data")))
+    with pytest.raises(ConfigError, match="ROQ_FLIGHT_KB"):
+        HostManager(config, partial(MemoryRegistry, MemoryEnsemble("c1")))
+    with pytest.raises(ConfigError, match="ROQ_FLIGHT_KB"):
+        RunningGcm(MemoryEnsemble())
+    assert not flights.exists()
