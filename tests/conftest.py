@@ -8,6 +8,7 @@ the change, but a test that needs its second run is a defect to find.
 """
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,14 @@ settings.load_profile("roq")
 
 REAL = {"integration", "spark", "docker", "long"}
 """Marks of tests that start processes."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What daemons that crash write down goes with the other files of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROQ_FLIGHT_FOLDER", str(tmp_path_factory.mktemp("flights")))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve
 from roq.runtime.service import Service
-from roq.runtime.signals import on_stop
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 
 def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(gcm: Gcm) -> int:
     service = Service(os.environ)
     on_stop(gcm.reactor, service.before(gcm.stop))
+    on_flight_wanted(gcm.reactor, gcm.save_flight)
     service.watch(gcm.reactor)
     return gcm.run()
 

@@ -20,7 +20,7 @@ import zmq
 from roq.coordination.addresses import name_of, remedy, unreachable
 from roq.coordination.port import Post, Registry
 from roq.errors import Unavailable
-from roq.gcm import events
+from roq.gcm import events, flight
 from roq.gcm.config import WILDCARDS, GcmConfig
 from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.ports import figures
@@ -36,6 +36,7 @@ from roq.protocol.figures import Sample
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
 from roq.runtime import exits, plugins, resources, sockets
+from roq.runtime.flight import Recorder, kept_kilobytes, save
 from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
 from roq.runtime.ports import Timer
@@ -48,6 +49,8 @@ IDLE_CLIENT_SECONDS: Final = 60.0
 """A connection to a host manager is closed when nothing was asked for so long."""
 GOODBYE_SECONDS: Final = 0.1
 """So long the last answers have to leave."""
+FLIGHT_KILOBYTES: Final = 1_024
+"""What is kept of events and effects."""
 _SUBSCRIBE: Final = 1
 
 Readiness = Callable[[dict[str, str]], None]
@@ -56,7 +59,7 @@ Readiness = Callable[[dict[str, str]], None]
 class _Asker(NamedTuple):
     """Who gets an answer, and through which socket."""
 
-    server: RpcServer
+    management: bool
     peer: Peer
 
 
@@ -88,6 +91,7 @@ class Gcm:
         self._fed = 0.0
         self._clients: dict[str, tuple[RpcClient, float]] = {}
         self._limited = RateLimited(log)
+        kilobytes = kept_kilobytes(os.environ, FLIGHT_KILOBYTES)
         self._reactor = Reactor()
         self._context = sockets.new_context()
         try:
@@ -106,15 +110,17 @@ class Gcm:
             self._reactor.close()
             raise
         self._listeners = Listeners()
-        self.machine = GcmMachine(
-            Settings(
-                manager=self.manager,
-                period=config.broadcast.period / 1000,
-                cloud=config.cloud_properties(),
-                provision=config.provision_settings() if provider is not None else None,
-                policies=plugins.policies,
-                registry=name_of(config.registry_address),
-            )
+        settings = Settings(
+            manager=self.manager,
+            period=config.broadcast.period / 1000,
+            cloud=config.cloud_properties(),
+            provision=config.provision_settings() if provider is not None else None,
+            policies=plugins.policies,
+            registry=name_of(config.registry_address),
+        )
+        self.machine = GcmMachine(settings)
+        self._recorder = Recorder(
+            flight.KIND, "gcm", lambda: flight.birth(settings), self.machine, kilobytes
         )
         self._provider = (
             ProviderCalls(
@@ -154,6 +160,9 @@ class Gcm:
         self._telemetry.start()
         try:
             self._reactor.run()
+        except Exception:
+            self.save_flight(crashed=True)
+            raise
         finally:
             self._close()
         return self._code
@@ -161,6 +170,10 @@ class Gcm:
     def stop(self) -> None:
         """Answer what is under way, then end `run`. From any thread."""
         self._reactor.call_soon(self._stop)
+
+    def save_flight(self, *, crashed: bool = False) -> None:
+        """Write down what was decided last."""
+        save("gcm", [self._recorder], crashed=crashed)
 
     # --- opening and closing ----------------------------------------------------------------------
 
@@ -257,12 +270,12 @@ class Gcm:
         return self.machine.figures(), self.machine.health()
 
     def _client_frame(self, peer: Peer, data: bytes) -> None:
-        self._feed(events.ClientFrame(_Asker(self._client_server, peer), data))
+        self._feed(events.ClientFrame(_Asker(management=False, peer=peer), data))
 
     def _management_frame(self, peer: Peer, data: bytes) -> None:
         self._feed(
             events.ManagementFrame(
-                _Asker(self._management_server, peer),
+                _Asker(management=True, peer=peer),
                 data,
                 unique=os.urandom(16),
                 wall=time.time(),
@@ -289,7 +302,7 @@ class Gcm:
             # A leader has something to do all the time. What comes first now may be a request that
             # has waited for it for so long that another manager leads.
             self._definitions.doubt()
-        for effect in self.machine.handle(event, now):
+        for effect in self._recorder.handle(event, now):
             self._perform(effect)
         self._arm()
         if not self._ready and isinstance(event, events.Elected | events.Following):
@@ -330,7 +343,9 @@ class Gcm:
         match effect:
             case events.Reply():
                 if isinstance(effect.peer, _Asker):
-                    effect.peer.server.send(effect.peer.peer, effect.data)
+                    management = effect.peer.management
+                    server = self._management_server if management else self._client_server
+                    server.send(effect.peer.peer, effect.data)
             case events.Commit():
                 # Soon, not at once: the machine may be in the middle of a list of effects.
                 self._reactor.call_soon(partial(self._definitions.commit, effect))

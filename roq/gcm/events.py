@@ -17,7 +17,7 @@ from typing import TypeAlias
 from roq.errors import RequestError
 from roq.gcm.state.records import Manager, Snapshot
 from roq.machine import Tick
-from roq.protocol.control import Control
+from roq.protocol.control import Answer, Control
 from roq.protocol.facts import Check
 from roq.provider.port import ProvidedHost
 
@@ -157,7 +157,7 @@ class Answered:
     """A host manager has answered."""
 
     token: int
-    answer: Control
+    answer: Answer
 
 
 @dataclass(frozen=True, slots=True)

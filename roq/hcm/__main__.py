@@ -13,7 +13,7 @@ from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve
 from roq.runtime.service import Service
-from roq.runtime.signals import on_stop
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 
 def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:
@@ -42,6 +42,7 @@ def _run(manager: HostManager) -> int:
     try:
         service = Service(os.environ)
         on_stop(manager.reactor, service.before(manager.stop), gently=service.before(manager.drain))
+        on_flight_wanted(manager.reactor, manager.save_flight)
         service.watch(manager.reactor)
         return manager.run()
     finally:

@@ -19,7 +19,7 @@ import zmq
 from roq.coordination.addresses import remedy, unreachable
 from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
-from roq.hcm import figures
+from roq.hcm import figures, flight
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
 from roq.hcm.events import (
     Announce,
@@ -58,6 +58,7 @@ from roq.protocol.facts import Check
 from roq.protocol.figures import Sample
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
+from roq.runtime.flight import Recorder, kept_kilobytes, save
 from roq.runtime.logs import RateLimited
 from roq.runtime.metrics import Telemetry
 from roq.runtime.ports import Timer
@@ -69,6 +70,8 @@ from roq.runtime.rpc_connections import RpcConnections
 RETRY_SECONDS: Final = 0.5
 SAID_MAX: Final = 4_000
 SAID_BYTES_MAX: Final = 2_048
+FLIGHT_KILOBYTES: Final = 1_024
+"""What is kept of events and effects."""
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +99,7 @@ class HostManager:
     ) -> None:
         self._config = config
         self._on_ready = on_ready
+        kilobytes = kept_kilobytes(os.environ, FLIGHT_KILOBYTES)
         self._host = advertised_address(config.network)
         bind = bind_address(config.network)
         folder = Path(config.data.dir).absolute()
@@ -125,6 +129,9 @@ class HostManager:
             raise
         self._settings = settings_of(config, port)
         self._machine = HostMachine(self._settings)
+        self._recorder = Recorder(
+            flight.KIND, "host", lambda: self._settings, self._machine, kilobytes
+        )
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
         self._managers = RpcConnections(
@@ -169,7 +176,11 @@ class HostManager:
         self._telemetry.start()
         self._processor.start()
         self._reactor.call_later(self._config.zk.connect_seconds, self._start_too_late)
-        self._reactor.run()
+        try:
+            self._reactor.run()
+        except Exception:
+            self.save_flight(crashed=True)
+            raise
         log.info("stopped", extra={"event": "stopped"})
         return self._exit_code
 
@@ -180,6 +191,10 @@ class HostManager:
     def drain(self) -> None:
         """Have all children go to other hosts, as far as that is possible, then stop."""
         self._reactor.call_soon(lambda: self._handle(StopWanted(drain=True)))
+
+    def save_flight(self, *, crashed: bool = False) -> None:
+        """Write down what was decided last."""
+        save("host", [self._recorder], crashed=crashed)
 
     def close(self) -> None:
         """Give back what this process holds; nothing of it is left behind after a stop."""
@@ -327,7 +342,7 @@ class HostManager:
         self._busy = True
         try:
             while self._events:
-                for effect in self._machine.handle(self._events.popleft(), self._reactor.now()):
+                for effect in self._recorder.handle(self._events.popleft(), self._reactor.now()):
                     self._perform(effect)
         finally:
             self._busy = False

@@ -31,7 +31,7 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.machine import MonitorMachine
+from roq.monitor.flight import KIND, Birth, make
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.control import (
@@ -44,6 +44,7 @@ from roq.protocol.facts import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import sockets
+from roq.runtime.flight import Recorder, kept_kilobytes, save
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.logs import RateLimited
 from roq.runtime.manager import ManagerLink
@@ -58,6 +59,9 @@ ANSWERS_MAX: Final = 16_384
 """That wait for one client: all its publishers and subscribers may have asked at once."""
 SUBSCRIPTIONS_MAX: Final = 10_000
 """Read at a time; subscribers to the statistics come seldom."""
+
+FLIGHT_KILOBYTES: Final = 256
+"""What is kept of events and effects; there may be many monitors in a process."""
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,7 @@ def _alone(method: Callable[[Monitor, *Ts], None]) -> Callable[[Monitor, *Ts], N
             log.exception(
                 "the monitor of queue %s fails", self.spec.queue, extra={"event": "failed"}
             )
+            save(self.spec.child, [self.recorder], crashed=True)
             self.end(f"{type(error).__name__}: {error}")
 
     return guarded
@@ -112,6 +117,7 @@ class Monitor:
         policy_named: Callable[[str], Policy],
         on_end: Callable[[Monitor, str], None],
     ) -> None:
+        kilobytes = kept_kilobytes(os.environ, FLIGHT_KILOBYTES)
         self.spec = spec
         self._reactor = reactor
         self._link = link
@@ -130,11 +136,13 @@ class Monitor:
             self._control.close(0)
             self._statistics.close(0)
             raise
-        self._machine = MonitorMachine(
+        birth = Birth(
             queue=spec.queue, queue_id=spec.queue_id, epoch=spec.epoch, limits=spec.limits,
             kpi_seconds=spec.kpi_seconds, restarted=spec.restarted, now=reactor.now(),
-            control=self.control, policy_named=policy_named,
+            control=self.control,
         )  # fmt: skip
+        self._machine = make(birth, policy_named)
+        self.recorder = Recorder(KIND, spec.child, lambda: birth, self._machine, kilobytes)
         self._wanted = 0
         """Topics of the statistics that somebody wants."""
         self._server = RpcServer(reactor, self._control, self._request)
@@ -229,7 +237,7 @@ class Monitor:
     def _handle(self, event: Event) -> None:
         if self._ended:
             return
-        for effect in self._machine.handle(event, self._reactor.now()):
+        for effect in self.recorder.handle(event, self._reactor.now()):
             self._perform(effect)
         self._arm()
 

@@ -23,10 +23,11 @@ from roq.protocol.facts import ChildInfo
 from roq.protocol.spec import COMMAND_BYTES_MAX, End, MonitorSpec, Serve, decode_command
 from roq.ranges import UNREADABLE
 from roq.runtime import logs, sockets
+from roq.runtime.flight import save
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor
-from roq.runtime.signals import on_stop
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 FIRST_SECONDS: Final = 10.0
 """A process that nobody has given a monitor by then ends."""
@@ -63,11 +64,16 @@ class MonitorProcess:
 
     def run(self) -> None:
         """Serve until the last monitor is gone."""
-        self._reactor.run()
+        try:
+            self._reactor.run()
+        except Exception:
+            self._save_flights(crashed=True)
+            raise
 
     def watch_signals(self) -> None:
         """Have all monitors stop in an orderly way at SIGTERM and SIGINT. Main thread only."""
         on_stop(self._reactor, self._terminated)
+        on_flight_wanted(self._reactor, self._save_flights)
 
     def close(self) -> None:
         """Give everything back."""
@@ -78,6 +84,10 @@ class MonitorProcess:
         os.close(self._pipe)
         self._context.term()
         self._reactor.close()
+
+    def _save_flights(self, *, crashed: bool = False) -> None:
+        recorders = [each.recorder for each in self._monitors.values()]
+        save("monitors", recorders, crashed=crashed)
 
     def _terminated(self) -> None:
         for monitor in list(self._monitors.values()):

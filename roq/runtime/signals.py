@@ -1,4 +1,4 @@
-"""Signals that mean "stop" become calls in the loop; nothing is done inside a signal handler."""
+"""Signals become calls in the loop; nothing is done inside a signal handler."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from roq.runtime.reactor import Reactor
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Also SIGHUP (the terminal was closed), unless it is ignored as under nohup."""
+FLIGHT_SIGNAL = signal.SIGUSR2
+"""What was decided last shall be written down."""
 
 
 def on_stop(
@@ -48,6 +50,11 @@ def on_stop(
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     reactor.add(read, lambda: _drain(read))
+
+
+def on_flight_wanted(reactor: Reactor, save: Callable[[], None]) -> None:
+    """Call `save` in the loop at each `FLIGHT_SIGNAL`. Main thread only, after `on_stop`."""
+    signal.signal(FLIGHT_SIGNAL, lambda _number, _frame: reactor.call_soon(save))
 
 
 def _drain(descriptor: int) -> None:

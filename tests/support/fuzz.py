@@ -22,13 +22,16 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+import msgspec  # noqa: E402
 import xxhash  # noqa: E402
 from exchange_driver import EPOCH, QUEUE, Publisher, exchange  # noqa: E402
 from fuzz_documents import NUMBERS, TEXTS, Maker, as_json, for_bson  # noqa: E402
 from gcm_script import PaperHost, Script  # noqa: E402
 from hcm_host import Host  # noqa: E402
 from monitor_driver import QUEUE_ID, Driver, peer_of  # noqa: E402
+from recorded import data_of, recorded  # noqa: E402
 
+from roq.cli.replay import replay, story  # noqa: E402
 from roq.client.admin import views  # noqa: E402
 from roq.client.publish.machine import Assignment, PublisherMachine  # noqa: E402
 from roq.client.publish.machine import Received as LinkReceived  # noqa: E402
@@ -53,7 +56,7 @@ from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
-from roq.runtime import config  # noqa: E402
+from roq.runtime import config, flight  # noqa: E402
 from roq.spark.offsets import read_offsets  # noqa: E402
 from roq.spark.options import read_options  # noqa: E402
 
@@ -406,6 +409,32 @@ def fuzz_statistics(maker: Maker) -> None:
     kpi.numeric_frames(document)
 
 
+def fuzz_flight(maker: Maker) -> None:
+    """Files with what daemons did, of which somebody has changed a few values."""
+    with recorded() as recorders:
+        _declared(lambda: maker.random.choice([fuzz_monitor, fuzz_host, fuzz_manager])(maker))
+    flights = msgspec.msgpack.decode(data_of(recorders)[len(flight.MAGIC) :])
+    for _ in range(maker.random.randint(0, 3)):
+        _change(maker, flights)
+    data = bytearray(flight.MAGIC + msgspec.msgpack.encode(flights))
+    for _ in range(maker.random.choice([0, 0, 0, 1, 3])):
+        data[maker.random.randrange(len(data))] = maker.random.randrange(256)
+    for each in flight.decode(bytes(data[: maker.random.choice([None, None, len(data) // 2])])):
+        list(story(each))
+        replay(each)
+
+
+def _change(maker: Maker, value: object) -> None:
+    """Put something else in the place of a value somewhere below."""
+    while isinstance(value, list | dict) and value:
+        key = maker.random.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        inner = value[key]
+        if not (isinstance(inner, list | dict) and inner) or maker.chance(0.05):
+            value[key] = maker.random.choice([*NUMBERS, *TEXTS, None, [], {}, b"", True])
+            return
+        value = inner
+
+
 def _declared(action: Callable[[], object]) -> None:
     with suppress(*DECLARED):
         action()
@@ -434,6 +463,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "testing/provider_kit",
     ), "answers": ("client/admin/management", "client/admin/views", "gcm/provision/calls",
     "provider/engine"), "statistics": ("protocol/kpi",),
+    "flight": ("cli/replay", "runtime/flight"),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
 

@@ -23,7 +23,7 @@ from roq.protocol.spec import (
     encode_command,
     encode_spec,
 )
-from roq.runtime import sockets
+from roq.runtime import flight, sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer
 
@@ -133,8 +133,12 @@ def test_each_of_its_monitors_has_an_address_and_reports(bench: Bench) -> None:
 
 
 def test_what_goes_wrong_in_one_monitor_ends_that_one_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setenv(flight.FOLDER, str(tmp_path / "flights"))
     bench.serve("a", "b")
     broken = bench.process._monitors["a.monitor"]._machine
     handle = MonitorMachine.handle
@@ -149,6 +153,9 @@ def test_what_goes_wrong_in_one_monitor_ends_that_one_alone(
         bench.until(lambda: ended(bench))
     assert ended(bench) == [("a.monitor", "ValueError: seven")]
     assert list(bench.process._monitors) == ["b.monitor"]
+    (path,) = (tmp_path / "flights").iterdir()
+    ((header, _, records),) = flight.read(path)
+    assert (header.name, records[-1].raised) == ("a.monitor", "ValueError: seven")
     before = len(bench.reports)
     bench.until(lambda: len(bench.reports) >= before + 3)
     assert {each.child.child for each in bench.reports[before:]} == {"b.monitor"}
