@@ -19,20 +19,23 @@ class ObservedClock:
     Args:
         now: the present time.
         stall_seconds: events come more often than this; of a longer gap only so much counts.
+
+    Attributes:
+        stall_seconds: the same, for the next gap.
     """
 
-    __slots__ = ("_last", "_skipped", "_stall_seconds")
+    __slots__ = ("_last", "_skipped", "stall_seconds")
 
     def __init__(self, now: float, stall_seconds: float = STALL_SECONDS) -> None:
         self._last = now
         self._skipped = 0.0
-        self._stall_seconds = stall_seconds
+        self.stall_seconds = stall_seconds
 
     def read(self, now: float) -> float:
         """Observed time at the time `now`, which never runs backwards."""
         gap = now - self._last
-        if gap > self._stall_seconds:
-            self._skipped += gap - self._stall_seconds
+        if gap > self.stall_seconds:
+            self._skipped += gap - self.stall_seconds
         self._last = now
         return now - self._skipped
 

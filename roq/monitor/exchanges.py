@@ -145,8 +145,8 @@ class Exchanges:
 
     @property
     def idle(self) -> bool:
-        """Whether all of them are."""
-        return all(each.idle for each in self._serving.values())
+        """Whether all of them are, and there is one."""
+        return bool(self._serving) and all(each.idle for each in self._serving.values())
 
     def numbers(self) -> set[int]:
         """Of all that serve."""

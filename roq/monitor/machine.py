@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from roq.clock import ObservedClock
+from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import Tick
 from roq.model import Limits, exchange_name
@@ -158,7 +158,9 @@ class MonitorMachine:
                 self._listened = anybody
             case Tick():
                 pass
-        return effects + self._time_passed(observed)
+        effects += self._time_passed(observed)
+        self._clock.stall_seconds = STALL_SECONDS * self._pace
+        return effects
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
@@ -419,8 +421,9 @@ class MonitorMachine:
 
     @property
     def _pace(self) -> int:
-        """So many times less often is said what nobody is there to hear."""
-        return 1 if self._listened or len(self._sessions) else IDLE_FACTOR
+        """So many times less often everything happens: nobody is there to hear of it."""
+        idle = self._exchanges.idle and not len(self._sessions) and not self._listened
+        return IDLE_FACTOR if idle else 1
 
     def _settle(self) -> list[Effect]:
         self.state = State.RUNNING

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from roq.clock import ObservedClock
+from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, ChildAck, ChildReport
 from roq.protocol.facts import ChildInfo
@@ -24,9 +24,9 @@ from roq.timing import CHILD_REPORT_SECONDS, IDLE_CHILD_FACTOR
 QUESTION_EVERY: Final = 2
 """Turns in which each child asks once, and tells its metrics. If no child asks in a turn, one of
 them just says: still here."""
-RECONNECT_SECONDS: Final = 2.0
-"""A host manager that is silent for so long is called anew, and so again and again: reports do not
-pile up on the way to one that is away, and one that comes back is found within a second."""
+RECONNECT_QUESTIONS: Final = 2
+"""A host manager that has not answered so many is called anew, and so again and again: reports do
+not pile up on the way to one that is away, and one that comes back is found soon."""
 RECONNECT_MOST_SECONDS: Final = 8.0
 """The pause doubles up to this: an answer that is late, because there is little processor, would be
 thrown away with its connection."""
@@ -154,8 +154,9 @@ class _LastWord:
 
 
 class ManagerLink:
-    """Reports twice a second, less often while all children are idle, and notices when nobody wants
-    a child (any more).
+    """Reports twice a second, and notices when nobody wants a child (any more).
+
+    While all children are idle it reports less often, and asks each time.
 
     Args:
         endpoint: control address of the host manager.
@@ -181,6 +182,8 @@ class ManagerLink:
         self._calls = 1
         """Since it has said something, with the first one."""
         self._turn = 0
+        self._idle = False
+        """Whether all children were when they reported last."""
         self._children: list[ManagedChild] = []
         self._last_words: list[_LastWord] = []
         """What has not been noted yet, of children that are no more."""
@@ -265,19 +268,22 @@ class ManagerLink:
 
     def _report(self) -> None:
         now = self.observed()
-        pause = longest_wait(self._calls, RECONNECT_SECONDS, RECONNECT_MOST_SECONDS)
-        if now - max(self._heard, self._called) > pause:
+        every = 1 if self._idle else QUESTION_EVERY
+        first = RECONNECT_QUESTIONS * every * self._period
+        if now - max(self._heard, self._called) > longest_wait(
+            self._calls, first, RECONNECT_MOST_SECONDS
+        ):
             self._called = now
             self._calls += 1
             self._call_anew()
         children = list(self._children)
         wanted = [each for each in children if each.look(now, self._heard, self._orphan_seconds)]
         self._children = wanted + [each for each in self._children if each not in children]
-        self._turn = (self._turn + 1) % QUESTION_EVERY
+        self._turn = (self._turn + 1) % every
         asking = [
             each
             for number, each in enumerate(children)
-            if number % QUESTION_EVERY == self._turn and each in wanted
+            if number % every == self._turn and each in wanted
         ]
         for managed in asking:
             managed.ask()
@@ -285,9 +291,13 @@ class ManagerLink:
             self._say(last)
         if wanted and not asking:
             wanted[0].report_now()
-        idle = bool(wanted) and all(each.idle() for each in wanted)
-        pause = CHILD_REPORT_SECONDS * (IDLE_CHILD_FACTOR if idle else 1)
-        self._timer = self._reactor.call_about(pause, self._report)
+        self._idle = bool(wanted) and all(each.idle() for each in wanted)
+        self._clock.stall_seconds = max(STALL_SECONDS, 1.5 * self._period)
+        self._timer = self._reactor.call_about(self._period, self._report)
+
+    @property
+    def _period(self) -> float:
+        return CHILD_REPORT_SECONDS * (IDLE_CHILD_FACTOR if self._idle else 1)
 
     def _say(self, last: _LastWord) -> None:
         def answered(answer: Answer | Unavailable) -> None:

@@ -5,8 +5,9 @@ import pytest
 from monitor_driver import CONTROL, EPOCH, QUEUE_ID, Driver, answers, info, peer_of, pushes
 
 from roq.errors import NotLeader
+from roq.machine import Tick
 from roq.model import Limits
-from roq.monitor.events import Confirmed, Effect, Finished, Note, Push, Received, Send
+from roq.monitor.events import Confirmed, Effect, Finished, Listened, Note, Push, Received, Send
 from roq.monitor.machine import State
 from roq.protocol.control import (
     Assigned,
@@ -20,6 +21,7 @@ from roq.protocol.control import (
 )
 from roq.protocol.facts import ExchangeLoad, PublisherLoad
 from roq.protocol.public_answers import failure_of
+from roq.timing import EXCHANGE_LOST_SECONDS
 
 
 def numbers(topology) -> list[tuple[int, int]]:
@@ -96,6 +98,22 @@ def test_an_idle_exchange_is_lost_after_six_seconds_and_any_other_after_three() 
     assert pushes(driver.effects, "s", Topology) == []
     driver.advance(0.2)
     assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[]]
+
+
+def test_a_monitor_that_wakes_up_as_seldom_as_it_wants_to_loses_no_time() -> None:
+    driver = Driver()
+    driver.handle(Listened(anybody=False))
+    driver.report(1, idle=True)
+    driver.leader_names(1)
+    since, wakes = driver.now, 0
+    while driver.machine.metrics()["exchanges"]:
+        deadline = driver.machine.next_deadline()
+        assert deadline is not None
+        driver.now = deadline
+        driver.handle(Tick())
+        wakes += 1
+    assert driver.now - since == pytest.approx(2 * EXCHANGE_LOST_SECONDS)
+    assert wakes <= 8
 
 
 def rules_asked(driver: Driver, seconds: float, *, idle: bool) -> list[ElasticityRequest]:
