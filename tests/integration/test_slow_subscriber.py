@@ -249,9 +249,7 @@ def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
                 heard = False
                 while other.poll(20):
                     heard = heard or split_live(other.recv())[0] == b"new"
-                if (
-                    time.monotonic() > silent_at
-                ):  # another socket, as RoQ makes
+                if time.monotonic() > silent_at:  # another socket, as RoQ makes
                     silent_at = time.monotonic() + LIVE_SILENT_SECONDS
                     other.close()
                     others[number] = stuck(context, queue)
