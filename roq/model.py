@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -157,13 +157,35 @@ class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):
         return self.hold_seconds if self.slow_subscriber == "hold" else 0
 
 
+class LogId(NamedTuple):
+    """Which log of a queue: what offsets count in.
+
+    A process and its log are two things. The epoch of the process tells who is outdated; a log on
+    disk goes on under the next process, and then keeps its generation and its offsets.
+    """
+
+    number: int
+    """Of the exchange."""
+    generation: int
+    """The epoch of the process that has made the log; a higher one of the same number is another
+    log."""
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.generation}"
+
+
+NO_LOG = LogId(0, 0)
+
+
 class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange of a queue as publishers and subscribers see it."""
 
     number: ExchangeNumber
     """Unique in its queue and never used again; `name` is derived from it."""
     epoch: ChildEpoch
-    """Rises each time the exchange is started; offsets start anew with it."""
+    """Rises each time the exchange is started: of two processes the later one has the higher."""
+    generation: ChildEpoch
+    """Of its log, see `LogId`."""
     host: str
     data: str
     """Address where publishers send and readers ask."""
@@ -174,6 +196,11 @@ class ExchangeInfo(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name that people see, such as `x3`."""
         return exchange_name(self.number)
+
+    @property
+    def log(self) -> LogId:
+        """The log that it serves."""
+        return LogId(self.number, self.generation)
 
 
 def exchange_name(number: int) -> str:

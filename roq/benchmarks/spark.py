@@ -94,10 +94,13 @@ def save(address: str, path: Path) -> int:
     with Logs(options) as logs, ipc.new_file(path, SCHEMA) as out:
         ((log, span),) = logs.spans().items()
         with LogReader(
-            logs.address(log), bytes.fromhex(logs.queue_id), number=log.number, epoch=log.epoch
+            logs.address(log),
+            bytes.fromhex(logs.queue_id),
+            number=log.number,
+            generation=log.generation,
         ) as reader:
             entries = reader.read(span.floor, span.end)
-            for batch in record_batches(entries, log.number, log.epoch):
+            for batch in record_batches(entries, log):
                 out.write_batch(batch)
                 rows += batch.num_rows
     return rows

@@ -1,6 +1,6 @@
 """Reads parts of the log of one exchange, by offset: for programs that keep their own place.
 
-    with LogReader("tcp://127.0.0.1:6000", queue_id, number=1, epoch=65537) as log:
+    with LogReader("tcp://127.0.0.1:6000", queue_id, number=1, generation=65537) as log:
         ends = log.ends()
         for batch in log.read(ends.floor, ends.end):
             print(batch.offset, batch.topic, batch.payloads())
@@ -62,7 +62,7 @@ A = TypeVar("A", Heads, Seek, Fetched)
 class LogEnds:
     """What stands in a log: offsets from `floor` up to, but without, `end`."""
 
-    epoch: int
+    generation: int
     floor: int
     end: int
 
@@ -115,8 +115,7 @@ class LogReader:
         address: data address of the exchange.
         queue_id: 16 bytes; an exchange of another queue refuses.
         number: of the exchange.
-        epoch: of the exchange; another process of the same number has another log. None: whatever
-            it has.
+        generation: of the log, see `roq.model.LogId`. None: whatever the exchange has.
         timeout: seconds without any word from the exchange, then `Unavailable`.
         context: for the socket; None: one of its own.
 
@@ -130,7 +129,7 @@ class LogReader:
         queue_id: bytes,
         *,
         number: int,
-        epoch: int | None = None,
+        generation: int | None = None,
         timeout: float = TIMEOUT_SECONDS,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> None:
@@ -138,7 +137,7 @@ class LogReader:
         self._address = address
         self._queue_id = queue_id
         self._number = number
-        self._epoch = epoch
+        self._generation = generation
         self._timeout = timeout
         self._own_context = context is None
         self._context = context or sockets.new_context()
@@ -161,8 +160,8 @@ class LogReader:
             ),
             Heads,
         )
-        self._check_epoch(answer.epoch)
-        return LogEnds(answer.epoch, answer.floor, answer.end)
+        self._check_log(answer.generation)
+        return LogEnds(answer.generation, answer.floor, answer.end)
 
     def seek(self, time_us: int) -> int:
         """The offset of the first batch that was appended at or after a time (µs UTC).
@@ -175,7 +174,7 @@ class LogReader:
             lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=in_range(time_us)),
             Seek,
         )
-        self._check_epoch(answer.epoch)
+        self._check_log(answer.generation)
         return answer.offset
 
     def read(
@@ -196,12 +195,12 @@ class LogReader:
             RemoteProtocolError: an answer that no exchange gives.
         """
         position = first
-        epoch = self._epoch if self._epoch is not None else self.ends().epoch
-        self._epoch = epoch
+        generation = self._generation if self._generation is not None else self.ends().generation
+        self._generation = generation
 
         def request(number: int) -> FetchRequest:
             return FetchRequest(
-                id=number, queue=self._queue_id, epoch=epoch, prefixes=list(prefixes),
+                id=number, queue=self._queue_id, generation=generation, prefixes=list(prefixes),
                 first=position, until=until, max_bytes=FETCH_BYTES,
             )  # fmt: skip
 
@@ -312,7 +311,7 @@ class LogReader:
         entry = read_entry(frames[3])
         if read_number(frames[1]) != number:
             return None
-        if entry.queue != self._queue_id or entry.epoch != self._epoch:
+        if entry.queue != self._queue_id or entry.generation != self._generation:
             raise StaleEpoch(f"exchange {self._where} serves another log by now")
         return LogBatch(
             entry.offset, entry.appended_us, frames[2], read_header(frames[4]), frames[4]
@@ -331,11 +330,11 @@ class LogReader:
             raise StaleEpoch(f"exchange {self._where}: {refused.text}")
         raise Unavailable(f"exchange {self._where} refused: {refused.text}")
 
-    def _check_epoch(self, epoch: int) -> None:
-        if self._epoch is not None and epoch != self._epoch:
+    def _check_log(self, generation: int) -> None:
+        if self._generation is not None and generation != self._generation:
             raise StaleEpoch(
-                f"exchange {self._where} has epoch {epoch} now, not {self._epoch}: it was started "
-                "anew, and the log of before is gone"
+                f"the log of exchange {self._where} has generation {generation} now, not "
+                f"{self._generation}: the exchange was started anew, and the log of before is gone"
             )
 
     def _longer(self, waited: float) -> float:

@@ -155,8 +155,8 @@ class ExchangeServer:
     def info(self) -> ExchangeInfo:
         """Where publishers and subscribers find this exchange."""
         return ExchangeInfo(
-            number=self._spec.number, epoch=self._spec.epoch, host=self._spec.host,
-            data=self.data, live=self.live,
+            number=self._spec.number, epoch=self._spec.epoch, generation=self.core.log.generation,
+            host=self._spec.host, data=self.data, live=self.live,
         )  # fmt: skip
 
     def child(self) -> ChildInfo:

@@ -78,9 +78,8 @@ class _Line:
 class Fetches(Generic[B]):
     """All fetches under way."""
 
-    def __init__(self, log: Log[B], epoch: int) -> None:
+    def __init__(self, log: Log[B]) -> None:
         self._log = log
-        self._epoch = epoch
         self._by_route: dict[bytes, _Line] = {}
         self._ready: deque[_Line] = deque()
         self._blocked: list[_Line] = []
@@ -205,7 +204,7 @@ class Fetches(Generic[B]):
     def _fetched(self, fetch: _Fetch) -> Fetched:
         return Fetched(
             id=fetch.id,
-            epoch=self._epoch,
+            generation=self._log.generation,
             reached=fetch.cursor.reached,
             floor=self._log.floor,
             done=fetch.cursor.done,

@@ -69,7 +69,7 @@ class ExchangeCore(Generic[B]):
     Args:
         queue: queue id; a Hello or request for another one is refused.
         number: of the exchange in its queue.
-        epoch: of this process; offsets begin at 0 with it.
+        epoch: of this process.
         limits: what the queue allows.
         log: where batches are kept; None: in a ring.
 
@@ -98,17 +98,17 @@ class ExchangeCore(Generic[B]):
         self.log = log
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
-        self.fetches: Fetches[B | bytes] = Fetches(self.log, epoch)
+        self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
         self.holding: Holding[B | bytes] = Holding(self.log)
         self.backlogs = Backlogs(
             self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
         self._readers = Readers(
-            queue, epoch, self.log, self.streams, self.fetches, self.counters, self.holding
+            queue, self.log, self.streams, self.fetches, self.counters, self.holding
         )
         ready = Ready(
-            exchange=number, exchange_epoch=epoch, expected=1,
+            exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
             batch_messages=limits.batch_messages,
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
@@ -263,7 +263,7 @@ class ExchangeCore(Generic[B]):
     def _end(self, kind: EntryKind, topic: bytes) -> Publish:
         log = self.log
         frame = pack_entry(
-            kind, self.number, self.queue, self.epoch, log.committed, log.floor, log.time_us
+            kind, self.number, self.queue, log.generation, log.committed, log.floor, log.time_us
         )
         return Publish((topic, frame))
 

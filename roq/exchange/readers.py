@@ -69,7 +69,6 @@ class Readers(Generic[B]):
     def __init__(
         self,
         queue: bytes,
-        epoch: int,
         log: Log[B],
         streams: StreamTable,
         fetches: Fetches[B],
@@ -77,7 +76,6 @@ class Readers(Generic[B]):
         holding: Holding[B],
     ) -> None:
         self._queue = queue
-        self._epoch = epoch
         self._log = log
         self._streams = streams
         self._fetches = fetches
@@ -113,7 +111,7 @@ class Readers(Generic[B]):
         return _answer(
             asked, HEADS,
             Heads(
-                id=request.id, epoch=self._epoch, end=end, floor=self._log.floor,
+                id=request.id, generation=self._log.generation, end=end, floor=self._log.floor,
                 heads=heads, more=more,
             ),
         )  # fmt: skip
@@ -122,7 +120,9 @@ class Readers(Generic[B]):
         request = self._read(asked.document, StreamsRequest)
         found, after = self._streams.page(_prefixes(request.prefixes), request.after, PAGE_MAX)
         return _answer(
-            asked, STREAMS, Streams(id=request.id, epoch=self._epoch, streams=found, next=after)
+            asked,
+            STREAMS,
+            Streams(id=request.id, generation=self._log.generation, streams=found, next=after),
         )
 
     def _seek(self, asked: Request) -> list[Effect]:
@@ -131,14 +131,14 @@ class Readers(Generic[B]):
         return _answer(
             asked, SEEK,
             Seek(
-                id=request.id, epoch=self._epoch, offset=min(self._log.seek(request.time_us), end),
-                end=end, floor=self._log.floor,
+                id=request.id, generation=self._log.generation,
+                offset=min(self._log.seek(request.time_us), end), end=end, floor=self._log.floor,
             ),
         )  # fmt: skip
 
     def _fetch(self, asked: Request) -> list[Effect]:
         request = self._read(asked.document, FetchRequest)
-        self._check_epoch(request.epoch)
+        self._check_log(request.generation)
         if len(request.wants) > WANTS_MAX:
             raise _RefusedRequest(
                 "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
@@ -152,7 +152,7 @@ class Readers(Generic[B]):
 
     def _position(self, asked: Request) -> list[Effect]:
         request = self._read(asked.document, Position)
-        self._check_epoch(request.epoch)
+        self._check_log(request.generation)
         if request.leaves:
             self._holding.leave(request.reader)
             return []
@@ -168,15 +168,17 @@ class Readers(Generic[B]):
         return _answer(
             asked, POSITION,
             Reading(
-                id=request.id, epoch=self._epoch, floor=self._log.floor, until=until, heads=heads,
-                next=heads[-1][1] + 1 if more else 0, behind=behind, near=self._holding.near,
+                id=request.id, generation=self._log.generation, floor=self._log.floor,
+                until=until, heads=heads, next=heads[-1][1] + 1 if more else 0,
+                behind=behind, near=self._holding.near,
             ),
         )  # fmt: skip
 
-    def _check_epoch(self, epoch: int) -> None:
-        if epoch != self._epoch:
+    def _check_log(self, generation: int) -> None:
+        if generation != self._log.generation:
             raise _RefusedRequest(
-                "stale_epoch", f"this exchange has epoch {self._epoch}, not {epoch}"
+                "stale_epoch",
+                f"the log of this exchange has generation {self._log.generation}, not {generation}",
             )
 
     def _read(self, document: bytes, kind: type[R]) -> R:

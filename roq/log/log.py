@@ -33,6 +33,11 @@ class Log(Protocol[B]):
     """The log of one exchange."""
 
     @property
+    def generation(self) -> int:
+        """Which of the logs that this exchange has had; see `roq.model.LogId`."""
+        ...
+
+    @property
     def floor(self) -> int:
         """The first offset that is there."""
         ...

@@ -49,13 +49,14 @@ class Ring(Generic[B]):
     """A bounded log (`roq.log.log.Log`); the oldest entries leave when the newest need their room.
 
     Args:
-        queue: queue id, exchange and epoch stand in each entry frame.
+        queue: queue id, exchange and generation stand in each entry frame.
         capacity_bytes: what all batches and their overhead may take; the newest one always stays.
         topics_max: topics that are remembered. When one more comes, the one whose batches left the
             ring longest ago is forgotten; if none has left, the newcomer is refused.
         topics_spare: of these, how many only `append_spare` may use.
 
     Attributes:
+        generation: of the process that has made it, which is the only one that has it.
         kept: bytes that it takes, overhead included.
         gone: bytes that have left, likewise. Both together only grow.
     """
@@ -73,6 +74,7 @@ class Ring(Generic[B]):
         "capacity",
         "end",
         "floor",
+        "generation",
         "gone",
         "kept",
     )
@@ -81,12 +83,13 @@ class Ring(Generic[B]):
         self,
         queue: bytes,
         exchange: int,
-        epoch: int,
+        generation: int,
         *,
         capacity_bytes: int,
         topics_max: int,
         topics_spare: int = 0,
     ) -> None:
+        self.generation = generation
         self.floor = 0
         self.end = 0
         self.kept = 0
@@ -99,7 +102,7 @@ class Ring(Generic[B]):
         self._start = 0
         self._time_us = 0
         self._forgotten_below = 0
-        self._head = pack_entry(EntryKind.ENTRY, exchange, queue, epoch, 0, 0, 0)[:_HEAD_BYTES]
+        self._head = pack_entry(EntryKind.ENTRY, exchange, queue, generation, 0, 0, 0)[:_HEAD_BYTES]
         self._forgotten_head = with_kind(self._head, EntryKind.FORGOTTEN)
 
     @property

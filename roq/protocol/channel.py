@@ -129,6 +129,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
     exchange: ExchangeNumber
     exchange_epoch: ChildEpoch
+    generation: ChildEpoch
+    """Of the exchange's log."""
     expected: Whole
     """Link number that the exchange wants next; 1 if it knows nothing of this link."""
     message_bytes: Whole
@@ -180,7 +182,7 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
     """The answer, in order of offset; `end` was taken when the request was handled."""
 
     id: Whole
-    epoch: ChildEpoch
+    generation: ChildEpoch
     end: Offset
     floor: Offset
     """Lowest offset that can still be fetched."""
@@ -204,7 +206,7 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
     """One page of streams: (publisher id, topic, next sequence)."""
 
     id: Whole
-    epoch: ChildEpoch
+    generation: ChildEpoch
     streams: list[tuple[bytes, bytes, Whole]]
     next: Whole = 0
     """0: this was the last page."""
@@ -222,7 +224,7 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
     """The offset; the end of the log if nothing is that new."""
 
     id: Whole
-    epoch: ChildEpoch
+    generation: ChildEpoch
     offset: Offset
     end: Offset
     floor: Offset
@@ -237,7 +239,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Whole
     queue: bytes
-    epoch: ChildEpoch
+    generation: ChildEpoch
     wants: list[tuple[bytes, Whole, Whole]] = []
     max_bytes: Whole = 1024 * 1024
     prefixes: list[bytes] = []
@@ -249,7 +251,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """All that this request brings was sent before; entries come in order of offset."""
 
     id: Whole
-    epoch: ChildEpoch
+    generation: ChildEpoch
     reached: Offset
     """Everything wanted below this offset was sent or is gone: ask again from here."""
     floor: Offset
@@ -267,7 +269,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Offset
     queue: bytes
-    epoch: Offset
+    generation: Offset
     reader: bytes
     """The last 15 bytes of its presence topic."""
     name: bytes = b""
@@ -287,7 +289,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a position."""
 
     id: Offset
-    epoch: Offset
+    generation: Offset
     floor: Offset
     until: Offset = 0
     """As in the question, or the end of the log."""

@@ -401,7 +401,7 @@ class Topology(Control, frozen=True, kw_only=True, tag=3213):
     state: str = "running"
     """`running`, or why the queue goes away: `stopped`, `removed`."""
     emptied: list[tuple[ExchangeNumber, ChildEpoch]] = []
-    """(number, epoch) of exchanges that went lately after everything in them had been read."""
+    """(number, generation) of logs that went lately after everything in them had been read."""
 
 
 class Alive(Control, frozen=True, kw_only=True, tag=3214):
@@ -417,7 +417,8 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     epoch: Whole = 0
     """Under which epoch it publishes (publishers); a new monitor learns by both who is where."""
     read: list[tuple[ExchangeNumber, ChildEpoch, Whole]] = []
-    """(number, epoch, offset): everything below is received or known to be gone (subscribers)."""
+    """(number, generation of its log, offset): everything below is received or known to be gone
+    (subscribers)."""
     received: Whole = 0
     """Messages since the start (subscribers)."""
     latency_ms: Real = 0.0

@@ -6,7 +6,7 @@ Readers get topic, entry and batch (`roq.protocol.framing`). All integers are li
      +------+-----+------+------------+--------------------------+
      | "RX" | ver | kind |  exchange  |         queue id         |
      +------+-----+------+------------+--------------------------+
-   24|     exchange epoch      |          offset               |
+   24|    generation of log    |          offset               |
      +-------------------------+-------------------------------+
    40|   previous of topic     |     append time, µs UTC       |
      +-------------------------+-------------------------------+
@@ -21,8 +21,9 @@ Readers get topic, entry and batch (`roq.protocol.framing`). All integers are li
   floor.
 * PRESENCE: as END, the answer to one reader's presence subscription.
 
-Queue id, exchange and epoch stand in each entry, so a reader never takes another queue behind a
-reused port for its own. The append time never decreases within one exchange.
+Queue id, exchange and generation stand in each entry, so a reader never takes another queue behind
+a reused port for its own, or another log for the one that it reads. The append time never decreases
+within one log.
 """
 
 from __future__ import annotations
@@ -68,18 +69,24 @@ class Entry:
     kind: int
     exchange: int
     queue: bytes
-    epoch: int
+    generation: int
     offset: int
     previous: int
     appended_us: int
 
 
 def pack_entry(
-    kind: int, exchange: int, queue: bytes, epoch: int, offset: int, previous: int, appended_us: int
+    kind: int,
+    exchange: int,
+    queue: bytes,
+    generation: int,
+    offset: int,
+    previous: int,
+    appended_us: int,
 ) -> bytes:
     """Build an entry frame."""
     return ENTRY.pack(
-        MAGIC, WIRE_VERSION, kind, exchange, queue, epoch, offset, previous, appended_us
+        MAGIC, WIRE_VERSION, kind, exchange, queue, generation, offset, previous, appended_us
     )
 
 
@@ -107,6 +114,9 @@ def read_entry(frame: bytes) -> Entry:
         raise RemoteProtocolError(f"no entry of format {WIRE_VERSION}: {frame[:4]!r}")
     entry = Entry(kind, *fields)
     previous = 0 if entry.previous == NONE and kind in FIRST_KINDS else entry.previous
-    if max(entry.offset, previous) > OFFSET_MAX or max(entry.epoch, entry.appended_us) > NUMBER_MAX:
-        raise RemoteProtocolError("an entry with epoch, offset or time out of range")
+    if (
+        max(entry.offset, previous) > OFFSET_MAX
+        or max(entry.generation, entry.appended_us) > NUMBER_MAX
+    ):
+        raise RemoteProtocolError("an entry with generation, offset or time out of range")
     return entry

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from roq.client.addresses import parse_addresses
 from roq.client.io.engine import Engine
 from roq.client.session.shell import MonitorSession
+from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.spark.offsets import LogKey
 from roq.spark.options import Options
 
 
@@ -25,8 +25,8 @@ class Attendance:
     """
 
     def __init__(self, options: Options) -> None:
-        self._read: dict[LogKey, int] = {}
-        self._exchanges: tuple[LogKey, ...] = ()
+        self._read: dict[LogId, int] = {}
+        self._exchanges: tuple[LogId, ...] = ()
         self._engine = Engine()
         self._session = MonitorSession(
             self._engine,
@@ -40,7 +40,7 @@ class Attendance:
         self._engine.start()
         self._session.start()
 
-    def read(self, offsets: Mapping[LogKey, int]) -> None:
+    def read(self, offsets: Mapping[LogId, int]) -> None:
         """Everything below these offsets was read."""
         read = dict(offsets)
 
@@ -59,9 +59,7 @@ class Attendance:
     # --- in the engine's thread -------------------------------------------------------------------
 
     def _topology(self, topology: Topology) -> None:
-        self._exchanges = tuple(
-            LogKey(exchange.number, exchange.epoch) for exchange in topology.exchanges
-        )
+        self._exchanges = tuple(exchange.log for exchange in topology.exchanges)
 
     def _alive(self) -> Mapping[str, object]:
         return {"read": [(*key, self._read.get(key, 0)) for key in self._exchanges]}

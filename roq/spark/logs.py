@@ -11,8 +11,9 @@ from roq.client.admin.views import ExchangeSummary, QueueDescription
 from roq.client.cluster import Cluster
 from roq.client.log_reader import LogReader
 from roq.errors import RoQError, StaleEpoch, Unavailable
+from roq.model import LogId
 from roq.runtime import sockets
-from roq.spark.offsets import Departed, LogKey, Span
+from roq.spark.offsets import Departed, Span
 from roq.spark.options import Options
 
 CACHE_SECONDS: Final = 0.1
@@ -36,8 +37,8 @@ class Logs:
         self._options = options
         self._cluster = Cluster(list(options.cluster), timeout=options.timeout)
         self._context = sockets.new_context()
-        self._readers: dict[LogKey, LogReader] = {}
-        self._spans: dict[LogKey, Span] = {}
+        self._readers: dict[LogId, LogReader] = {}
+        self._spans: dict[LogId, Span] = {}
         self._spans_at = self._topology_at = float("-inf")
         try:
             self._queue = self._describe()
@@ -50,7 +51,7 @@ class Logs:
         """Hexadecimal; another life of a queue has another one."""
         return self._queue.queue_id
 
-    def spans(self) -> Mapping[LogKey, Span]:
+    def spans(self) -> Mapping[LogId, Span]:
         """What can be read of each log; at most a fraction of a second old.
 
         Raises:
@@ -65,16 +66,16 @@ class Logs:
             self._spans_at = now
         return self._spans
 
-    def seek(self, time_us: int) -> dict[LogKey, int]:
+    def seek(self, time_us: int) -> dict[LogId, int]:
         """The offset of the first batch appended at or after a time, for each log."""
         return {key: self._readers[key].seek(time_us) for key in self.spans()}
 
-    def address(self, log: LogKey) -> str:
+    def address(self, log: LogId) -> str:
         """Data address of the exchange that has this log; empty if none has it any more."""
         exchange = self._present().get(log)
         return exchange.data if exchange is not None else ""
 
-    def listed(self) -> frozenset[LogKey]:
+    def listed(self) -> frozenset[LogId]:
         """The logs that the cluster has not given up, whether they can be read now or not."""
         return frozenset(self._present())
 
@@ -112,18 +113,18 @@ class Logs:
     def _describe(self) -> QueueDescription:
         return self._cluster.describe(self._options.queue)
 
-    def _present(self) -> dict[LogKey, ExchangeSummary]:
+    def _present(self) -> dict[LogId, ExchangeSummary]:
         return {
-            LogKey(exchange.number, exchange.epoch): exchange
+            exchange.log: exchange
             for exchange in self._queue.exchanges
             if exchange.data and exchange.epoch
         }
 
-    def _ask_all(self) -> dict[LogKey, Span]:
+    def _ask_all(self) -> dict[LogId, Span]:
         present = self._present()
         for key in [key for key in self._readers if key not in present]:
             self._readers.pop(key).close()
-        spans: dict[LogKey, Span] = {}
+        spans: dict[LogId, Span] = {}
         for key, exchange in present.items():
             try:
                 ends = self._reader(key, exchange).ends()
@@ -136,16 +137,16 @@ class Logs:
                 spans[key] = Span(ends.floor, ends.end)
         return spans
 
-    def _still_there(self, key: LogKey) -> bool:
+    def _still_there(self, key: LogId) -> bool:
         self._queue = self._describe()
         exchange = self._present().get(key)
         return exchange is not None and exchange.state == "running"
 
-    def _reader(self, key: LogKey, exchange: ExchangeSummary) -> LogReader:
+    def _reader(self, key: LogId, exchange: ExchangeSummary) -> LogReader:
         reader = self._readers.get(key)
         if reader is None:
             reader = self._readers[key] = LogReader(
-                exchange.data, bytes.fromhex(self.queue_id), number=key.number, epoch=key.epoch,
-                timeout=self._options.timeout, context=self._context,
+                exchange.data, bytes.fromhex(self.queue_id), number=key.number,
+                generation=key.generation, timeout=self._options.timeout, context=self._context,
             )  # fmt: skip
         return reader

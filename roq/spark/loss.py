@@ -10,7 +10,7 @@ import json
 import logging
 
 from roq.errors import RoQError
-from roq.spark.offsets import LogKey
+from roq.model import LogId
 from roq.spark.options import ALL, Options
 
 log = logging.getLogger(__name__)
@@ -20,11 +20,11 @@ class DataLoss(RoQError):
     """Messages have left a log before this query has read them."""
 
 
-def lose(options: Options, key: LogKey, text: str, *, below: int | None = None) -> None:
+def lose(options: Options, key: LogId, text: str, *, below: int | None = None) -> None:
     """Messages of a log are lost to this query.
 
     Args:
-        key: the log; epoch 0: nothing is known of it but the number of its exchange.
+        key: the log; generation 0: nothing is known of it but the number of its exchange.
         text: what is lost.
         below: it stood below this offset; None: the log is gone.
 
@@ -40,16 +40,14 @@ def lose(options: Options, key: LogKey, text: str, *, below: int | None = None) 
     log.warning("%s", text, extra={"event": "data_loss"})
 
 
-def _accepts(options: Options, key: LogKey, below: int | None) -> bool:
+def _accepts(options: Options, key: LogId, below: int | None) -> bool:
     if key not in options.accepted:
         return False
     most = options.accepted[key]
     return most is None or (below is not None and below <= most)
 
 
-def _accepting(options: Options, key: LogKey, below: int | None) -> str:
+def _accepting(options: Options, key: LogId, below: int | None) -> str:
     """The option with which this is accepted, together with what it accepts already."""
     accepted = {**options.accepted, key: below}
-    return json.dumps(
-        {str(LogKey(*each)): ALL if most is None else most for each, most in accepted.items()}
-    )
+    return json.dumps({str(each): ALL if most is None else most for each, most in accepted.items()})

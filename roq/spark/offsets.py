@@ -1,9 +1,9 @@
 """How far a query has read: one offset per log, planned without any socket.
 
-A log is one life of an exchange: its number and its epoch. Logs come (an exchange was added, or
-started anew) and go (it was removed, or its process has died); a query goes on with what there is.
-Of a log that went in order its cluster tells the end, so a query knows whether it has read all of
-it. The numbers of exchanges only rise, so it knows which came and went while it did not look.
+Logs come (an exchange was added, or started anew) and go (it was removed, or its process has
+died); a query goes on with what there is. Of a log that went in order its cluster tells the end, so
+a query knows whether it has read all of it. The numbers of exchanges only rise, so it knows which
+came and went while it did not look.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from roq.errors import ConfigError
+from roq.model import LogId
 from roq.ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 
 FORMAT: Final = 1
@@ -22,18 +23,6 @@ NUMBER_MAX: Final = (1 << 32) - 1
 """Largest number of an exchange."""
 AWAY_MAX: Final = 1_000
 """So many logs that cannot be read are remembered, those that began last."""
-
-
-class LogKey(NamedTuple):
-    """One log of a queue."""
-
-    number: int
-    """Of the exchange."""
-    epoch: int
-    """Of its process; a higher one of the same number is another log."""
-
-    def __str__(self) -> str:
-        return f"{self.number}:{self.epoch}"
 
 
 class Span(NamedTuple):
@@ -46,10 +35,10 @@ class Span(NamedTuple):
 class Departed(NamedTuple):
     """An exchange that went for good."""
 
-    epoch: int
-    """Of its last process; 0: none, or nobody knows."""
+    generation: int
+    """Of its last log; 0: none, or nobody knows."""
     end: int
-    """Of the log of that process; -1: nobody knows."""
+    """Of that log; -1: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +54,8 @@ class Offsets:
     """
 
     queue_id: str
-    next: Mapping[LogKey, int] = field(default_factory=dict)
-    away: frozenset[LogKey] = frozenset()
+    next: Mapping[LogId, int] = field(default_factory=dict)
+    away: frozenset[LogId] = frozenset()
     highest: int = -1
 
     def __post_init__(self) -> None:
@@ -105,12 +94,12 @@ def read_offsets(document: Mapping[str, object], queue_id: str) -> Offsets:
             f"the checkpoint belongs to another queue (id {document.get('queue')}, this one has "
             f"{queue_id}): was it removed and created again? Begin with a new checkpoint"
         )
-    found: dict[LogKey, int] = {}
+    found: dict[LogId, int] = {}
     logs = document["logs"]
     assert isinstance(logs, dict)  # noqa: S101 - narrows the type
     for text, offset in logs.items():
-        number, _, epoch = str(text).partition(":")
-        key = LogKey(_number(number, NUMBER_MAX), _number(epoch, CHILD_EPOCH_MAX))
+        number, _, generation = str(text).partition(":")
+        key = LogId(_number(number, NUMBER_MAX), _number(generation, CHILD_EPOCH_MAX))
         if min(key) < 0 or type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
             raise ConfigError(
                 f"the checkpoint holds an offset that is none: {text!s:.60}: {offset!r:.60}"
@@ -141,15 +130,15 @@ class Step:
     """
 
     end: Offsets
-    gone: tuple[tuple[LogKey, int], ...] = ()
+    gone: tuple[tuple[LogId, int], ...] = ()
 
 
 def advance(
     start: Offsets,
-    present: Mapping[LogKey, Span],
+    present: Mapping[LogId, Span],
     most: int,
     *,
-    silent: Collection[LogKey] = (),
+    silent: Collection[LogId] = (),
     highest: int | None = None,
 ) -> Step:
     """Plan how far to read, fairly between logs.
@@ -177,9 +166,9 @@ def advance(
     missing = [(key, offset) for key, offset in sorted(start.next.items()) if key not in present]
     newest: dict[int, int] = {}
     for key in present:
-        newest[key.number] = max(key.epoch, newest.get(key.number, 0))
-    away = [(key, offset) for key, offset in missing if key.epoch > newest.get(key.number, 0)]
-    kept = dict(sorted(away, key=lambda each: each[0].epoch)[-AWAY_MAX:])
+        newest[key.number] = max(key.generation, newest.get(key.number, 0))
+    away = [(key, offset) for key, offset in missing if key.generation > newest.get(key.number, 0)]
+    kept = dict(sorted(away, key=lambda each: each[0].generation)[-AWAY_MAX:])
     gone = tuple(
         (key, offset) for key, offset in missing if key not in start.away and key not in silent
     )
@@ -191,7 +180,7 @@ def advance(
 
 def settled(
     start: Offsets,
-    present: Collection[LogKey],
+    present: Collection[LogId],
     numbers: Collection[int],
     departed: Collection[int],
 ) -> int:
@@ -230,7 +219,7 @@ def came_and_went(
     return {number: count for number, count in ends.items() if count != 0}
 
 
-def check_ends(wanted: Mapping[LogKey, int], present: Mapping[LogKey, Span], name: str) -> None:
+def check_ends(wanted: Mapping[LogId, int], present: Mapping[LogId, Span], name: str) -> None:
     """See that no offset lies beyond the end of its log.
 
     A log only grows, so that is no loss that a query could go on without: the user that gave these
@@ -249,13 +238,12 @@ def check_ends(wanted: Mapping[LogKey, int], present: Mapping[LogKey, Span], nam
         if offset > end:
             raise ConfigError(
                 f"{name}: offset {offset} is beyond the end of the log of exchange x{key.number} "
-                f"(epoch {key.epoch}), which is {end}: was it taken from another queue or cluster?"
+                f"(generation {key.generation}), which is {end}: was it taken from another queue "
+                "or cluster?"
             )
 
 
-def within(
-    present: Mapping[LogKey, Span], target: Mapping[LogKey, int] | None
-) -> dict[LogKey, Span]:
+def within(present: Mapping[LogId, Span], target: Mapping[LogId, int] | None) -> dict[LogId, Span]:
     """What can be read of the logs without what has come since.
 
     Args:
@@ -274,7 +262,7 @@ def within(
 class Part(NamedTuple):
     """Offsets of one log that one task reads: from `first` up to, but without, `until`."""
 
-    log: LogKey
+    log: LogId
     first: int
     until: int
 
@@ -294,7 +282,7 @@ def parts(start: Offsets, end: Offsets, most: int) -> list[Part]:
     ]
 
 
-def _divided(log: LogKey, first: int, until: int, most: int) -> list[Part]:
+def _divided(log: LogId, first: int, until: int, most: int) -> list[Part]:
     size = until - first
     count = min(most, size)
     return [
@@ -303,9 +291,9 @@ def _divided(log: LogKey, first: int, until: int, most: int) -> list[Part]:
     ]
 
 
-def _shares(backlog: Mapping[LogKey, int], most: int) -> dict[LogKey, int]:
+def _shares(backlog: Mapping[LogId, int], most: int) -> dict[LogId, int]:
     """`most` divided in proportion to what is waiting; the smallest first, so nothing is wasted."""
-    shares: dict[LogKey, int] = {}
+    shares: dict[LogId, int] = {}
     left, waiting = most, sum(backlog.values())
     for key in sorted(backlog, key=lambda key: (backlog[key], key)):
         share = backlog[key] if waiting <= left else -(-left * backlog[key] // waiting)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from roq.errors import ConfigError, InvalidName
-from roq.model import check_name, encode_topic
+from roq.model import LogId, check_name, encode_topic
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -24,7 +24,7 @@ SECONDS_MAX: Final = 3_600.0
 PARTITIONS_MAX: Final = 1_000
 BATCHES_MAX: Final = 1_000_000_000
 KEY_MOST: Final = 32
-"""Characters of number and epoch of an exchange."""
+"""Characters of a log's name."""
 
 _WRITE_KNOWN: Final = (
     "cluster", "queue", "topic", "stagingLocation", "writerId", "checkpointLocation",
@@ -44,12 +44,12 @@ class Place:
     Attributes:
         word: `earliest` or `latest`.
         time_us: the append time, µs UTC.
-        offsets: offset by (number, epoch) of the exchange.
+        offsets: offset by log.
     """
 
     word: str = ""
     time_us: int | None = None
-    offsets: Mapping[tuple[int, int], int] | None = None
+    offsets: Mapping[LogId, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Options:
         end: where a batch query ends.
         fail_on_data_loss: end with an error where messages have left a log before they were read;
             otherwise a warning tells it.
-        accepted: of which logs a loss is no error in spite of that, by (number, epoch) of the
-            exchange: below this offset; None: whatever is lost of it.
+        accepted: of which logs a loss is no error in spite of that: below this offset; None:
+            whatever is lost of it.
         max_batches: log entries that one micro-batch reads at most; 0: no limit.
         partitions: into how many tasks the part of one exchange is split at most.
         timeout: seconds to wait for a word from the cluster or an exchange.
@@ -77,7 +77,7 @@ class Options:
     start: Place
     end: Place
     fail_on_data_loss: bool
-    accepted: Mapping[tuple[int, int], int | None]
+    accepted: Mapping[LogId, int | None]
     max_batches: int
     partitions: int
     timeout: float
@@ -236,8 +236,8 @@ def _check_order(start: Place, end: Place) -> None:
     for log, first in sorted((start.offsets or {}).items()):
         if first > ends.get(log, first):
             raise ConfigError(
-                f"startingOffsets, endingOffsets: the log of exchange x{log[0]} (epoch {log[1]}) "
-                f"would be read from {first} up to {ends[log]}"
+                f"startingOffsets, endingOffsets: the log of exchange x{log.number} (generation "
+                f"{log.generation}) would be read from {first} up to {ends[log]}"
             )
 
 
@@ -252,12 +252,12 @@ def _time_us(text: str, name: str) -> int:
     return int(moment.timestamp() * MICROSECONDS)
 
 
-def _offsets(text: str, name: str) -> dict[tuple[int, int], int]:
+def _offsets(text: str, name: str) -> dict[LogId, int]:
     problem = ConfigError(
-        f'{name}: earliest, latest, or JSON such as {{"1:65537": 120}}: offset by number and epoch '
-        "of the exchange (columns `exchange` and `epoch`)"
+        f'{name}: earliest, latest, or JSON such as {{"1:65537": 120}}: offset by log '
+        "(columns `exchange` and `generation`)"
     )
-    found: dict[tuple[int, int], int] = {}
+    found: dict[LogId, int] = {}
     for log, offset in _by_log(text, problem).items():
         if type(offset) is not int or offset < 0:
             raise problem
@@ -265,13 +265,13 @@ def _offsets(text: str, name: str) -> dict[tuple[int, int], int]:
     return found
 
 
-def _accepted(told: Mapping[str, str]) -> dict[tuple[int, int], int | None]:
+def _accepted(told: Mapping[str, str]) -> dict[LogId, int | None]:
     problem = ConfigError(
         'acceptedLoss: JSON such as {"1:65537": "all", "2:65538": 120}, as the error says that '
-        'tells of a loss: by number and epoch of the exchange, "all", or the offset below which '
+        'tells of a loss: by log (exchange and generation), "all", or the offset below which '
         "messages may be missing"
     )
-    found: dict[tuple[int, int], int | None] = {}
+    found: dict[LogId, int | None] = {}
     for log, what in _by_log(told.get("acceptedloss", "{}"), problem).items():
         if what != ALL and (type(what) is not int or what < 0):
             raise problem
@@ -279,20 +279,20 @@ def _accepted(told: Mapping[str, str]) -> dict[tuple[int, int], int | None]:
     return found
 
 
-def _by_log(text: str, problem: ConfigError) -> dict[tuple[int, int], object]:
-    """What a JSON object holds whose keys are number and epoch of exchanges."""
+def _by_log(text: str, problem: ConfigError) -> dict[LogId, object]:
+    """What a JSON object holds whose keys are logs."""
     try:
         value = json.loads(text)
     except ValueError:
         raise problem from None
     if not isinstance(value, dict):
         raise problem
-    found: dict[tuple[int, int], object] = {}
+    found: dict[LogId, object] = {}
     for key, what in value.items():
-        number, _, epoch = key.partition(":")
-        if not (number.isdecimal() and epoch.isdecimal() and len(key) <= KEY_MOST):
+        number, _, generation = key.partition(":")
+        if not (number.isdecimal() and generation.isdecimal() and len(key) <= KEY_MOST):
             raise problem
-        found[int(number), int(epoch)] = what
+        found[LogId(int(number), int(generation))] = what
     return found
 
 

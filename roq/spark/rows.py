@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from roq.client.log_reader import LogBatch
 from roq.errors import RemoteProtocolError
+from roq.model import LogId
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
 from roq.protocol.batch import Kind
 from roq.ranges import TIME_US_MAX, in_range
@@ -31,7 +32,7 @@ SCHEMA: Final = pa.schema(
         pa.field("timestamp", _TIME),
         pa.field("appended", _TIME),
         pa.field("exchange", pa.int32()),
-        pa.field("epoch", pa.int64()),
+        pa.field("generation", pa.int64()),
         pa.field("offset", pa.int64()),
         pa.field("tags", _TAGS),
         pa.field("properties", _PROPERTIES),
@@ -40,7 +41,7 @@ SCHEMA: Final = pa.schema(
 """See docs/spark.md for what each column means."""
 SPARK_SCHEMA: Final = (
     "payload BINARY, topic STRING, key STRING, publisher BINARY, sequence BIGINT, "
-    "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, epoch BIGINT, offset BIGINT, "
+    "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, generation BIGINT, offset BIGINT, "
     "tags ARRAY<STRING>, properties MAP<STRING,STRING>"
 )
 
@@ -48,9 +49,8 @@ SPARK_SCHEMA: Final = (
 class _Rows:
     """Collects batches until there are enough for a record batch."""
 
-    def __init__(self, number: int, epoch: int) -> None:
-        self._number = number
-        self._epoch = epoch
+    def __init__(self, log: LogId) -> None:
+        self._log = log
         self._clear()
 
     def _clear(self) -> None:
@@ -120,8 +120,8 @@ class _Rows:
             pa.array(each([header.first_sequence for header in headers]) + within),
             times([header.created_us for header in headers]),
             times([batch.appended_us for batch in self._batches]),
-            pa.array(np.full(rows, self._number, dtype=np.int32)),
-            pa.array(np.full(rows, self._epoch, dtype=np.int64)),
+            pa.array(np.full(rows, self._log.number, dtype=np.int32)),
+            pa.array(np.full(rows, self._log.generation, dtype=np.int64)),
             pa.array(each([batch.offset for batch in self._batches])),
             self._column(rows, _TAGS, lambda given: given.tags or None),
             self._column(rows, _PROPERTIES, lambda given: list(given.properties.items()) or None),
@@ -132,31 +132,29 @@ class _Rows:
 
 def record_batches(
     batches: Iterable[LogBatch],
-    number: int,
-    epoch: int,
+    log: LogId,
     damaged: Callable[[int, str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of one log, in order; what stands in for messages that were given up is no row.
 
     Args:
         batches: as `LogReader.read` gives them.
-        number: of the exchange.
-        epoch: of its process.
+        log: whose they are.
         damaged: is told of a batch that cannot be read, by its offset and in words; it is passed
             over, unless that raises. None: an error.
 
     Raises:
         RemoteProtocolError: a batch cannot be read; names its offset.
     """
-    rows = _Rows(number, epoch)
+    rows = _Rows(log)
     for batch in batches:
         if batch.header.kind == Kind.DATA:
             try:
                 rows.add(batch)
             except RemoteProtocolError as error:
                 text = (
-                    f"the batch at offset {batch.offset} of exchange x{number} (epoch {epoch}), "
-                    f"{batch.header.count} messages, cannot be read: {error}"
+                    f"the batch at offset {batch.offset} of exchange x{log.number} (generation "
+                    f"{log.generation}), {batch.header.count} messages, cannot be read: {error}"
                 )
                 if damaged is None:
                     raise RemoteProtocolError(text) from None

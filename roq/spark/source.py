@@ -17,13 +17,13 @@ from pyspark.sql.datasource import (
 
 from roq.client.log_reader import LogReader
 from roq.errors import ConfigError, StaleEpoch, Unavailable
+from roq.model import LogId
 from roq.spark.attendance import Attendance
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs
 from roq.spark.loss import lose
 from roq.spark.offsets import (
     Departed,
-    LogKey,
     Offsets,
     Part,
     Span,
@@ -169,12 +169,12 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: Options) -> None:
         self._options = options
         self._logs: Logs | None = None
-        self._told: set[LogKey] = set()
-        self._seen: dict[LogKey, int] = {}
+        self._told: set[LogId] = set()
+        self._seen: dict[LogId, int] = {}
         """The last known end of each log."""
         self._planned: Offsets | None = None
         """What was answered last: Spark before 4.2 does not say where it stands."""
-        self._target: dict[LogKey, int] | None = None
+        self._target: dict[LogId, int] | None = None
         """Where a query ends that reads what there is now; None: it goes on."""
         self._attendance: Attendance | None = None
 
@@ -279,13 +279,13 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             if key not in start.away and (key not in end.next or key in end.away):
                 self._gone(key, offset, departed.get(key.number))
         for number, count in came_and_went(start, end, numbers, departed).items():
-            self._missed(LogKey(number, 0), count)
+            self._missed(LogId(number, 0), count)
 
-    def _gone(self, key: LogKey, offset: int, departed: Departed | None) -> None:
+    def _gone(self, key: LogId, offset: int, departed: Departed | None) -> None:
         if key in self._told:
             return
-        gone = f"the log of exchange x{key.number} (epoch {key.epoch}) is gone"
-        if departed is None or departed.epoch != key.epoch or departed.end < 0:
+        gone = f"the log of exchange x{key.number} (generation {key.generation}) is gone"
+        if departed is None or departed.generation != key.generation or departed.end < 0:
             lose(
                 self._options,
                 key,
@@ -297,7 +297,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 lose(self._options, key, f"{gone}: offsets {offset} to {end - 1} were not read")
         self._told.add(key)
 
-    def _missed(self, key: LogKey, count: int) -> None:
+    def _missed(self, key: LogId, count: int) -> None:
         if key in self._told:
             return
         batches = f"{count} batches" if count > 0 else "an unknown number of batches"
@@ -320,7 +320,7 @@ def _check_schema(schema: StructType) -> None:
 
 
 def _offsets_at(
-    place: Place, name: str, logs: Logs, spans: Mapping[LogKey, Span], options: Options
+    place: Place, name: str, logs: Logs, spans: Mapping[LogId, Span], options: Options
 ) -> Offsets:
     """The offsets that the place in this option means, in the logs that there are."""
     highest = settled(Offsets(logs.queue_id), spans, logs.numbers(), logs.departed())
@@ -329,15 +329,15 @@ def _offsets_at(
 
 
 def _next_at(
-    place: Place, name: str, logs: Logs, spans: Mapping[LogKey, Span], options: Options
-) -> dict[LogKey, int]:
+    place: Place, name: str, logs: Logs, spans: Mapping[LogId, Span], options: Options
+) -> dict[LogId, int]:
     if place.time_us is not None:
         return logs.seek(place.time_us)
     if place.word == EARLIEST:
         return {key: span.floor for key, span in spans.items()}
     if place.word == LATEST:
         return {key: span.end for key, span in spans.items()}
-    given = {LogKey(*key): offset for key, offset in (place.offsets or {}).items()}
+    given = dict(place.offsets or {})
     for key in given:
         if key not in spans:
             lose(options, key, f"{name} names a log that is gone: {key}")
@@ -368,11 +368,11 @@ def _read(
     part = partition.part
     with LogReader(
         partition.address, bytes.fromhex(partition.queue_id), number=part.log.number,
-        epoch=part.log.epoch, timeout=options.timeout,
+        generation=part.log.generation, timeout=options.timeout,
     ) as reader:  # fmt: skip
         try:
             yield from record_batches(
-                reader.read(part.first, part.until, prefixes), part.log.number, part.log.epoch,
+                reader.read(part.first, part.until, prefixes), part.log,
                 damaged=lambda offset, text: lose(options, part.log, text, below=offset + 1),
             )  # fmt: skip
         except StaleEpoch:
@@ -392,13 +392,13 @@ def _read(
             )
 
 
-def _is_there(key: LogKey, options: Options) -> bool:
+def _is_there(key: LogId, options: Options) -> bool:
     with Logs(options) as logs:
         return bool(logs.address(key))
 
 
 def _unread(part: Part) -> str:
     return (
-        f"the log of exchange x{part.log.number} (epoch {part.log.epoch}) is gone: offsets "
-        f"{part.first} to {part.until - 1} were not read, or not all of them"
+        f"the log of exchange x{part.log.number} (generation {part.log.generation}) is gone: "
+        f"offsets {part.first} to {part.until - 1} were not read, or not all of them"
     )

@@ -72,7 +72,7 @@ class Exchange:
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits)
         self.info = info or ExchangeInfo(
-            number=number, epoch=epoch, host=f"h{number}",
+            number=number, epoch=epoch, generation=epoch, host=f"h{number}",
             data=f"data-{number}-{epoch}", live=f"live-{number}-{epoch}",
         )  # fmt: skip
         self.alive = True

@@ -118,7 +118,7 @@ class Publisher:
             case Assigned(exchange=exchange, epoch=epoch, limits=limits):
                 self._feed(Assignment(exchange, epoch, limits))
             case Topology(exchanges=exchanges):
-                self._feed(Serving(frozenset((info.number, info.epoch) for info in exchanges)))
+                self._feed(Serving(tuple(exchanges)))
             case Relocate() if self._naive:
                 self._jump(message)
             case Relocate():

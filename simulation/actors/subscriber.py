@@ -21,8 +21,7 @@ from roq.client.subscribe.reader_events import (
     Subscribe,
     Unsubscribe,
 )
-from roq.client.subscribe.stream import Source
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, LogId
 from roq.protocol.control import Control, Topology
 from roq.simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
 from roq.simulation.network import Connection, Frames, Wire
@@ -117,7 +116,7 @@ class Subscriber:
         self.rests = False
         self.most_held = 0
         self.held_back = 0
-        self._lines: dict[Source, _Line] = {}
+        self._lines: dict[LogId, _Line] = {}
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
 
@@ -130,7 +129,7 @@ class Subscriber:
             self._read(message.exchanges)
 
     def _read(self, exchanges: list[ExchangeInfo]) -> None:
-        wanted = {(exchange.number, exchange.epoch): exchange for exchange in exchanges}
+        wanted = {exchange.log: exchange for exchange in exchanges}
         for source in [source for source in self._lines if source not in wanted]:
             line = self._lines.pop(source)
             orders = self.machine.leave(source, self._world.now)
@@ -142,7 +141,7 @@ class Subscriber:
             if source not in self._lines:
                 self._open(source, exchange)
 
-    def hear_nothing(self, source: Source, seconds: float) -> None:
+    def hear_nothing(self, source: LogId, seconds: float) -> None:
         """What an exchange says arrives only after so long."""
         line = self._lines.get(source)
         for connection in (line.live, line.data) if line is not None else ():
@@ -181,13 +180,13 @@ class Subscriber:
             self._step(source, Resume())
             self._catch_up(source)
 
-    def _catch_up(self, source: Source) -> None:
+    def _catch_up(self, source: LogId) -> None:
         """Take what has come by a fan-out while it was not read."""
         line = self._lines.get(source)
         while line is not None and line.waiting and self._reads(source):
             self._live(source, line.waiting.pop(0))
 
-    def _reads(self, source: Source) -> bool:
+    def _reads(self, source: LogId) -> bool:
         line = self._lines.get(source)
         rests = self.rests if line is None else line.rests
         return not rests and source not in self.machine.held_back
@@ -211,7 +210,7 @@ class Subscriber:
         else:
             self._step(source, Answered(list(frames)))
 
-    def _live(self, source: Source, frames: Frames) -> None:
+    def _live(self, source: LogId, frames: Frames) -> None:
         self.machine.readers[source].live(list(frames), self._world.now)
         self._after(self.machine.burst(source, self._world.now))
 
@@ -230,32 +229,32 @@ class Subscriber:
             again = self._connect_data
         self._world.call_later(RECONNECT_SECONDS, lambda: again(source, line))
 
-    def _find(self, connection: Connection) -> tuple[Source, _Line] | None:
+    def _find(self, connection: Connection) -> tuple[LogId, _Line] | None:
         for source, line in self._lines.items():
             if connection is line.live or connection is line.data:
                 return source, line
         return None
 
-    def _open(self, source: Source, exchange: ExchangeInfo) -> None:
+    def _open(self, source: LogId, exchange: ExchangeInfo) -> None:
         reader = self.machine.open(exchange, self._queue, self._world.now)
         line = self._lines[source] = _Line(exchange, reader.subscriptions())
         self._connect_live(source, line)
         self._connect_data(source, line)
 
-    def _connect_live(self, source: Source, line: _Line) -> None:
+    def _connect_live(self, source: LogId, line: _Line) -> None:
         if self._lines.get(source) is line:
             line.live = self._network.connect(line.exchange.live, self)
             for topic in sorted(line.filters):
                 line.live.send((SUBSCRIBE, topic))
 
-    def _connect_data(self, source: Source, line: _Line) -> None:
+    def _connect_data(self, source: LogId, line: _Line) -> None:
         if self._lines.get(source) is line:
             line.data = self._network.connect(line.exchange.data, self)
             self._step(source, DataUp())
 
     # --- the machine ------------------------------------------------------------------------------
 
-    def _step(self, source: Source, event: Event) -> None:
+    def _step(self, source: LogId, event: Event) -> None:
         self._after(self.machine.handle(source, event, self._world.now))
 
     def _tick(self) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import click
 import msgspec
 
+from roq.model import LogId
 from roq.simulation.chaos_spark.application import QUERIES, Job
 from roq.simulation.chaos_spark.folder import run_folder
 from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
@@ -20,7 +21,6 @@ from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine
-from roq.spark.offsets import LogKey
 from roq.testing import cluster
 
 NAME: Final = "chaos_spark"
@@ -181,7 +181,7 @@ def _judged(
     ]  # fmt: skip
 
 
-def _places(logs: Mapping[LogKey, Sequence[Row]]) -> dict[bytes, tuple[str, Row]]:
+def _places(logs: Mapping[LogId, Sequence[Row]]) -> dict[bytes, tuple[str, Row]]:
     return {row.payload: (str(log), row) for log, rows in logs.items() for row in rows}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from roq.spark.offsets import LogKey
+from roq.model import LogId
 
 SHOWN: Final = 3
 """Of many examples."""
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
             too.
     """
 
-    log: LogKey
+    log: LogId
     offsets: Mapping[bytes, int]
     late: frozenset[bytes]
 

@@ -19,6 +19,7 @@ import psutil
 
 from roq.errors import RoQError
 from roq.local.part import guarded
+from roq.model import LogId
 from roq.runtime.process import Child, spawn
 from roq.simulation.chaos_spark.application import QUERIES, Job
 from roq.simulation.chaos_spark.judge import Loss
@@ -27,7 +28,6 @@ from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import Traffic
 from roq.simulation.real.workers import ScenarioError
 from roq.simulation.waiting import until
-from roq.spark.offsets import LogKey
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
@@ -261,7 +261,7 @@ class Player:
 
         Both have to fail: it is not known what else was in the log.
         """
-        found: list[LogKey] = []
+        found: list[LogId] = []
 
         def known() -> bool:
             ends = self._traffic.ends()

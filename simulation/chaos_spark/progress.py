@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from roq.spark.offsets import LogKey, Offsets, read_offsets
+from roq.model import LogId
+from roq.spark.offsets import Offsets, read_offsets
 
 NONE: Final = -1
 
@@ -45,7 +46,7 @@ def progress(checkpoint: Path) -> Progress:
     )
 
 
-def reached(checkpoint: Path, queue_id: str) -> dict[LogKey, int]:
+def reached(checkpoint: Path, queue_id: str) -> dict[LogId, int]:
     """How far each log is read for good; empty if nothing is committed.
 
     Raises:
@@ -62,7 +63,7 @@ def reached(checkpoint: Path, queue_id: str) -> dict[LogKey, int]:
     return dict(read_offsets(json.loads(lines[2]), queue_id).next)
 
 
-def covers(read: dict[LogKey, int], wanted: Offsets) -> bool:
+def covers(read: dict[LogId, int], wanted: Offsets) -> bool:
     """Whether everything up to these offsets is read."""
     return all(read.get(log, 0) >= offset for log, offset in wanted.next.items())
 

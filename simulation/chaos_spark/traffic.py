@@ -16,11 +16,12 @@ from roq.client.admin.views import ScalingRules
 from roq.client.log_reader import LogReader
 from roq.client.subscribe.message import Gap
 from roq.errors import RoQError
+from roq.model import LogId
 from roq.protocol.batch import Kind
 from roq.simulation.chaos_spark.judge import Row
 from roq.simulation.waiting import until
 from roq.spark.logs import Logs
-from roq.spark.offsets import LogKey, Offsets
+from roq.spark.offsets import Offsets
 from roq.spark.options import Options, read_options
 
 SOURCE: Final = "chaos-in"
@@ -119,7 +120,7 @@ class Traffic:
         """
         self._cluster.remove_exchange(SOURCE, exchange, timeout=REMOVAL_SECONDS)
 
-    def note(self, log: LogKey) -> tuple[dict[bytes, int], int]:
+    def note(self, log: LogId) -> tuple[dict[bytes, int], int]:
         """What stands in a log of the first queue, and how many messages were sent by then.
 
         Nothing is published meanwhile.
@@ -132,7 +133,7 @@ class Traffic:
                 rows = list(_rows(logs, log, span.floor, span.end))
             return {row.payload: offset for offset, row in rows}, len(self.sent)
 
-    def kill(self, log: LogKey) -> int:
+    def kill(self, log: LogId) -> int:
         """Kill the exchange with this log; gives how many messages were sent until it was dead."""
         exchanges = self._cluster.describe(SOURCE).exchanges
         (pid,) = [each.pid for each in exchanges if (each.number, each.epoch) == log]
@@ -157,7 +158,7 @@ class Traffic:
         with Logs(_options(self._address, SOURCE)) as logs:
             return Offsets(logs.queue_id, {log: span.end for log, span in logs.spans().items()})
 
-    def log(self, queue: str) -> dict[LogKey, list[Row]]:
+    def log(self, queue: str) -> dict[LogId, list[Row]]:
         """All messages in the logs of a queue, each log in its order."""
         options = _options(self._address, queue)
         with Logs(options) as logs:
@@ -214,10 +215,13 @@ def _options(address: str, queue: str) -> Options:
     return read_options({"cluster": address, "queue": queue}, streaming=False)
 
 
-def _rows(logs: Logs, log: LogKey, first: int, until: int) -> Iterator[tuple[int, Row]]:
+def _rows(logs: Logs, log: LogId, first: int, until: int) -> Iterator[tuple[int, Row]]:
     """The messages of a part of a log, each with its offset."""
     with LogReader(
-        logs.address(log), bytes.fromhex(logs.queue_id), number=log.number, epoch=log.epoch
+        logs.address(log),
+        bytes.fromhex(logs.queue_id),
+        number=log.number,
+        generation=log.generation,
     ) as reader:
         for batch in reader.read(first, until):
             if batch.header.kind != Kind.DATA:

@@ -129,7 +129,7 @@ class ExchangeShell:
         self.process = process
         self.spec = spec
         self.info = ExchangeInfo(
-            number=spec.number, epoch=spec.epoch, host=spec.host,
+            number=spec.number, epoch=spec.epoch, generation=spec.epoch, host=spec.host,
             data=ports.take(process.machine), live=ports.take(process.machine),
         )  # fmt: skip
         self._pid = pid

@@ -17,7 +17,7 @@ from roq.client.status.status import (
     subscriber_status,
 )
 from roq.client.subscribe.backpressure import AHEAD_BYTES
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.runtime.backoff import Jitter
 from roq.runtime.rpc_connections import RpcConnections
@@ -253,7 +253,7 @@ class SubscriberShell:
         self._reason = "new"
         self._history = history
         self._watch = watch
-        self._known: set[tuple[int, int]] = set()
+        self._known: set[LogId] = set()
         self._check_duplicates = check_duplicates
         self._ahead_bytes = ahead_bytes
         self._queue = queue
@@ -322,8 +322,8 @@ class SubscriberShell:
             )  # fmt: skip
         self.subscriber.told(topology)
         readers = set(self.subscriber.machine.readers)
-        for number, epoch in sorted(readers - self._known):
-            self._watch.read(self.name, number, epoch)
+        for log in sorted(readers - self._known):
+            self._watch.read(self.name, log)
         self._known = readers
 
     def _alive(self) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from roq.gcm.state.records import SCALING, QueueRecord
+from roq.model import LogId
 from roq.protocol.batch import read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.simulation.world import World
@@ -86,13 +87,16 @@ class Watch:
         """The process of a child is no more."""
         self._ended.setdefault(spec.child, self._world.now)
 
-    def read(self, subscriber: str, number: int, epoch: int) -> None:
-        """A subscriber begins to read an exchange."""
-        self.checked["no client goes back to an earlier process of an exchange"] += 1
-        known = self._reads.get((subscriber, number), 0)
-        if epoch < known:
-            self._break(f"{subscriber} reads x{number} of epoch {epoch}, after one with {known}")
-        self._reads[subscriber, number] = max(epoch, known)
+    def read(self, subscriber: str, log: LogId) -> None:
+        """A subscriber begins to read a log."""
+        self.checked["no client goes back to an earlier log of an exchange"] += 1
+        known = self._reads.get((subscriber, log.number), 0)
+        if log.generation < known:
+            self._break(
+                f"{subscriber} reads x{log.number} of generation {log.generation}, after one with "
+                f"{known}"
+            )
+        self._reads[subscriber, log.number] = max(log.generation, known)
 
     def written(self, machine: str, leader: str) -> None:
         """A manager has written to the registry, where this stands about the leader."""

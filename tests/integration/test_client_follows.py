@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from fake_control import FakeControl
+from msgspec import structs
 from standings import eventually
 from watched import Scene
 
@@ -82,6 +83,35 @@ def test_a_dead_manager_a_follower_and_a_dead_leader_lead_to_the_living_one(scen
     follower.close()
     scene.control.move_monitor()
     eventually(lambda: followed(scene, publisher))
+
+
+def test_clients_follow_a_log_to_another_process_and_go_on_where_they_were(scene: Scene) -> None:
+    there = scene.info(1)
+    before, after = ((scene.by_way(there.data), scene.by_way(there.live)) for _ in range(2))
+    scene.control.exchanges = [
+        structs.replace(there, data=before[0].address, live=before[1].address)
+    ]
+    gaps: list[Gap] = []
+    publisher, subscriber = scene.publisher(), scene.subscriber(on_gap=gaps.append)
+    publisher.publish(b"before")
+    assert receive(subscriber, 1) == [b"before"]
+    for relay in before:
+        relay.pause()
+    publisher.publish(b"meanwhile")
+    scene.control.exchanges = [
+        structs.replace(there, epoch=there.epoch + 1, data=after[0].address, live=after[1].address)
+    ]
+    for client in (publisher, subscriber):
+        scene.control.tell_topology(client.id)
+    assert receive(subscriber, 1) == [b"meanwhile"]
+    for relay in before:
+        relay.close()
+    receipt = publisher.publish(b"after")
+    assert receive(subscriber, 1) == [b"after"]
+    assert receipt.wait(30).ok
+    stats = publisher.stats()
+    assert (stats.moves, stats.replayed_batches) == (1, 0)  # it has stayed with its log
+    assert (gaps, subscriber.receive(0.0)) == ([], None)
 
 
 def test_what_died_with_its_exchange_is_counted_and_told(scene: Scene) -> None:

@@ -28,7 +28,8 @@ from roq.testing.faults import FaultyNetwork
 
 control, name, data, live, cuts = sys.argv[1:]
 network = FaultyNetwork()
-network.add(ExchangeInfo(number=1, epoch=1, host="h", data=data, live=live), cut_every_seconds=0.3)
+info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data=data, live=live)
+network.add(info, cut_every_seconds=0.3)
 plain, cut = Engine(), Engine(translate=network.translate)
 plain.start()
 cut.start()

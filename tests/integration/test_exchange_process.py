@@ -157,7 +157,7 @@ def test_a_reader_that_never_reads_its_fetches_blocks_nobody(
     publisher.settle()
     dead = peers.dealer(exchange.data)
     request = FetchRequest(
-        id=1, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 1_500)], max_bytes=4 * 1024 * 1024
+        id=1, queue=QUEUE, generation=EPOCH, wants=[(b"t", 0, 1_500)], max_bytes=4 * 1024 * 1024
     )
     for _ in range(20):
         dead.send_multipart([channel.FETCH, documents.encode(request)])
@@ -356,7 +356,7 @@ def test_readers_that_fetch_a_large_batch_and_do_not_read_share_it(
     assert len(witness.fetch((b"t", 0, 10))) == 1
     before = psutil.Process(exchange.process.pid).memory_info().rss
     for number in range(20):
-        fetch = FetchRequest(id=number, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 10)])
+        fetch = FetchRequest(id=number, queue=QUEUE, generation=EPOCH, wants=[(b"t", 0, 10)])
         for reader in readers:
             reader.send_multipart([channel.FETCH, documents.encode(fetch)])
         # Readers are served in turn: when this one has got all, the others have.

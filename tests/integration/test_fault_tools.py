@@ -123,7 +123,12 @@ def test_a_lossy_fan_out_drops_batches_and_no_control_topics() -> None:
 
 def test_a_faulty_network_translates_what_it_knows() -> None:
     exchange = ExchangeInfo(
-        number=1, epoch=1, host="h", data="tcp://127.0.0.1:1", live="tcp://127.0.0.1:2"
+        number=1,
+        epoch=1,
+        generation=1,
+        host="h",
+        data="tcp://127.0.0.1:1",
+        live="tcp://127.0.0.1:2",
     )
     with FaultyNetwork() as network:
         network.add(exchange, drop=0.1)

@@ -42,7 +42,7 @@ def exchange(control: FakeControl) -> Iterator[ThreadExchange]:
 def reader(control: FakeControl, exchange: ThreadExchange, **options: object) -> LogReader:
     return LogReader(
         str(options.get("address", exchange.info.data)), control.queue_id, number=1,
-        epoch=exchange.info.epoch, timeout=float(str(options.get("timeout", 30.0))),
+        generation=exchange.info.epoch, timeout=float(str(options.get("timeout", 30.0))),
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def test_the_log_of_another_life_is_not_taken_for_this_one(
 ) -> None:
     publish(control, [b"x"], "t")
     with LogReader(
-        exchange.info.data, control.queue_id, number=1, epoch=exchange.info.epoch - 1
+        exchange.info.data, control.queue_id, number=1, generation=exchange.info.epoch - 1
     ) as log:
         with pytest.raises(StaleEpoch, match="started"):
             log.ends()

@@ -338,7 +338,12 @@ def test_an_exchange_that_does_not_answer_is_named(engine: Engine) -> None:
     with FakeControl() as control:
         control.exchanges = [
             ExchangeInfo(
-                number=7, epoch=1, host="h", data="tcp://127.0.0.1:1", live="tcp://127.0.0.1:1"
+                number=7,
+                epoch=1,
+                generation=1,
+                host="h",
+                data="tcp://127.0.0.1:1",
+                live="tcp://127.0.0.1:1",
             )
         ]
         with pytest.raises(Unavailable, match=r"no connection to exchange x7 at tcp://127.0.0.1:1"):

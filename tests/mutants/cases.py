@@ -193,6 +193,24 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if line.answers and not line.fetches:\n            return Piece("),
     ),
     *_of(
+        "roq/client/publish/link.py",
+        OUTBOX,
+        ("        return [] if self.phase is LinkPhase.IDLE else self.open(now)\n",
+         "        return []\n"),
+        ("        if (ready.exchange, ready.generation) != self.log:\n",
+         "        if ready.exchange != self.log.number:\n"),
+    ),
+    *_of(
+        "roq/client/subscribe/reader.py",
+        CHAIN,
+        ("            or generation != self._generation\n", ""),
+    ),
+    *_of(
+        "roq/exchange/readers.py",
+        EXCHANGE,
+        ("        if generation != self._log.generation:\n", "        if generation < 0:\n"),
+    ),
+    *_of(
         "roq/client/subscribe/silence.py",
         SILENCE,
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),

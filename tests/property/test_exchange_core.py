@@ -303,7 +303,7 @@ def test_a_fetch_brings_exactly_what_was_wanted_and_is_there(
     got: list[int] = []
     remaining = list(wants)
     while True:
-        request = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=remaining, max_bytes=most)
+        request = FetchRequest(id=1, queue=QUEUE, generation=EPOCH, wants=remaining, max_bytes=most)
         assert core.fetches.start(b"r", request)
         fetched = None
         while fetched is None:
@@ -349,7 +349,7 @@ class Sharing:
 
     def fetch(self, reader: tuple[bytes, bytes], number: int, first: int) -> None:
         request = FetchRequest(
-            id=number, queue=QUEUE, epoch=EPOCH, prefixes=[b""], first=first, until=first + 10
+            id=number, queue=QUEUE, generation=EPOCH, prefixes=[b""], first=first, until=first + 10
         )
         assert self.fetches.start(reader[0], request, reader[1])
         self.asked[reader] = number, list(range(first, min(LOGGED, first + 10)))

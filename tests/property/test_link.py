@@ -87,7 +87,12 @@ class ModelExchange:
     @property
     def info(self) -> ExchangeInfo:
         return ExchangeInfo(
-            number=self.number, epoch=self.epoch, host="h", data=f"tcp://x{self.number}", live=""
+            number=self.number,
+            epoch=self.epoch,
+            generation=self.epoch,
+            host="h",
+            data=f"tcp://x{self.number}",
+            live="",
         )
 
     def take(  # noqa: PLR0911 - one per answer
@@ -142,8 +147,8 @@ class ModelExchange:
             self.owner, self.attempt, self.link_epoch = connection, hello.attempt, hello.epoch
         expected = self.links.setdefault(hello.epoch, 1)
         ready = channel.Ready(
-            exchange=self.number, exchange_epoch=self.epoch, expected=expected,
-            message_bytes=10_000, batch_bytes=1_000, batch_messages=10,
+            exchange=self.number, exchange_epoch=self.epoch, generation=self.epoch,
+            expected=expected, message_bytes=10_000, batch_bytes=1_000, batch_messages=10,
             window_bytes=LIMITS.window_bytes, window_batches=LIMITS.window_batches,
         )  # fmt: skip
         return self.say(channel.READY, ready)
@@ -316,7 +321,7 @@ class World:
 
     def tell_topology(self) -> None:
         self.untold = False
-        self.feed(Serving(frozenset((x.number, x.epoch) for x in self.exchanges)))
+        self.feed(Serving(tuple(x.info for x in self.exchanges)))
 
     def wait(self, seconds: float) -> None:
         if self.untold and seconds > 1.0:

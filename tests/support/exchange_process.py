@@ -188,7 +188,7 @@ class Reader:
 
     def fetch(self, *wants: tuple[bytes, int, int]) -> list[bytes]:
         """The payloads of the wanted batches."""
-        request = channel.FetchRequest(id=3, queue=QUEUE, epoch=EPOCH, wants=list(wants))
+        request = channel.FetchRequest(id=3, queue=QUEUE, generation=EPOCH, wants=list(wants))
         self.data.send_multipart([channel.FETCH, documents.encode(request)])
         found: list[bytes] = []
         answers = Answers()

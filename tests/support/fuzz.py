@@ -98,6 +98,7 @@ def fuzz_exchange(maker: Maker) -> None:
     maker.known = {
         "queue": [QUEUE],
         "epoch": [EPOCH, 1, 2],
+        "generation": [EPOCH, 1],
         "version": [WIRE_VERSION],
         "wire": [WIRE_VERSION],
     }
@@ -138,8 +139,10 @@ def fuzz_exchange(maker: Maker) -> None:
 def fuzz_publisher(maker: Maker) -> None:
     """What exchanges tell a publisher."""
     pick = maker.random.choice
-    info = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
-    maker.known = {"exchange": [1], "exchange_epoch": [7], "expected": [0, 1, 2]}
+    info = ExchangeInfo(
+        number=1, epoch=7, generation=7, host="h", data="tcp://h:1", live="tcp://h:2"
+    )
+    maker.known = {"exchange": [1], "generation": [7], "expected": [0, 1, 2]}
     machine = PublisherMachine(PublisherId(b"p" * 16), QUEUE, Limits(), delivery_seconds=30.0)
     now = 100.0
     machine.handle(Assignment(info, 1, Limits()), now)
@@ -165,8 +168,8 @@ def fuzz_publisher(maker: Maker) -> None:
 def fuzz_subscriber(maker: Maker) -> None:
     """What logs bring to a subscriber, and what it makes of it."""
     pick = maker.random.choice
-    info = ExchangeInfo(number=3, epoch=9, host="h", data="d", live="l")
-    maker.known = {"epoch": [9], "id": [1, 2, 3, 4]}
+    info = ExchangeInfo(number=3, epoch=12, generation=9, host="h", data="d", live="l")
+    maker.known = {"generation": [9], "id": [1, 2, 3, 4]}
     reader = Reader(info, QUEUE, [b"t"], Start(), nonce=b"n" * 16, streams=True, now=1.0)
     merge = Merge(0.0, held_bytes_max=pick([500, 1 << 20]), streams_max=pick([2, 1_000]))
     merge.tables_complete(0.0)

@@ -37,7 +37,7 @@ CONTROL = "tcp://127.0.0.1:5500"
 
 def info(number: int, epoch: int = 1, host: str = "127.0.0.1") -> ExchangeInfo:
     return ExchangeInfo(
-        number=number, epoch=epoch, host=host,
+        number=number, epoch=epoch, generation=epoch, host=host,
         data=f"tcp://{host}:{6000 + number}", live=f"tcp://{host}:{7000 + number}",
     )  # fmt: skip
 

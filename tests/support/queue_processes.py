@@ -43,6 +43,7 @@ class ExchangeProcess:
         self.info = ExchangeInfo(
             number=number,
             epoch=spec.epoch,
+            generation=spec.epoch,
             host="127.0.0.1",
             data=child["data"],
             live=child["live"],

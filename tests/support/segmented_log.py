@@ -45,7 +45,7 @@ class SegmentedLog(Generic[B]):
         self,
         queue: bytes,
         exchange: int,
-        epoch: int,
+        generation: int,
         *,
         capacity_bytes: int,
         topics_max: int,
@@ -55,7 +55,8 @@ class SegmentedLog(Generic[B]):
         self.floor = self.end = self.committed = 0
         self.gone = self.time_us = 0
         self.capacity = capacity_bytes
-        self._of = (exchange, queue, epoch)
+        self.generation = generation
+        self._of = (exchange, queue, generation)
         self._commits = commits
         self._topics_max = topics_max
         self._topics_spare = topics_spare

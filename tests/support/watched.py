@@ -13,7 +13,7 @@ from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
 from roq.model import ExchangeInfo
-from roq.testing.faults import LossyLive, parse_endpoint
+from roq.testing.faults import LossyLive, Relay, parse_endpoint
 
 
 class Scene:
@@ -49,6 +49,12 @@ class Scene:
     def relay(self, address: str) -> TcpRelay:
         relay = TcpRelay(parse_endpoint(address))
         self.detours[address] = f"tcp://{relay.address}"
+        self.finally_(relay.close)
+        return relay
+
+    def by_way(self, address: str) -> Relay:
+        """Another address of the same exchange."""
+        relay = Relay(address)
         self.finally_(relay.close)
         return relay
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from roq.model import ElasticRules, Limits
+from roq.model import ElasticRules, Limits, LogId
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
 from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
@@ -129,6 +129,11 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     origin: str = "manual"
     """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
     because of the load, and goes by itself, too."""
+
+    @property
+    def log(self) -> LogId:
+        """The log that it serves: in memory, so its process has made it."""
+        return LogId(self.number, self.epoch)
 
 
 class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

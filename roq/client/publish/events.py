@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.client.publish.link import LinkEffect
-from roq.client.publish.replay import Source
 from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits
+from roq.model import ExchangeInfo, Limits, LogId
 
 # --- events ---------------------------------------------------------------------------------------
 
@@ -31,11 +30,11 @@ class Relocate:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """(number, epoch) of all exchanges that serve the queue now."""
+    """All exchanges that serve the queue now."""
 
-    exchanges: frozenset[Source]
-    emptied: frozenset[Source] = frozenset()
-    """Those that went lately, after everything in them had been read."""
+    exchanges: tuple[ExchangeInfo, ...]
+    emptied: frozenset[LogId] = frozenset()
+    """The logs that went lately, after everything in them had been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ Event = Assignment | Relocate | Serving | Received | ConnectionLost | Leave | Ti
 class AskAttach:
     """Ask the monitor for an exchange other than the failed (number, epoch) ones."""
 
-    failed: tuple[Source, ...]
+    failed: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class TellRelocated:
 
     epoch: int
     accepted: bool
-    failed: tuple[Source, ...] = ()
+    failed: tuple[tuple[int, int], ...] = ()
     reason: str = ""
     pause_us: int = 0
     """How long nothing was sent."""

@@ -18,10 +18,9 @@ from enum import StrEnum
 from typing import Final
 
 from roq.client.publish.receipt import Outcome, SendStatus
-from roq.client.publish.replay import Source
 from roq.client.publish.send_window import PendingBatch, SendWindow
 from roq.errors import RemoteProtocolError
-from roq.model import ExchangeInfo
+from roq.model import NO_LOG, ExchangeInfo, LogId
 from roq.protocol import channel, documents
 from roq.timing import ACK_SECONDS, EXCHANGE_UNKNOWN_SECONDS, RESET_SECONDS
 
@@ -148,7 +147,12 @@ class Link:
         self._leave_at: float | None = None
 
     @property
-    def source(self) -> Source:
+    def log(self) -> LogId:
+        """Into which log it publishes; zeros if there is none."""
+        return NO_LOG if self.exchange is None else self.exchange.log
+
+    @property
+    def process(self) -> tuple[int, int]:
         """Number and epoch of the exchange; zeros if there is none."""
         exchange = self.exchange
         return (0, 0) if exchange is None else (exchange.number, exchange.epoch)
@@ -227,7 +231,7 @@ class Link:
 
     def _doubt(self, *, lost: bool) -> None:
         buffer = self.window.buffer
-        if buffer.source == self.source:
+        if buffer.log == self.log:
             buffer.doubt = lost
 
     # --- what happens to it -----------------------------------------------------------------------
@@ -291,12 +295,16 @@ class Link:
         self._doubt(lost=True)
         return self.tick(now)
 
-    def serves(self) -> None:
-        """The monitor counts this exchange."""
+    def serves(self, exchange: ExchangeInfo, now: float) -> list[LinkEffect]:
+        """The monitor counts this log; another process may serve it by now: the link goes there."""
         self._leave_at = None
         if self.suspect:
             self.suspect = False
             self._doubt(lost=self.phase is not LinkPhase.READY)
+        if exchange == self.exchange:
+            return []
+        self.exchange = exchange
+        return [] if self.phase is LinkPhase.IDLE else self.open(now)
 
     def tick(self, now: float) -> list[LinkEffect]:
         """Time has passed."""
@@ -350,13 +358,13 @@ class Link:
         exchange = self.exchange
         if self.phase is not LinkPhase.OPENING or exchange is None:
             return []
-        if (ready.exchange, ready.exchange_epoch) != self.source:
+        if (ready.exchange, ready.generation) != self.log:
             return self._fail(f"another exchange answers at {exchange.data}", lost=True)
         window = self.window
         if not (ready.expected == 1 or window.low <= ready.expected <= window.sent_high + 1):
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
-            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=exchange.epoch
+            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=ready.exchange_epoch
         )
         window.buffer.confirm()
         if ready.expected < window.low:

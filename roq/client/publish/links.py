@@ -20,13 +20,13 @@ from roq.client.publish.link import (
 )
 from roq.client.publish.link_chooser import LinkChooser
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.replay import ReplayBuffer, ReplayBuffers, Source
+from roq.client.publish.replay import ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
 from roq.client.publish.tally import Tally
 from roq.client.publish.topics import NOTHING, Topics
 from roq.client.session.events import SessionFacts
 from roq.client.status.status import PublisherFacts
-from roq.model import ExchangeInfo, Limits, PublisherId
+from roq.model import NO_LOG, ExchangeInfo, Limits, LogId, PublisherId
 from roq.protocol import channel, documents
 from roq.runtime.backoff import longest_wait
 
@@ -56,7 +56,7 @@ class Links:
         self.topics = Topics(limits.topics)
         self.tally = Tally()
         self.replay = ReplayBuffers()
-        self.serving: frozenset[Source] | None = None
+        self.serving: frozenset[LogId] | None = None
         self.epoch = 0
         self._unanswered = 0
         """Exchanges that did not answer in time since one was ready."""
@@ -146,11 +146,10 @@ class Links:
         return None
 
     def _add_link(self, exchange: ExchangeInfo | None, epoch: int, *, waits: bool = False) -> Link:
-        source = (exchange.number, exchange.epoch) if exchange is not None else (0, 0)
         window = SendWindow(
             self.publisher, epoch, max(1, self.limits.window_batches),
             max(1, self.limits.window_bytes), self.tally,
-            self.replay.of(source) if exchange is not None else ReplayBuffer(source),
+            self.replay.of(exchange.log) if exchange is not None else ReplayBuffer(NO_LOG),
         )  # fmt: skip
         self._last_link += 1
         seconds = longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
@@ -164,20 +163,20 @@ class Links:
         """Leave these links, whose batches were taken, for good."""
         effects: list[LinkEffect] = []
         self.links = tuple(link for link in self.links if link not in links)
-        used = {link.source for link in self.links}
+        used = {link.log for link in self.links}
         for link in links:
-            if link.source in used:
+            if link.log in used:
                 effects += link.close()
                 continue
             effects += link.close(channel.Bye(publisher=self.publisher, epoch=self.epoch))
-            self.replay.leave(link.source)
-            if self.serving is not None and link.source not in self.serving:
-                self.replay.doubt(link.source, lost=True)
+            self.replay.leave(link.log)
+            if self.serving is not None and link.log not in self.serving:
+                self.replay.doubt(link.log, lost=True)
         return effects
 
     def _replay(self, batches: Iterable[PendingBatch]) -> None:
         """Have these and what exchanges in doubt had acknowledged sent again by the others."""
-        doubtful = self.replay.take_doubtful(frozenset(link.source for link in self.links))
+        doubtful = self.replay.take_doubtful(frozenset(link.log for link in self.links))
         self.chooser.redeal([*doubtful, *batches])
 
     def _send(self, now: float) -> list[LinkEffect]:

@@ -54,9 +54,8 @@ from roq.client.publish.events import (
 from roq.client.publish.link import Drop, Link, LinkEffect, LinkPhase, Open, Say, Transmit
 from roq.client.publish.links import Links
 from roq.client.publish.relocation import LINKS_MAX, Relocation
-from roq.client.publish.replay import Source
 from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits, PublisherId
+from roq.model import ExchangeInfo, Limits, LogId, PublisherId
 from roq.protocol import channel
 from roq.runtime.backoff import Backoff, Jitter
 
@@ -131,8 +130,8 @@ class PublisherMachine(Links):
         self._ready_since: float | None = None
         self._unsteady = True
         """No link works, or none has for long."""
-        self._failed: tuple[Source, ...] = ()
-        """Exchanges that were of no use since one was."""
+        self._failed: tuple[tuple[int, int], ...] = ()
+        """(number, epoch) of exchanges that were of no use since one was."""
         self._asked = True
         """Whether the monitor was asked, or will be at `_ask_at`; the session begins by itself."""
         self._ask_at: float | None = None
@@ -162,11 +161,11 @@ class PublisherMachine(Links):
         return tuple(link.exchange for link in links if link.exchange is not None)
 
     @property
-    def at(self) -> list[Source]:
-        """The exchanges of which it believes that they take its batches."""
+    def at(self) -> list[tuple[int, int]]:
+        """(number, epoch) of the exchanges of which it believes that they take its batches."""
         relocation = self._relocation
         links = relocation.leaving if relocation and relocation.collects else self.chooser.links
-        return [link.source for link in links if link.phase is not LinkPhase.IDLE]
+        return [link.process for link in links if link.phase is not LinkPhase.IDLE]
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
@@ -270,19 +269,21 @@ class PublisherMachine(Links):
         return every
 
     def _topology(
-        self, exchanges: frozenset[Source], emptied: frozenset[Source], now: float
+        self, exchanges: tuple[ExchangeInfo, ...], emptied: frozenset[LogId], now: float
     ) -> list[Effect]:
-        self.serving = exchanges
+        serving = {exchange.log: exchange for exchange in exchanges}
+        self.serving = frozenset(serving)
         self.replay.absolve(emptied)
         effects: list[LinkEffect] = []
         opened = self._relocation.opened if self._relocation is not None else []
         for link in self.links:
-            if link.source in exchanges:
-                link.serves()
+            exchange = serving.get(link.log)
+            if exchange is not None:
+                effects += link.serves(exchange, now)
             elif link.phase is not LinkPhase.IDLE and link not in opened:
                 effects += link.gone(now, elsewhere=bool(exchanges))
         every = self._after(effects, now)
-        if self.replay.doubt_missing(exchanges, now):
+        if self.replay.doubt_missing(self.serving, now):
             self._replay(())
             every += self._send(now)
         return every
@@ -321,7 +322,7 @@ class PublisherMachine(Links):
         """A link is of no use: others take over, or the monitor is asked, soon or later."""
         self._unanswered = min(self._unanswered + link.failure.late, 8) if link.failure else 0
         link.failure = None
-        self._failed = (*self._failed, link.source)[-LINKS_MAX:]
+        self._failed = (*self._failed, link.process)[-LINKS_MAX:]
         relocation = self._relocation
         if relocation is not None and link in relocation.opened:
             return self._abort(relocation, link, now)
@@ -368,17 +369,17 @@ class PublisherMachine(Links):
 
     def _begin(self, event: Relocate, now: float) -> list[Effect]:
         """Open what is not open yet."""
-        targets = {(info.number, info.epoch): info for info in event.exchanges}
+        targets = {info.log: info for info in event.exchanges}
         if not 0 < len(targets) <= LINKS_MAX:
             return [self._tell(event.epoch, reason=f"cannot publish at {len(targets)} exchanges")]
-        open_ = {link.source for link in self.chooser.links if link.phase is not LinkPhase.IDLE}
+        open_ = {link.log for link in self.chooser.links if link.phase is not LinkPhase.IDLE}
         relocation = Relocation(event.epoch, tuple(targets.values()), self.topics.heads())
         self._relocation = relocation
         self._ask_at = None
         self._asked = False
         effects: list[LinkEffect] = []
-        for source, info in targets.items():
-            if source not in open_:
+        for log, info in targets.items():
+            if log not in open_:
                 link = self._add_link(info, event.epoch, waits=True)
                 relocation.opened.append(link)
                 effects += link.open(now)
@@ -395,8 +396,8 @@ class PublisherMachine(Links):
     def _switch(self, relocation: Relocation, now: float) -> list[Effect]:
         """New batches are for the targets from here on."""
         before = self.chooser.links
-        sources = {(info.number, info.epoch) for info in relocation.targets}
-        stays = [one for one in before if one.source in sources and one.phase is not LinkPhase.IDLE]
+        logs = {info.log for info in relocation.targets}
+        stays = [one for one in before if one.log in logs and one.phase is not LinkPhase.IDLE]
         links = [*stays, *relocation.opened]
         relocation.leaving = [link for link in before if link not in stays]
         relocation.draining = True
@@ -438,7 +439,7 @@ class PublisherMachine(Links):
             self.chooser.deal_to(relocation.leaving)
         self._replay(batches)
         effects += self._send(now)
-        effects.append(self._tell(relocation.epoch, failed=(link.source,), reason=link.reason))
+        effects.append(self._tell(relocation.epoch, failed=(link.process,), reason=link.reason))
         return [*effects, *self._begin_next(now)]
 
     def _begin_next(self, now: float) -> list[Effect]:
@@ -450,7 +451,7 @@ class PublisherMachine(Links):
         epoch: int,
         *,
         accepted: bool = False,
-        failed: tuple[Source, ...] = (),
+        failed: tuple[tuple[int, int], ...] = (),
         reason: str = "",
         pause: float = 0.0,
     ) -> TellRelocated:

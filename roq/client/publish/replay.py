@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from roq.model import LogId
 from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
 
 if TYPE_CHECKING:
@@ -20,15 +21,12 @@ if TYPE_CHECKING:
 
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
-Source = tuple[int, int]
-"""Number and epoch of an exchange."""
-
 
 class ReplayBuffer:
     """What one exchange has acknowledged of late.
 
     Attributes:
-        source: the exchange.
+        log: of the exchange.
         doubt: it may be dead, with its memory.
         left: the publisher has moved elsewhere.
         seconds: for how long a batch is kept.
@@ -36,10 +34,10 @@ class ReplayBuffer:
         bytes: their size.
     """
 
-    __slots__ = ("batches", "bytes", "doubt", "left", "seconds", "source")
+    __slots__ = ("batches", "bytes", "doubt", "left", "log", "seconds")
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, log: LogId) -> None:
+        self.log = log
         self.doubt = False
         self.left = False
         self.seconds = REPLAY_KEEP_SECONDS
@@ -74,52 +72,52 @@ class ReplayBuffers:
     """The replay buffers of one publisher, the one that was left first at the front."""
 
     def __init__(self) -> None:
-        self._buffers: dict[Source, ReplayBuffer] = {}
-        self._emptied: frozenset[Source] = frozenset()
+        self._buffers: dict[LogId, ReplayBuffer] = {}
+        self._emptied: frozenset[LogId] = frozenset()
 
     def __iter__(self) -> Iterator[ReplayBuffer]:
         return iter(self._buffers.values())
 
-    def of(self, source: Source) -> ReplayBuffer:
+    def of(self, log: LogId) -> ReplayBuffer:
         """The replay buffer of an exchange that the publisher begins to use; it is the last to be
         cut."""
-        buffer = self._buffers.pop(source, None) or ReplayBuffer(source)
+        buffer = self._buffers.pop(log, None) or ReplayBuffer(log)
         buffer.left = False
-        self._buffers[source] = buffer
+        self._buffers[log] = buffer
         return buffer
 
-    def leave(self, source: Source) -> None:
+    def leave(self, log: LogId) -> None:
         """The publisher has moved away from there."""
-        buffer = self._buffers.get(source)
+        buffer = self._buffers.get(log)
         if buffer is not None:
             buffer.left = True
             buffer.seconds = REPLAY_LEFT_SECONDS
 
-    def doubt(self, source: Source, *, lost: bool) -> None:
+    def doubt(self, log: LogId, *, lost: bool) -> None:
         """Whether this exchange is feared to be lost with its memory."""
-        buffer = self._buffers.get(source)
+        buffer = self._buffers.get(log)
         if buffer is not None:
             buffer.doubt = lost
 
-    def absolve(self, emptied: frozenset[Source]) -> None:
+    def absolve(self, emptied: frozenset[LogId]) -> None:
         """Everything in these exchanges has been read: what they had acknowledged is not needed."""
         self._emptied = emptied
-        for source in emptied:
-            buffer = self._buffers.get(source)
+        for log in emptied:
+            buffer = self._buffers.get(log)
             if buffer is not None and buffer.left:
-                del self._buffers[source]
+                del self._buffers[log]
 
-    def take_doubtful(self, present: frozenset[Source]) -> list[PendingBatch]:
+    def take_doubtful(self, present: frozenset[LogId]) -> list[PendingBatch]:
         """Everything of exchanges that are in doubt and not among those in use; it is gone here."""
-        doubtful = [p for p in self._buffers.values() if p.doubt and p.source not in present]
+        doubtful = [p for p in self._buffers.values() if p.doubt and p.log not in present]
         for buffer in doubtful:
-            del self._buffers[buffer.source]
-        owed = [buffer for buffer in doubtful if buffer.source not in self._emptied]
+            del self._buffers[buffer.log]
+        owed = [buffer for buffer in doubtful if buffer.log not in self._emptied]
         return [sealed for buffer in owed for sealed in buffer.batches]
 
-    def doubt_missing(self, serving: frozenset[Source], now: float) -> bool:
+    def doubt_missing(self, serving: frozenset[LogId], now: float) -> bool:
         """Doubt the exchanges that were left and do not serve any more; whether there are any."""
-        missing = [p for p in self._buffers.values() if p.left and p.source not in serving]
+        missing = [p for p in self._buffers.values() if p.left and p.log not in serving]
         for buffer in missing:
             buffer.forget(now)
             buffer.doubt = True
@@ -131,7 +129,7 @@ class ReplayBuffers:
         for buffer in list(self._buffers.values()):
             buffer.forget(now)
             if buffer.left and not buffer.batches:
-                del self._buffers[buffer.source]
+                del self._buffers[buffer.log]
             excess += buffer.bytes
         for buffer in self._buffers.values():
             while excess > 0 and buffer.batches:
@@ -149,6 +147,6 @@ class ReplayBuffers:
 
     def check(self) -> None:
         """Assert the invariants."""
-        for source, buffer in self._buffers.items():
-            assert buffer.source == source  # noqa: S101
+        for log, buffer in self._buffers.items():
+            assert buffer.log == log  # noqa: S101
             assert buffer.bytes == sum(len(s.data) for s in buffer.batches)  # noqa: S101

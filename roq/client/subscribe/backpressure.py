@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from roq.client.subscribe.stream import Source, Stream
+from roq.client.subscribe.stream import Stream
+from roq.model import LogId
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
 """What may wait for its turn before exchanges that are ahead are not read."""
@@ -38,7 +39,7 @@ class MergeBackpressure:
 
     def __init__(self, ahead_bytes: int = AHEAD_BYTES) -> None:
         self.ahead_bytes = ahead_bytes
-        self.held_back: frozenset[Source] = frozenset()
+        self.held_back: frozenset[LogId] = frozenset()
         self.wanted: float | None = None
         self._look_at = float("-inf")
         self._mark: tuple[bytes, str, int] | None = None
@@ -48,9 +49,9 @@ class MergeBackpressure:
         self,
         streams: Iterable[Stream],
         held_bytes: int,
-        verified: Mapping[Source, float],
+        verified: Mapping[LogId, float],
         now: float,
-    ) -> frozenset[Source]:
+    ) -> frozenset[LogId]:
         """Who is held back from now on.
 
         Args:
@@ -66,7 +67,7 @@ class MergeBackpressure:
         return self.held_back
 
     def _weigh(
-        self, streams: Iterable[Stream], verified: Mapping[Source, float], now: float
+        self, streams: Iterable[Stream], verified: Mapping[LogId, float], now: float
     ) -> None:
         """An exchange is ahead when its waiting bytes exceed the bytes that wait for it."""
         brought = dict.fromkeys(verified, 0)
@@ -97,8 +98,8 @@ class MergeBackpressure:
             )
 
     def _awaited(
-        self, stream: Stream, ahead: Iterable[Source], verified: Mapping[Source, float]
-    ) -> Iterable[Source]:
+        self, stream: Stream, ahead: Iterable[LogId], verified: Mapping[LogId, float]
+    ) -> Iterable[LogId]:
         """The exchanges that may bring what this stream lacks: they are to be read.
 
         Each brings a stream in order, so those are none that have brought what comes later.
@@ -120,9 +121,9 @@ class MergeBackpressure:
         return set(ahead).difference(held.source for held in stream.held if held.bound >= end)
 
 
-def _sizes(stream: Stream) -> dict[Source, int]:
+def _sizes(stream: Stream) -> dict[LogId, int]:
     """What of a stream waits, in bytes, by the exchange that has brought it."""
-    sizes: dict[Source, int] = {}
+    sizes: dict[LogId, int] = {}
     for held in stream.held:
         sizes[held.source] = sizes.get(held.source, 0) + held.size
     return sizes

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from roq.client.subscribe.stream import Source, Stream
-from roq.model import exchange_name
+from roq.client.subscribe.stream import Stream
+from roq.model import LogId, exchange_name
 
 _STREAMS_MAX = 1_000
 """So many are looked at: who waits in more is told of one of these."""
@@ -20,7 +20,7 @@ class Hole(NamedTuple):
     """When the last thing has moved there."""
     stream: Stream
 
-    def text(self, verified: Mapping[Source, float]) -> str:
+    def text(self, verified: Mapping[LogId, float]) -> str:
         """What is missing, and who may have it.
 
         Args:

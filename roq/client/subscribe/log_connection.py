@@ -20,7 +20,7 @@ from typing import Final, NoReturn, cast
 
 import zmq
 
-from roq.client.io.exchange_connections import ExchangeConnections
+from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.client.subscribe.silence import Silence
@@ -107,10 +107,9 @@ class LogConnection:
         self._connected_at = 0.0
         self._closed = False
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
+        self._exchanges = exchanges
         self._open_live(0.0)
-        self._questions = exchanges.open(
-            data, on_up=self._questions_up, on_down=self._questions_down, on_answers=self._answered
-        )
+        self._questions = self._open_questions(data)
 
     @property
     def trouble(self) -> str:
@@ -168,6 +167,17 @@ class LogConnection:
         for _ in range(2 * LIVE_MESSAGES_MAX // BURST):
             if not self.take_burst():
                 return
+
+    def move(self, *, live: str, data: str) -> None:
+        """Go on at these addresses, where the same log is."""
+        self.drain()
+        self._burst()
+        self._questions.close([])
+        if self.reader.connected:
+            self._step(DataDown())
+        self._live_address = live
+        self._questions = self._open_questions(data)
+        self._reopen_live(0.0)
 
     def close(self) -> None:
         """Tell the exchange that nobody reads here any more, and close the sockets."""
@@ -336,6 +346,14 @@ class LogConnection:
         self._reconnected()
 
     # --- questions --------------------------------------------------------------------------------
+
+    def _open_questions(self, address: str) -> ExchangeConnection:
+        return self._exchanges.open(
+            address,
+            on_up=self._questions_up,
+            on_down=self._questions_down,
+            on_answers=self._answered,
+        )
 
     def _questions_up(self) -> None:
         with self._lock:

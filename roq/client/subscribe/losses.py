@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from roq.client.subscribe.stream import BOUNDS, Source, Stream
+from roq.client.subscribe.stream import BOUNDS, Stream
+from roq.model import LogId
 from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 _LOOK_SECONDS: Final = 0.00002
@@ -58,7 +59,7 @@ class LossRules:
         """Nobody has read before now, so nobody had the time to bring what is missing."""
         self._read_since = now
 
-    def over(self, at: float, now: float, verified: Mapping[Source, float]) -> bool:
+    def over(self, at: float, now: float, verified: Mapping[LogId, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
         if now >= max(at, self._read_since) + LOSS_SECONDS:
             return True
@@ -70,9 +71,7 @@ class LossRules:
         self._want(at)
         return False
 
-    def lost_until(
-        self, stream: Stream, now: float, verified: Mapping[Source, float]
-    ) -> int | None:
+    def lost_until(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> int | None:
         """The end of what is lost, from the expected sequence on; None: nothing is lost yet.
 
         Args:
@@ -89,7 +88,7 @@ class LossRules:
             stream.look_at = now + _LOOK_SECONDS * len(stream.held)
         return end
 
-    def _searched(self, stream: Stream, now: float, verified: Mapping[Source, float]) -> int | None:
+    def _searched(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> int | None:
         """All exchanges were looked through; decides most cases at the first batch."""
         as_of = min(verified.values(), default=float("-inf"))
         if _was_elsewhere(stream):
@@ -118,7 +117,7 @@ class LossRules:
         )
 
     def _searched_elsewhere(
-        self, stream: Stream, now: float, verified: Mapping[Source, float]
+        self, stream: Stream, now: float, verified: Mapping[LogId, float]
     ) -> int | None:
         """All exchanges were looked through but those that have brought what proves the hole."""
         end = min(max(held.bound for held in stream.held), stream.held[0].first)

@@ -34,9 +34,8 @@ from roq.client.subscribe.reader_events import (
     Unsubscribe,
     Verify,
 )
-from roq.client.subscribe.stream import Source
 from roq.machine import Tick
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, LogId
 from roq.protocol.version import other_version
 
 HURRY_SECONDS: Final = 0.02
@@ -47,7 +46,7 @@ _RETIRED_MAX: Final = 1_000
 
 Starts = Start | Mapping[int, int]
 """One start for all, or an offset per exchange number (others: from the earliest)."""
-Order = tuple[Source, Ask | Subscribe | Unsubscribe]
+Order = tuple[LogId, Ask | Subscribe | Unsubscribe]
 """What the shell does at which exchange."""
 
 
@@ -66,7 +65,7 @@ class ReceptionStats:
     """Times that an exchange was asked what there is."""
     timeouts: int
     foreign: int
-    """Entries of another queue, exchange or epoch."""
+    """Entries of another queue or log."""
     malformed: int
     exchanges: int
     held_bytes: int
@@ -106,7 +105,7 @@ class SubscriberMachine:
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
-        self.readers: dict[Source, Reader] = {}
+        self.readers: dict[LogId, Reader] = {}
         self.confirmed = False
         self.gaps: list[Gap] = []
         self._latest = isinstance(start, Start) and start.at is From.LATEST
@@ -125,13 +124,13 @@ class SubscriberMachine:
         self._progress = Progress()
         self._backpressure = MergeBackpressure(ahead_bytes)
         self._doubt_not_before = float("-inf")
-        self._retired: dict[Source, int] = {}
+        self._retired: dict[LogId, int] = {}
         self._recalling = False
         self.log_gaps = 0
         self._past = [0] * 6
 
     @property
-    def held_back(self) -> frozenset[Source]:
+    def held_back(self) -> frozenset[LogId]:
         """The exchanges whose fan-out is not to be read for the moment; `pace` changes it."""
         return self._backpressure.held_back
 
@@ -149,7 +148,7 @@ class SubscriberMachine:
 
     def open(self, exchange: ExchangeInfo, queue: bytes, now: float) -> Reader:
         """Begin to read an exchange: connect and feed its reader."""
-        source = (exchange.number, exchange.epoch)
+        source = exchange.log
         first = not self.confirmed
         self.merge.source_came(source, now, alone=not (first or self.readers))
         reader = self.readers[source] = Reader(
@@ -169,7 +168,7 @@ class SubscriberMachine:
         """The monitor has said which exchanges there are, perhaps that nothing has changed."""
         self.merge.topology_known(now)
 
-    def leave(self, source: Source, now: float) -> list[Order]:
+    def leave(self, source: LogId, now: float) -> list[Order]:
         """An exchange is gone for good; what it still had to say was fed before."""
         reader = self.readers[source]
         orders = self.burst(source, now)
@@ -242,17 +241,17 @@ class SubscriberMachine:
         return True
 
     def read(self) -> list[tuple[int, int, int]]:
-        """How far they are: (number, epoch, offset); see `roq.protocol.control.Alive`."""
+        """How far they are: (number, generation, offset); see `roq.protocol.control.Alive`."""
         return self._progress.report(self.readers, self.merge.put_aside())
 
-    def _start_of(self, source: Source, *, first: bool) -> Start:
+    def _start_of(self, source: LogId, *, first: bool) -> Start:
         if source in self._retired:
             return Start(From.OFFSET, self._retired.pop(source))
         if not first:
             return Start(From.NEW)
         if isinstance(self._start, Start):
             return self._start
-        offset = self._start.get(source[0])
+        offset = self._start.get(source.number)
         return Start(From.EARLIEST) if offset is None else Start(From.OFFSET, offset)
 
     def _look_confirmed(self, now: float) -> None:
@@ -266,13 +265,13 @@ class SubscriberMachine:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def handle(self, source: Source, event: Event, now: float) -> list[Order]:
+    def handle(self, source: LogId, event: Event, now: float) -> list[Order]:
         """Something happened at one exchange."""
         orders: list[Order] = []
         self._step(source, event, now, orders)
         return orders
 
-    def burst(self, source: Source, now: float) -> list[Order]:
+    def burst(self, source: LogId, now: float) -> list[Order]:
         """`Reader.live` was called, once or several times: the hot path."""
         reader = self.readers.get(source)
         if reader is None:
@@ -286,7 +285,7 @@ class SubscriberMachine:
         self._recall(now, orders)
         return orders
 
-    def pass_on(self, source: Source, now: float) -> bool:
+    def pass_on(self, source: LogId, now: float) -> bool:
         """The part of `burst` that may be interrupted; whether the rest of it is wanted."""
         reader = self.readers[source]
         self._pass_on(source, reader, now)
@@ -341,7 +340,7 @@ class SubscriberMachine:
         """Nobody has read for a while: the user was slow."""
         self.merge.read_again(now)
 
-    def _verified(self) -> dict[Source, float]:
+    def _verified(self) -> dict[LogId, float]:
         return {
             source: reader.verification.verified_as_of for source, reader in self.readers.items()
         }
@@ -368,7 +367,7 @@ class SubscriberMachine:
         for reader in self.readers.values():
             reader.check()
 
-    def _step(self, source: Source, event: Event, now: float, orders: list[Order]) -> None:
+    def _step(self, source: LogId, event: Event, now: float, orders: list[Order]) -> None:
         reader = self.readers.get(source)
         if reader is None:
             return
@@ -381,7 +380,7 @@ class SubscriberMachine:
         self._collect()
         self._report(source, reader, now, orders)
 
-    def _report(self, source: Source, reader: Reader, now: float, orders: list[Order]) -> None:
+    def _report(self, source: LogId, reader: Reader, now: float, orders: list[Order]) -> None:
         if reader.report_at() > now:
             return
         aside = self.merge.put_aside() if self.merge.counts.stubbed else {}
@@ -389,7 +388,7 @@ class SubscriberMachine:
         if ask is not None:
             orders.append((source, ask))
 
-    def _pass_on(self, source: Source, reader: Reader, now: float) -> None:
+    def _pass_on(self, source: LogId, reader: Reader, now: float) -> None:
         passed = reader.chain.passed
         if passed:
             add = self.merge.add
@@ -399,7 +398,7 @@ class SubscriberMachine:
             self._collect()
 
     def _perform(
-        self, source: Source, reader: Reader, effect: Effect, now: float, orders: list[Order]
+        self, source: LogId, reader: Reader, effect: Effect, now: float, orders: list[Order]
     ) -> None:
         match effect:
             case Ask() | Subscribe() | Unsubscribe():

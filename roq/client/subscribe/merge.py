@@ -14,11 +14,11 @@ from typing import Final
 from roq.client.subscribe.counts import Counts
 from roq.client.subscribe.losses import LossRules
 from roq.client.subscribe.message import MICROSECONDS, Batch, Gap
-from roq.client.subscribe.stream import BOUNDS, LOST, Held, Source, Stream, hold, missed
+from roq.client.subscribe.stream import BOUNDS, LOST, Held, Stream, hold, missed
 from roq.client.subscribe.streams import STREAMS_MAX, Streams
 from roq.client.subscribe.wishes import Recall, Wishes
 from roq.errors import RemoteProtocolError
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import (
     HEADER,
@@ -82,15 +82,15 @@ class Merge:
         self._waiting: dict[bytes, Stream] = {}
         self._wishes = Wishes()
         self._rules = LossRules()
-        self._given_up_at: dict[Source, float] = {}
-        self._left: set[Source] = set()
+        self._given_up_at: dict[LogId, float] = {}
+        self._left: set[LogId] = set()
         """Exchanges that are gone: what waits and is theirs cannot be fetched again."""
         self._tables_complete = False
 
     # --- in ---------------------------------------------------------------------------------------
 
     def start(
-        self, source: Source, streams: Iterable[tuple[bytes, bytes, int]], *, latest: bool
+        self, source: LogId, streams: Iterable[tuple[bytes, bytes, int]], *, latest: bool
     ) -> None:
         """Take a page of streams that one exchange knew at the start.
 
@@ -119,7 +119,7 @@ class Merge:
             self._begin(stream, stream.held[0])
             self._advance(key, stream)
 
-    def add(self, source: Source, topic: bytes, offset: int, batch: bytes, now: float) -> None:
+    def add(self, source: LogId, topic: bytes, offset: int, batch: bytes, now: float) -> None:
         """Take a batch that one exchange's log holds. The hot path."""
         if len(batch) < HEADER_BYTES:
             self._unreadable(topic, f"{len(batch)} bytes are no batch")
@@ -155,7 +155,7 @@ class Merge:
         stream.expected = first + count
         self.counts.delivered = stream.used = self.counts.delivered + count
 
-    def gone(self, source: Source, topic: bytes, offset: int) -> None:
+    def gone(self, source: LogId, topic: bytes, offset: int) -> None:
         """A batch that was to be fetched again has left the log."""
         key = self._wishes.done(source, topic, offset)
         stream = self._waiting.get(key) if key is not None else None
@@ -168,7 +168,7 @@ class Merge:
         self._advance(key, stream)
         self._grant()
 
-    def source_gone(self, source: Source, now: float) -> None:
+    def source_gone(self, source: LogId, now: float) -> None:
         """An exchange has left the topology, and with it what was to be fetched from it again."""
         self._rules.replaying(now)
         if not self._waiting:
@@ -186,11 +186,11 @@ class Merge:
         """The exchanges are known as of now."""
         self._rules.topology_known(now)
 
-    def source_missing(self, source: Source, now: float) -> None:
+    def source_missing(self, source: LogId, now: float) -> None:
         """What is to be fetched again is at an exchange that has gone long ago."""
         self._given_up_at.setdefault(source, now)
 
-    def source_came(self, source: Source, now: float, *, alone: bool) -> None:
+    def source_came(self, source: LogId, now: float, *, alone: bool) -> None:
         """An exchange is in the topology (again); `alone`: there was none before it."""
         if alone:
             self._rules.replaying(now)
@@ -204,7 +204,7 @@ class Merge:
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def settle(self, now: float, verified: Mapping[Source, float]) -> float | None:
+    def settle(self, now: float, verified: Mapping[LogId, float]) -> float | None:
         """Declare lost what will not come any more.
 
         Args:
@@ -230,7 +230,7 @@ class Merge:
                     break
         return rules.wanted
 
-    def _give_up_stubs(self, now: float, verified: Mapping[Source, float]) -> None:
+    def _give_up_stubs(self, now: float, verified: Mapping[LogId, float]) -> None:
         """What was put aside at an exchange that is gone, and was not replayed, is lost."""
         for source, at in list(self._given_up_at.items()):
             if now < at:
@@ -249,12 +249,12 @@ class Merge:
                 held.not_there()
                 self._advance(key, stream)
 
-    def put_aside(self) -> dict[Source, int]:
+    def put_aside(self) -> dict[LogId, int]:
         """The lowest offset, by exchange, of what waits for its turn.
 
         It may have to be fetched again, now or if memory is short before its turn.
         """
-        lowest: dict[Source, int] = {}
+        lowest: dict[LogId, int] = {}
         for stream in self._waiting.values():
             for held in stream.held:
                 if held.kind not in BOUNDS and held.kind != LOST:
@@ -299,7 +299,7 @@ class Merge:
     # --- order ------------------------------------------------------------------------------------
 
     def _add_other(
-        self, source: Source, topic: bytes, offset: int, batch: bytes, now: float
+        self, source: LogId, topic: bytes, offset: int, batch: bytes, now: float
     ) -> None:
         try:
             header = read_header(batch)

@@ -34,7 +34,8 @@ class Positions:
     """
 
     def __init__(
-        self, chain: OffsetChain, queue: bytes, epoch: int, reader: bytes, prefixes: Sequence[bytes]
+        self, chain: OffsetChain, queue: bytes, generation: int, reader: bytes,
+        prefixes: Sequence[bytes],
     ) -> None:  # fmt: skip
         self.ended = False
         self.behind = False
@@ -43,7 +44,7 @@ class Positions:
         self.name = b""
         self._chain = chain
         self._queue = queue
-        self._epoch = epoch
+        self._generation = generation
         self._reader = reader
         self._prefixes = list(prefixes)
         self._number = 0
@@ -111,7 +112,7 @@ class Positions:
         self.ended = False
         asks = since < until
         self._asked = Position(
-            id=self._number, queue=self._queue, epoch=self._epoch, reader=self._reader,
+            id=self._number, queue=self._queue, generation=self._generation, reader=self._reader,
             name=self.name, read=read if lowest is None else min(read, lowest),
             prefixes=self._prefixes if asks else [],
             since=since if asks else 0, until=until if asks else 0,
@@ -123,15 +124,15 @@ class Positions:
         if not self._known:
             return []
         leaves = Position(
-            id=self._number + 1, queue=self._queue, epoch=self._epoch, reader=self._reader,
-            name=self.name, read=max(0, self._told), leaves=True,
+            id=self._number + 1, queue=self._queue, generation=self._generation,
+            reader=self._reader, name=self.name, read=max(0, self._told), leaves=True,
         )  # fmt: skip
         return [POSITION, documents.encode(leaves)]
 
     def answered(self, answer: Reading) -> None:
         """The exchange has taken note, and says what there is."""
         asked = self._asked
-        if asked is None or answer.id != asked.id or answer.epoch != self._epoch:
+        if asked is None or answer.id != asked.id or answer.generation != self._generation:
             return
         self._asked = None
         self.behind = answer.behind

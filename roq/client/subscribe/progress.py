@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from roq.client.subscribe.reader import Reader
-from roq.client.subscribe.stream import Source
+from roq.model import LogId
 
 NEWS_SECONDS: Final = 0.5
 """Between two reports that are made at once."""
@@ -20,10 +20,10 @@ class Progress:
     """What one subscriber tells about its reading."""
 
     def __init__(self) -> None:
-        self._told: dict[Source, int] = {}
+        self._told: dict[LogId, int] = {}
         self._not_before = float("-inf")
 
-    def is_news(self, readers: Mapping[Source, Reader], now: float) -> bool:
+    def is_news(self, readers: Mapping[LogId, Reader], now: float) -> bool:
         """Whether to report now.
 
         That is when an exchange was verified for the first time, or one that has become quiet was
@@ -39,9 +39,9 @@ class Progress:
         return True
 
     def report(
-        self, readers: Mapping[Source, Reader], put_aside: Mapping[Source, int]
+        self, readers: Mapping[LogId, Reader], put_aside: Mapping[LogId, int]
     ) -> list[tuple[int, int, int]]:
-        """(number, epoch, offset below which everything is received or known to be gone).
+        """(number, generation, offset below which everything is received or known to be gone).
 
         Args:
             readers: of all exchanges; those that were never verified are left out.

@@ -79,7 +79,8 @@ class Reader:
     """One subscriber's reading of one exchange process.
 
     Args:
-        exchange: who is read; entries that name another number or epoch are dropped and counted.
+        exchange: who is read, and which log; entries that name another one are dropped and
+            counted. Another process may take over, its log being the same.
         queue: the queue's id; likewise.
         prefixes: what is wanted, at most 64.
         start: where to begin.
@@ -127,7 +128,7 @@ class Reader:
         self.refused = 0
         self.queue = queue
         self._number = exchange.number
-        self._epoch = exchange.epoch
+        self._generation = exchange.generation
         self._prefixes = list(prefixes)[: channel.PREFIXES_MAX]
         self._start = start
         self._repair = repair
@@ -143,8 +144,8 @@ class Reader:
         self._quiet = False
         self.requests = LogRequests(queue)
         self.positions = Positions(
-            self.chain, queue, exchange.epoch, self._nonce.to_bytes(channel.READER_BYTES, "little"),
-            self._prefixes,
+            self.chain, queue, exchange.generation,
+            self._nonce.to_bytes(channel.READER_BYTES, "little"), self._prefixes,
         )  # fmt: skip
         self._again: dict[tuple[bytes, int], int] = {}
         """What is wanted again, with how often it did not come; `roq.client.subscribe.wishes`
@@ -181,10 +182,10 @@ class Reader:
             self._unreadable(frames)
             return
         topic = frames[0]
-        magic, version, kind, number, queue, epoch, offset, previous, _ = _unpack(frames[1])
+        magic, version, kind, number, queue, generation, offset, previous, _ = _unpack(frames[1])
         if (
             queue != self.queue
-            or epoch != self._epoch
+            or generation != self._generation
             or number != self._number
             or magic != MAGIC
             or version != WIRE_VERSION
@@ -342,7 +343,7 @@ class Reader:
         """The requests that say that it reads no more and wants nothing that is under way."""
         last = []
         if FETCH in self.requests:
-            nothing = FetchRequest(id=0, queue=self.queue, epoch=self._epoch)
+            nothing = FetchRequest(id=0, queue=self.queue, generation=self._generation)
             last.append([FETCH, documents.encode(nothing)])
         leaves = self.positions.farewell()
         return [*last, leaves] if leaves else last
@@ -414,7 +415,7 @@ class Reader:
         wants = missing or [(topic, offset, offset + 1) for topic, offset in again]
         if wants:
             inquiry = self._ask(
-                effects, FETCH, now, epoch=self._epoch, wants=wants, max_bytes=FETCH_BYTES
+                effects, FETCH, now, generation=self._generation, wants=wants, max_bytes=FETCH_BYTES
             )
             inquiry.again = again
             inquiry.wants = missing
@@ -467,7 +468,8 @@ class Reader:
         _, number, topic, head, batch = frames
         inquiry = self.requests.find(FETCH, read_number(number), now)
         entry = read_entry(head)
-        if (entry.queue, entry.epoch, entry.exchange) != (self.queue, self._epoch, self._number):
+        came = (entry.queue, entry.generation, entry.exchange)
+        if came != (self.queue, self._generation, self._number):
             self.foreign += 1
         elif inquiry is None:
             if (topic, entry.offset) in self._again:
@@ -504,7 +506,7 @@ class Reader:
         self, kind: bytes, answer: channel.Fetched | channel.Heads | channel.Streams | channel.Seek
     ) -> Inquiry | None:
         """The question that this answers, if it is one that is waited for."""
-        if answer.epoch != self._epoch:
+        if answer.generation != self._generation:
             self.foreign += 1
             return None
         return self.requests.close(kind, answer.id)

@@ -30,9 +30,8 @@ from roq.client.subscribe.machine import Order, ReceptionStats, Starts, Subscrib
 from roq.client.subscribe.message import MICROSECONDS
 from roq.client.subscribe.reader_events import Ask, Event, Subscribe, Unsubscribe
 from roq.client.subscribe.receive_queue import ReceiveQueue
-from roq.client.subscribe.stream import Source
 from roq.errors import Closed, RoQError
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
 from roq.runtime.logs import RateLimited
@@ -104,8 +103,8 @@ class SubscriberShell:
         self._settling = False
         self._torn = False
         """Set while the user's thread reads. Set while the lock is free: it was interrupted."""
-        self._connections: dict[Source, LogConnection] = {}
-        self._read_taps: dict[Source, LogConnection] = {}
+        self._connections: dict[LogId, LogConnection] = {}
+        self._read_taps: dict[LogId, LogConnection] = {}
         """Those that are read now: the others are held back."""
         self._watching = True
         """Whether the I/O thread reads the fan-out."""
@@ -228,12 +227,13 @@ class SubscriberShell:
 
     def topology(self, topology: Topology) -> None:
         """Read exactly these exchanges from now on."""
-        wanted = {(exchange.number, exchange.epoch): exchange for exchange in topology.exchanges}
+        wanted = {exchange.log: exchange for exchange in topology.exchanges}
         with self._lock:
             if self._closed:
                 return
             self._machine.topology_known(self._clock())
-            if wanted.keys() == self._connections.keys():
+            read = {log: each.reader.exchange for log, each in self._connections.items()}
+            if wanted == read:
                 return
             self._mend()
             for source in [source for source in self._connections if source not in wanted]:
@@ -246,6 +246,8 @@ class SubscriberShell:
             for source, exchange in wanted.items():
                 if source not in self._connections:
                     self._open(source, exchange, topology.queue_id)
+                elif exchange != read[source]:
+                    self._move(source, exchange)
             self._after()
             self._attendance.ring()  # it sleeps on other descriptors
 
@@ -325,7 +327,14 @@ class SubscriberShell:
 
     # --- the I/O thread, with the lock ------------------------------------------------------------
 
-    def _open(self, source: Source, exchange: ExchangeInfo, queue: bytes) -> None:
+    def _move(self, source: LogId, exchange: ExchangeInfo) -> None:
+        """Another process serves this log by now, or the same one at other addresses."""
+        self._machine.readers[source].exchange = exchange
+        self._connections[source].move(
+            live=self._engine.translate(exchange.live), data=self._engine.translate(exchange.data)
+        )
+
+    def _open(self, source: LogId, exchange: ExchangeInfo, queue: bytes) -> None:
         connection = self._connections[source] = LogConnection(
             self._engine.reactor,
             self._engine.context,
@@ -343,12 +352,12 @@ class SubscriberShell:
         self._read_taps[source] = connection
         self._watch()
 
-    def _step(self, source: Source, event: Event) -> None:
+    def _step(self, source: LogId, event: Event) -> None:
         self._mend()
         self._perform(self._machine.handle(source, event, self._clock()))
         self._after()
 
-    def _burst(self, source: Source) -> None:
+    def _burst(self, source: LogId) -> None:
         self._mend()
         orders = self._machine.burst(source, self._clock())
         if orders:

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.client.subscribe.message import Gap
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Header, Kind
 from roq.protocol.extensions import read_floor
-
-Source = tuple[int, int]
-"""Number and epoch of an exchange."""
 
 LOST: Final = -1
 """The `kind` of what was put aside and has left the log since."""
@@ -30,7 +27,7 @@ class Held:
     end: int
     kind: int = field(compare=False)
     arrived: float = field(compare=False)
-    source: Source = field(compare=False)
+    source: LogId = field(compare=False)
     topic: bytes = field(compare=False)
     offset: int = field(compare=False)
     data: bytes | None = field(compare=False)
@@ -40,7 +37,7 @@ class Held:
     floored: bool = field(default=False, compare=False)
     """It carries a FLOOR: its publisher is striped."""
     recalled: bool = field(default=False, compare=False)
-    elsewhere: tuple[tuple[Source, int], ...] = field(default=(), compare=False)
+    elsewhere: tuple[tuple[LogId, int], ...] = field(default=(), compare=False)
     """Exchange and offset of replays."""
 
     @property
@@ -74,7 +71,7 @@ class Stream:
     expected: int = 0
     origin: int = 0
     """The first sequence that this subscriber wants."""
-    holders: frozenset[Source] = frozenset()
+    holders: frozenset[LogId] = frozenset()
     """The exchanges that knew this stream at the start."""
     begun: bool = False
     """Whether anything was delivered or skipped."""
@@ -84,7 +81,7 @@ class Stream:
     """When it is worth while to look for losses again."""
     filled_at: float = float("-inf")
     """When something came last that others had waited for."""
-    ways: frozenset[Source] = frozenset()
+    ways: frozenset[LogId] = frozenset()
     """The exchanges that have brought something since anything waits."""
     used: int = 0
     """What the subscriber had delivered in all when this delivered something last."""
@@ -103,7 +100,7 @@ def missed(stream: Stream, first: int, messages: int, why: str) -> Gap:
 
 
 def hold(
-    header: Header, source: Source, topic: bytes, offset: int, batch: bytes, now: float
+    header: Header, source: LogId, topic: bytes, offset: int, batch: bytes, now: float
 ) -> Held:
     """A batch that has just arrived, as it waits for its turn."""
     floor = None

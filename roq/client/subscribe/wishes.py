@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from roq.client.subscribe.stream import Held, Source
+from roq.client.subscribe.stream import Held
+from roq.model import LogId
 
 WISHES_MAX: Final = 1_024
 """Of one exchange, under way at the same time."""
@@ -21,7 +22,7 @@ WISHES_MAX: Final = 1_024
 class Recall:
     """A batch that was put aside is wanted again from this exchange."""
 
-    source: Source
+    source: LogId
     topic: bytes
     offset: int
 
@@ -35,9 +36,9 @@ class Wishes:
 
     def __init__(self, most: int = WISHES_MAX) -> None:
         self._most = most
-        self._made: dict[tuple[Source, bytes, int], bytes] = {}
-        self._under_way: Counter[Source] = Counter()
-        self._queued: dict[Source, OrderedDict[bytes, None]] = {}
+        self._made: dict[tuple[LogId, bytes, int], bytes] = {}
+        self._under_way: Counter[LogId] = Counter()
+        self._queued: dict[LogId, OrderedDict[bytes, None]] = {}
 
     @property
     def queued(self) -> bool:
@@ -54,14 +55,14 @@ class Wishes:
         self._made[held.source, held.topic, held.offset] = key
         return Recall(held.source, held.topic, held.offset)
 
-    def done(self, source: Source, topic: bytes, offset: int) -> bytes | None:
+    def done(self, source: LogId, topic: bytes, offset: int) -> bytes | None:
         """This wish is over; the stream that had it, if any had."""
         key = self._made.pop((source, topic, offset), None)
         if key is not None:
             self._under_way[source] -= 1
         return key
 
-    def drop(self, source: Source) -> None:
+    def drop(self, source: LogId) -> None:
         """Nobody is asked for these any more."""
         for made in [made for made in self._made if made[0] == source]:
             del self._made[made]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from roq.model import LogId
 from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
-from roq.spark.offsets import LogKey
 
 
 def rows(*sequences: int, publisher: bytes = b"p", topic: str = "t") -> list[Row]:
@@ -36,7 +36,7 @@ def test_what_went_with_an_exchange_may_be_missing_or_come_again_and_nothing_els
 
 
 def test_what_a_query_has_read_of_a_log_is_not_excused_by_its_end() -> None:
-    loss = Loss(LogKey(1, 7), {b"a": 0, b"b": 1, b"c": 2}, frozenset({b"late"}))
+    loss = Loss(LogId(1, 7), {b"a": 0, b"b": 1, b"c": 2}, frozenset({b"late"}))
     assert loss.unread(0) == {b"a", b"b", b"c", b"late"}
     assert loss.unread(2) == {b"c", b"late"}
     assert loss.unread(3) == {b"late"}

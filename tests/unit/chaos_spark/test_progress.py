@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from roq.errors import ConfigError
+from roq.model import LogId
 from roq.simulation.chaos_spark.progress import NONE, Progress, covers, progress, reached
-from roq.spark.offsets import LogKey, Offsets
+from roq.spark.offsets import Offsets
 
 
 def written(checkpoint: Path, *, offsets: int, commits: int) -> None:
-    document = Offsets("q", {LogKey(1, 7): 10 * commits}).document()
+    document = Offsets("q", {LogId(1, 7): 10 * commits}).document()
     for folder, newest in (("offsets", offsets), ("commits", commits)):
         (checkpoint / folder).mkdir(parents=True)
         for number in range(newest + 1):
@@ -43,9 +44,9 @@ def test_what_is_planned_and_not_committed_is_under_way(tmp_path: Path) -> None:
 def test_how_far_the_logs_are_read_is_what_is_committed(tmp_path: Path) -> None:
     written(tmp_path, offsets=4, commits=3)
     read = reached(tmp_path, "q")
-    assert read == {LogKey(1, 7): 30}
-    assert covers(read, Offsets("q", {LogKey(1, 7): 30}))
-    assert not covers(read, Offsets("q", {LogKey(1, 7): 31}))
-    assert not covers(read, Offsets("q", {LogKey(1, 7): 30, LogKey(2, 7): 1}))
+    assert read == {LogId(1, 7): 30}
+    assert covers(read, Offsets("q", {LogId(1, 7): 30}))
+    assert not covers(read, Offsets("q", {LogId(1, 7): 31}))
+    assert not covers(read, Offsets("q", {LogId(1, 7): 30, LogId(2, 7): 1}))
     with pytest.raises(ConfigError, match="another queue"):
         reached(tmp_path, "other")

@@ -42,7 +42,7 @@ def entry(request: FetchRequest, offset: int) -> list[bytes]:
 
 
 def fetched(request: FetchRequest, reached: int, *, done: bool) -> list[bytes]:
-    answer = Fetched(id=request.id, epoch=EPOCH, reached=reached, floor=0, done=done)
+    answer = Fetched(id=request.id, generation=EPOCH, reached=reached, floor=0, done=done)
     return [FETCH, documents.encode(answer)]
 
 
@@ -64,7 +64,7 @@ def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list
                 route, letter, document = socket.recv_multipart()
                 if letter == HEADS:
                     question = documents.decode(document, HeadsRequest)
-                    ends = Heads(id=question.id, epoch=EPOCH, end=10, floor=0, heads=[])
+                    ends = Heads(id=question.id, generation=EPOCH, end=10, floor=0, heads=[])
                     if there:
                         socket.send_multipart([route, HEADS + documents.encode(ends)])
                     continue
@@ -84,7 +84,7 @@ def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list
 
 
 def offsets(address: str, first: int, until: int, timeout: float = 30.0) -> list[int]:
-    with LogReader(address, QUEUE, number=1, epoch=EPOCH, timeout=timeout) as reader:
+    with LogReader(address, QUEUE, number=1, generation=EPOCH, timeout=timeout) as reader:
         return [batch.offset for batch in reader.read(first, until)]
 
 
@@ -144,7 +144,7 @@ def test_an_exchange_that_answers_is_waited_for_longer_and_longer_but_not_for_ev
 
 def test_answers_to_other_questions_do_not_keep_it_waiting() -> None:
     def answer(request: FetchRequest) -> list[list[bytes]]:
-        other = FetchRequest(id=request.id + 1_000, queue=QUEUE, epoch=EPOCH)
+        other = FetchRequest(id=request.id + 1_000, queue=QUEUE, generation=EPOCH)
         return [entry(other, 4), fetched(other, 10, done=True)] * 3
 
     with (

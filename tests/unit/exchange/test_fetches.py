@@ -29,7 +29,7 @@ def ring(*topics: bytes, entries: int = 1_000) -> Ring[bytes]:
 
 
 def request(*wants: tuple[bytes, int, int], number: int = 1, most: int = 1 << 20) -> FetchRequest:
-    return FetchRequest(id=number, queue=QUEUE, epoch=1, wants=list(wants), max_bytes=most)
+    return FetchRequest(id=number, queue=QUEUE, generation=1, wants=list(wants), max_bytes=most)
 
 
 def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
@@ -54,7 +54,7 @@ def drain(fetches: Fetches[bytes]) -> tuple[list[int], Fetched]:
 
 
 def test_wanted_batches_come_in_order_of_offset_over_all_topics() -> None:
-    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"))
     fetches.start(b"r", request((b"a", 1, 6), (b"b", 0, 4)))
     offsets, fetched = drain(fetches)
     assert offsets == [1, 2, 5]
@@ -63,7 +63,7 @@ def test_wanted_batches_come_in_order_of_offset_over_all_topics() -> None:
 
 
 def test_a_piece_carries_request_topic_entry_and_batch() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     fetches.start(b"r", request((b"a", 0, 1), number=9))
     assert fetches.runnable(0.0)
     piece = fetches.next_piece()
@@ -73,7 +73,7 @@ def test_a_piece_carries_request_topic_entry_and_batch() -> None:
 
 
 def test_a_fetch_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:
-    fetches = Fetches(ring(*[b"a"] * 10), 1)
+    fetches = Fetches(ring(*[b"a"] * 10))
     fetches.start(b"r", request((b"a", 0, 10), most=25))
     offsets, fetched = drain(fetches)
     assert offsets == [0, 1, 2]
@@ -83,13 +83,13 @@ def test_a_fetch_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:
 
 
 def test_a_limit_below_one_batch_still_brings_one() -> None:
-    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"a"))
     fetches.start(b"r", request((b"a", 0, 2), most=-5))
     assert drain(fetches)[0] == [0]
 
 
 def test_nothing_wanted_is_done_at_once() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     for wants in ((), ((b"nobody", 0, 9),), ((b"a", 1, 9),), ((b"a", 0, -3),), ((b"a", 0, 0),)):
         fetches.start(b"r", request(*wants))
         offsets, fetched = drain(fetches)
@@ -97,14 +97,14 @@ def test_nothing_wanted_is_done_at_once() -> None:
 
 
 def test_a_range_beyond_the_end_is_reached_up_to_the_end_only() -> None:
-    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"a"))
     fetches.start(b"r", request((b"a", 0, 100)))
     assert drain(fetches)[1].reached == 2
 
 
 def test_what_left_the_ring_meanwhile_is_skipped_and_the_floor_tells() -> None:
     log = ring(*[b"a"] * 4, entries=4)
-    fetches = Fetches(log, 1)
+    fetches = Fetches(log)
     fetches.start(b"r", request((b"a", 0, 100)))
     assert take(fetches)[1] == 0
     for _ in range(3):
@@ -115,20 +115,20 @@ def test_what_left_the_ring_meanwhile_is_skipped_and_the_floor_tells() -> None:
 
 
 def test_overlapping_wants_bring_each_batch_once() -> None:
-    fetches = Fetches(ring(*[b"a"] * 4), 1)
+    fetches = Fetches(ring(*[b"a"] * 4))
     fetches.start(b"r", request((b"a", 0, 3), (b"a", 1, 4), (b"a", 1, 2)))
     assert drain(fetches)[0] == [0, 1, 2, 3]
 
 
 def test_readers_take_turns() -> None:
-    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"a"))
     for route in (b"one", b"two"):
         fetches.start(route, request((b"a", 0, 2)))
     assert [take(fetches)[0] for _ in range(4)] == [b"one", b"two", b"one", b"two"]
 
 
 def test_a_newer_fetch_of_a_reader_replaces_the_older() -> None:
-    fetches = Fetches(ring(b"a", b"b"), 1)
+    fetches = Fetches(ring(b"a", b"b"))
     fetches.start(b"r", request((b"a", 0, 2), number=1))
     fetches.start(b"r", request((b"b", 0, 2), number=2))
     offsets, fetched = drain(fetches)
@@ -137,7 +137,7 @@ def test_a_newer_fetch_of_a_reader_replaces_the_older() -> None:
 
 
 def test_a_blocked_reader_holds_nobody_up_and_goes_on_where_it_was() -> None:
-    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"a"))
     fetches.start(b"slow", request((b"a", 0, 2)))
     fetches.start(b"fast", request((b"a", 0, 2)))
     assert fetches.runnable(0.0)
@@ -152,7 +152,7 @@ def test_a_blocked_reader_holds_nobody_up_and_goes_on_where_it_was() -> None:
 
 
 def test_a_reader_that_never_reads_is_given_up() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     fetches.start(b"r", request((b"a", 0, 2)))
     now = 1.0
     while True:
@@ -167,7 +167,7 @@ def test_a_reader_that_never_reads_is_given_up() -> None:
 
 
 def test_a_reader_that_is_gone_is_forgotten_ready_or_blocked() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     fetches.start(b"r", request((b"a", 0, 2)))
     fetches.cancel(b"r")
     fetches.start(b"r", request((b"a", 0, 2)))
@@ -181,7 +181,7 @@ def test_a_reader_that_is_gone_is_forgotten_ready_or_blocked() -> None:
 
 
 def test_readers_of_one_connection_fetch_in_turn_and_replace_their_own_only() -> None:
-    fetches = Fetches(ring(b"a", b"a", b"b"), 1)
+    fetches = Fetches(ring(b"a", b"a", b"b"))
     fetches.start(b"r", request((b"b", 0, 3), number=1), b"one!")
     fetches.start(b"r", request((b"a", 0, 2), number=2), b"one!")
     fetches.start(b"r", request((b"a", 0, 2), number=3), b"two!")
@@ -196,7 +196,7 @@ def test_readers_of_one_connection_fetch_in_turn_and_replace_their_own_only() ->
 
 
 def test_connections_take_turns_however_many_readers_share_one() -> None:
-    fetches = Fetches(ring(*[b"a"] * 9), 1)
+    fetches = Fetches(ring(*[b"a"] * 9))
     for reader in (b"one!", b"two!", b"tri!"):
         fetches.start(b"shared", request((b"a", 0, 9)), reader)
     fetches.start(b"alone", request((b"a", 0, 9)))
@@ -204,7 +204,7 @@ def test_connections_take_turns_however_many_readers_share_one() -> None:
 
 
 def test_readers_of_one_connection_have_a_bound() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     for number in range(READERS_PER_CONNECTION_MAX):
         assert fetches.start(b"r", request((b"a", 0, 1)), number.to_bytes(4, "big"))
     assert not fetches.start(b"r", request((b"a", 0, 1)), b"more")
@@ -216,7 +216,7 @@ def test_readers_of_one_connection_have_a_bound() -> None:
 
 
 def test_an_answer_for_which_there_was_no_room_goes_before_all_that_is_fetched() -> None:
-    fetches = Fetches(ring(b"a", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"a"))
     fetches.start(b"r", request((b"a", 0, 2)), b"one!")
     assert fetches.runnable(0.0)
     fetches.next_piece()
@@ -234,7 +234,7 @@ def test_an_answer_for_which_there_was_no_room_goes_before_all_that_is_fetched()
 
 
 def test_answers_that_wait_for_one_connection_have_a_bound_and_are_given_up() -> None:
-    fetches = Fetches(ring(b"a"), 1)
+    fetches = Fetches(ring(b"a"))
     assert fetches.answer_later(b"r", (HEADS, bytes(ANSWERS_BYTES_MAX - 2)))
     assert not fetches.answer_later(b"r", (HEADS, b""))
     assert fetches.answer_later(b"other", (HEADS, b""))
@@ -251,13 +251,13 @@ def test_answers_that_wait_for_one_connection_have_a_bound_and_are_given_up() ->
 
 def span(first: int, until: int, *prefixes: bytes, most: int = 1 << 20) -> FetchRequest:
     return FetchRequest(
-        id=1, queue=QUEUE, epoch=1, prefixes=list(prefixes), first=first, until=until,
+        id=1, queue=QUEUE, generation=1, prefixes=list(prefixes), first=first, until=until,
         max_bytes=most,
     )  # fmt: skip
 
 
 def test_a_part_of_the_log_comes_as_it_stands() -> None:
-    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"), 1)
+    fetches = Fetches(ring(b"a", b"b", b"a", b"c", b"b", b"a"))
     fetches.start(b"r", span(1, 5, b""))
     offsets, fetched = drain(fetches)
     assert offsets == [1, 2, 3, 4]
@@ -265,7 +265,7 @@ def test_a_part_of_the_log_comes_as_it_stands() -> None:
 
 
 def test_of_a_part_of_the_log_only_topics_under_a_prefix_come() -> None:
-    fetches = Fetches(ring(b"eu.be", b"us", b"eu.nl", b"asia", b"us"), 1)
+    fetches = Fetches(ring(b"eu.be", b"us", b"eu.nl", b"asia", b"us"))
     fetches.start(b"r", span(0, 100, b"eu.", b"as"))
     offsets, fetched = drain(fetches)
     assert offsets == [0, 2, 3]
@@ -274,7 +274,7 @@ def test_of_a_part_of_the_log_only_topics_under_a_prefix_come() -> None:
 
 def test_a_long_stretch_of_other_topics_is_passed_over_in_steps() -> None:
     log = ring(*[b"other"] * (SCAN_MAX + 10), b"wanted", entries=5_000)
-    fetches = Fetches(log, 1)
+    fetches = Fetches(log)
     fetches.start(b"r", span(0, 10_000, b"wanted"))
     offsets, fetched = drain(fetches)
     assert (offsets, fetched.reached, fetched.done) == ([], SCAN_MAX, False)
@@ -285,7 +285,7 @@ def test_a_long_stretch_of_other_topics_is_passed_over_in_steps() -> None:
 
 def test_of_a_part_of_the_log_that_has_left_the_ring_the_rest_comes() -> None:
     log = ring(*[b"a"] * 30, entries=10)
-    fetches = Fetches(log, 1)
+    fetches = Fetches(log)
     fetches.start(b"r", span(0, 25, b""))
     offsets, fetched = drain(fetches)
     assert offsets == list(range(log.floor, 25))
@@ -297,14 +297,14 @@ def test_of_a_part_of_the_log_that_has_left_the_ring_the_rest_comes() -> None:
 
 
 def test_a_part_of_the_log_ends_at_its_limit_of_bytes_and_says_where_to_go_on() -> None:
-    fetches = Fetches(ring(*[b"a"] * 10), 1)
+    fetches = Fetches(ring(*[b"a"] * 10))
     fetches.start(b"r", span(0, 10, b"", most=35))
     offsets, fetched = drain(fetches)
     assert (offsets, fetched.reached, fetched.done) == ([0, 1, 2, 3], 4, False)
 
 
 def test_a_part_of_the_log_from_beyond_its_end_is_empty() -> None:
-    fetches = Fetches(ring(*[b"a"] * 3), 1)
+    fetches = Fetches(ring(*[b"a"] * 3))
     fetches.start(b"r", span(7, 9, b""))
     offsets, fetched = drain(fetches)
     assert (offsets, fetched.reached, fetched.done) == ([], 3, True)

@@ -35,7 +35,7 @@ class Reader:
         self.number += 1
         self.read = self.read if read is None else read
         request = Position(
-            id=self.number, queue=QUEUE, epoch=EPOCH, reader=self.id, name=self.name,
+            id=self.number, queue=QUEUE, generation=EPOCH, reader=self.id, name=self.name,
             read=self.read, prefixes=[b""] if until else [], since=since, until=until,
         )  # fmt: skip
         self.exchange.tell(Received(self.name, (POSITION, documents.encode(request))))
@@ -46,7 +46,7 @@ class Reader:
 
     def leave(self) -> None:
         request = Position(
-            id=self.number + 1, queue=QUEUE, epoch=EPOCH, reader=self.id, name=self.name,
+            id=self.number + 1, queue=QUEUE, generation=EPOCH, reader=self.id, name=self.name,
             read=self.read, leaves=True,
         )  # fmt: skip
         self.exchange.tell(Received(self.name, (POSITION, documents.encode(request))))

@@ -37,7 +37,7 @@ def test_the_end_of_the_log_is_published_again_and_again() -> None:
         entry = read_entry(frame)
         assert topic == END_TOPIC
         assert (entry.kind, entry.offset, entry.previous) == (EntryKind.END, 1, 0)
-        assert (entry.queue, entry.exchange, entry.epoch) == (QUEUE, NUMBER, EPOCH)
+        assert (entry.queue, entry.exchange, entry.generation) == (QUEUE, NUMBER, EPOCH)
         assert there.tell(Tick()) == []
         assert there.core.next_deadline() == there.now + END_SECONDS
 
@@ -152,7 +152,7 @@ def test_a_connection_that_is_gone_takes_its_link_and_its_fetch_along() -> None:
     publisher.hello()
     publisher.send()
     there.core.fetches.start(
-        publisher.route, FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 1)])
+        publisher.route, FetchRequest(id=1, queue=QUEUE, generation=EPOCH, wants=[(b"t", 0, 1)])
     )
     there.tell(Unreachable(publisher.route))
     there.tell(Unreachable(b"nobody"))

@@ -13,7 +13,12 @@ QUEUE_ID = b"q" * 16
 PERIOD = 0.1
 SILENCE = 0.4
 INFO = ExchangeInfo(
-    number=1, epoch=3, host="127.0.0.1", data="tcp://127.0.0.1:6001", live="tcp://127.0.0.1:6002"
+    number=1,
+    epoch=3,
+    generation=3,
+    host="127.0.0.1",
+    data="tcp://127.0.0.1:6001",
+    live="tcp://127.0.0.1:6002",
 )
 
 

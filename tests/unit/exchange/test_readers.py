@@ -53,7 +53,7 @@ def test_heads_are_the_newest_batches_of_the_topics_that_advanced() -> None:
     there = filled(b"a", b"b", b"a", b"c")
     request = HeadsRequest(id=7, queue=QUEUE, prefixes=[b"a", b"b"], since=1)
     heads = documents.decode(there.ask(HEADS, request), Heads)
-    assert (heads.id, heads.epoch, heads.end, heads.floor) == (7, EPOCH, 4, 0)
+    assert (heads.id, heads.generation, heads.end, heads.floor) == (7, EPOCH, 4, 0)
     assert heads.heads == [(b"b", 1), (b"a", 2)]
     assert not heads.more
 
@@ -103,13 +103,13 @@ def test_requests_for_another_queue_are_refused() -> None:
         (HEADS, HeadsRequest(id=1, queue=wrong, prefixes=[], since=0)),
         (STREAMS, StreamsRequest(id=1, queue=wrong, prefixes=[])),
         (SEEK, SeekRequest(id=1, queue=wrong, time_us=0)),
-        (FETCH, FetchRequest(id=1, queue=wrong, epoch=EPOCH, wants=[])),
+        (FETCH, FetchRequest(id=1, queue=wrong, generation=EPOCH, wants=[])),
     ):
         assert refusal(there, letter, request) == "foreign_queue"
 
 
-def test_a_fetch_under_another_epoch_is_refused() -> None:
-    request = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH + 1, wants=[(b"t", 0, 1)])
+def test_a_fetch_of_another_log_is_refused() -> None:
+    request = FetchRequest(id=1, queue=QUEUE, generation=EPOCH + 1, wants=[(b"t", 0, 1)])
     assert refusal(filled(b"t"), FETCH, request) == "stale_epoch"
 
 
@@ -119,7 +119,7 @@ def test_requests_beyond_their_bounds_are_refused() -> None:
     heads = HeadsRequest(id=1, queue=QUEUE, prefixes=many, since=0)
     assert refusal(there, HEADS, heads) == "invalid_request"
     wants = [(b"t", 0, 1)] * (channel.WANTS_MAX + 1)
-    fetch = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=wants)
+    fetch = FetchRequest(id=1, queue=QUEUE, generation=EPOCH, wants=wants)
     assert refusal(there, FETCH, fetch) == "invalid_request"
     assert there.core.counters.refused_requests == 2
 
@@ -163,7 +163,7 @@ def test_one_reader_of_a_connection_that_asks_too_much_is_refused_and_the_others
 
 def test_only_so_many_readers_fetch_at_once() -> None:
     there = filled(b"t")
-    request = FetchRequest(id=1, queue=QUEUE, epoch=EPOCH, wants=[(b"t", 0, 1)])
+    request = FetchRequest(id=1, queue=QUEUE, generation=EPOCH, wants=[(b"t", 0, 1)])
     for number in range(FETCHES_MAX):
         assert there.core.fetches.start(b"%d" % number, request)
     assert refusal(there, FETCH, request) == "full"
@@ -195,13 +195,13 @@ def test_an_unknown_message_is_refused(frames: tuple[bytes, ...]) -> None:
 
 @pytest.mark.parametrize(
     "out_of_range",
-    [{"id": -1}, {"first": -(1 << 63)}, {"until": -1}, {"max_bytes": -1}, {"epoch": 1 << 40}],
+    [{"id": -1}, {"first": -(1 << 63)}, {"until": -1}, {"max_bytes": -1}, {"generation": 1 << 40}],
     ids=str,
 )
 def test_a_fetch_with_a_number_out_of_its_range_is_refused(out_of_range: dict[str, int]) -> None:
     there = exchange()
     request: documents.RawDocument = {
-        "id": 1, "queue": QUEUE, "epoch": EPOCH, "prefixes": [b""], "first": 0, "until": 9,
+        "id": 1, "queue": QUEUE, "generation": EPOCH, "prefixes": [b""], "first": 0, "until": 9,
         **out_of_range,
     }  # fmt: skip
     there.tell(Received(b"reader", (channel.FETCH, documents.encode_raw(request))))
@@ -267,7 +267,7 @@ def fetched(there: Exchange, *topics: bytes) -> list[int]:
     wants = [(topic, 0, 100) for topic in topics]
     prefixes = [] if topics else [b""]
     request = FetchRequest(
-        id=3, queue=QUEUE, epoch=EPOCH, wants=wants, prefixes=prefixes, first=0, until=100
+        id=3, queue=QUEUE, generation=EPOCH, wants=wants, prefixes=prefixes, first=0, until=100
     )
     there.tell(Received(b"reader", (FETCH, documents.encode(request))))
     there.serve()

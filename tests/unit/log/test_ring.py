@@ -50,7 +50,12 @@ def test_an_entry_names_its_log_its_offset_and_the_one_before_it_in_its_topic() 
     assert first is not None
     assert third is not None
     entry = read_entry(first)
-    assert (entry.kind, entry.exchange, entry.queue, entry.epoch) == (EntryKind.ENTRY, 7, QUEUE, 3)
+    assert (entry.kind, entry.exchange, entry.queue, entry.generation) == (
+        EntryKind.ENTRY,
+        7,
+        QUEUE,
+        3,
+    )
     assert (entry.offset, entry.previous, entry.appended_us) == (0, NONE, 500)
     assert (read_entry(third).offset, read_entry(third).previous) == (2, 0)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from roq.errors import ConfigError
 from roq.spark.offsets import (
     AWAY_MAX,
-    LogKey,
+    LogId,
     Offsets,
     Part,
     Span,
@@ -24,7 +24,7 @@ from roq.spark.offsets import (
 )
 
 QUEUE = "ab" * 16
-X1, X2, X3 = LogKey(1, 65537), LogKey(2, 65538), LogKey(1, 65539)
+X1, X2, X3 = LogId(1, 65537), LogId(2, 65538), LogId(1, 65539)
 
 
 def test_a_checkpoint_is_read_back_equal() -> None:
@@ -108,10 +108,10 @@ def test_a_log_that_is_away_is_told_once_however_often_the_driver_is_started() -
 
 
 def test_of_logs_that_are_away_not_more_than_some_are_remembered() -> None:
-    many = {LogKey(number, number): 1 for number in range(1, AWAY_MAX + 3)}
+    many = {LogId(number, number): 1 for number in range(1, AWAY_MAX + 3)}
     kept = advance(Offsets(QUEUE, many), {}, 0).end.next
     assert len(kept) == AWAY_MAX
-    assert min(kept) == LogKey(3, 3)
+    assert min(kept) == LogId(3, 3)
 
 
 def test_a_query_that_ends_by_itself_reads_what_there_was() -> None:
@@ -135,16 +135,16 @@ def test_nothing_new_moves_nothing() -> None:
 
 
 spans = st.dictionaries(
-    st.builds(LogKey, st.integers(1, 4), st.integers(1, 3)),
+    st.builds(LogId, st.integers(1, 4), st.integers(1, 3)),
     st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: Span(min(pair), max(pair))),
     max_size=5,
 )
 
 
-@given(spans, st.dictionaries(st.builds(LogKey, st.integers(1, 4), st.integers(1, 3)),
+@given(spans, st.dictionaries(st.builds(LogId, st.integers(1, 4), st.integers(1, 3)),
                               st.integers(0, 60), max_size=5), st.integers(1, 40))  # fmt: skip
 def test_steps_go_forward_within_the_limit_until_all_is_read(
-    present: dict[LogKey, Span], begun: dict[LogKey, int], most: int
+    present: dict[LogId, Span], begun: dict[LogId, int], most: int
 ) -> None:
     offsets = Offsets(QUEUE, begun)
     for _ in range(300):
@@ -164,7 +164,7 @@ def test_steps_go_forward_within_the_limit_until_all_is_read(
 
 
 @given(spans, st.integers(1, 7))
-def test_the_parts_of_tasks_cover_everything_once(present: dict[LogKey, Span], most: int) -> None:
+def test_the_parts_of_tasks_cover_everything_once(present: dict[LogId, Span], most: int) -> None:
     start = Offsets(QUEUE, {key: span.floor for key, span in present.items()})
     end = Offsets(QUEUE, {key: span.end for key, span in present.items()})
     found = parts(start, end, most)
@@ -180,6 +180,7 @@ def test_an_offset_beyond_the_end_of_its_log_is_named_with_that_end() -> None:
     present = {X1: Span(3, 9), X2: Span(0, 4)}
     check_ends({X1: 9, X2: 0, X3: 1_000}, present, "startingOffsets")
     with pytest.raises(
-        ConfigError, match=r"^the checkpoint: offset 5 .* exchange x2 \(epoch 65538\), which is 4"
+        ConfigError,
+        match=r"^the checkpoint: offset 5 .* x2 \(generation 65538\), which is 4",
     ):
         check_ends({X1: 9, X2: 5}, present, "the checkpoint")

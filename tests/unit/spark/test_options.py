@@ -105,5 +105,5 @@ def test_a_batch_query_does_not_begin_at_the_latest_or_end_at_the_earliest() -> 
 def test_a_log_is_not_read_backwards() -> None:
     given = {**NEEDED, "startingOffsets": '{"1:2": 5, "3:4": 9}'}
     read_options({**given, "endingOffsets": '{"1:2": 5}'}, streaming=False)
-    with pytest.raises(ConfigError, match=r"x3 \(epoch 4\) would be read from 9 up to 8"):
+    with pytest.raises(ConfigError, match=r"x3 \(generation 4\) would be read from 9 up to 8"):
         read_options({**given, "endingOffsets": '{"3:4": 8}'}, streaming=False)

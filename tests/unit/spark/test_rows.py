@@ -9,7 +9,7 @@ pa = pytest.importorskip("pyarrow")
 
 from roq.client.log_reader import LogBatch  # noqa: E402 - after the check that Arrow is there
 from roq.errors import RemoteProtocolError  # noqa: E402
-from roq.model import PublisherId  # noqa: E402
+from roq.model import LogId, PublisherId  # noqa: E402
 from roq.protocol import batch as wire  # noqa: E402
 from roq.protocol.attributes import Attributes, pack_attributes  # noqa: E402
 from roq.spark import rows  # noqa: E402
@@ -33,7 +33,7 @@ def void(offset: int) -> LogBatch:
 
 def test_each_message_is_a_row_with_its_place() -> None:
     batches = [log_batch(4, [b"a", b""]), log_batch(5, [b"c"], "é", 2)]
-    (table,) = rows.record_batches(batches, 3, 65537)
+    (table,) = rows.record_batches(batches, LogId(3, 65537))
     assert table.schema == rows.SCHEMA
     columns = table.to_pydict()
     assert columns["payload"] == [b"a", b"", b"c"]
@@ -41,7 +41,7 @@ def test_each_message_is_a_row_with_its_place() -> None:
     assert columns["publisher"] == [PUBLISHER] * 3
     assert columns["sequence"] == [0, 1, 2]
     assert columns["offset"] == [4, 4, 5]
-    assert (columns["exchange"], columns["epoch"]) == ([3] * 3, [65537] * 3)
+    assert (columns["exchange"], columns["generation"]) == ([3] * 3, [65537] * 3)
     assert [moment.microsecond for moment in columns["timestamp"]] == [5] * 3
     assert [moment.microsecond for moment in columns["appended"]] == [7] * 3
 
@@ -55,7 +55,7 @@ def test_attributes_stand_in_the_row_of_their_message() -> None:
         created_us=5, attributes=packed,
     )  # fmt: skip
     given = LogBatch(4, 7, b"t", wire.read_header(data), data)
-    (table,) = rows.record_batches([log_batch(3, [b"z"]), given], 3, 65537)
+    (table,) = rows.record_batches([log_batch(3, [b"z"]), given], LogId(3, 65537))
     assert table.schema == rows.SCHEMA
     columns = table.to_pydict()
     assert columns["key"] == [None, None, "4711", "x"]
@@ -64,15 +64,17 @@ def test_attributes_stand_in_the_row_of_their_message() -> None:
 
 
 def test_what_was_given_up_is_no_row() -> None:
-    assert list(rows.record_batches([void(1)], 1, 1)) == []
-    (table,) = rows.record_batches([log_batch(0, [b"a"]), void(1), log_batch(2, [b"b"])], 1, 1)
+    assert list(rows.record_batches([void(1)], LogId(1, 1))) == []
+    (table,) = rows.record_batches(
+        [log_batch(0, [b"a"]), void(1), log_batch(2, [b"b"])], LogId(1, 1)
+    )
     assert table.column("offset").to_pylist() == [0, 2]
 
 
 def test_record_batches_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "ROWS_MAX", 10)
     batches = [log_batch(offset, [b"x"] * 4, first=4 * offset) for offset in range(6)]
-    tables = list(rows.record_batches(batches, 1, 1))
+    tables = list(rows.record_batches(batches, LogId(1, 1)))
     assert [table.num_rows for table in tables] == [12, 12]
     assert [n for table in tables for n in table.column("sequence").to_pylist()] == list(range(24))
 
@@ -82,7 +84,7 @@ def test_a_damaged_batch_is_an_error_and_not_a_row() -> None:
     data = good.data[:-1] + b"?"
     damaged = LogBatch(0, 7, b"t", good.header, data)
     with pytest.raises(RemoteProtocolError, match="checksum"):
-        list(rows.record_batches([damaged], 1, 1))
+        list(rows.record_batches([damaged], LogId(1, 1)))
 
 
 def test_columns_are_those_that_spark_is_told() -> None:
@@ -95,7 +97,9 @@ def test_a_time_that_no_calendar_has_is_shown_as_the_last_one() -> None:
         [b"x"], publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=0,
         created_us=(1 << 64) - 1,
     )  # fmt: skip
-    (table,) = rows.record_batches([LogBatch(0, 1, b"t", wire.read_header(data), data)], 1, 1)
+    (table,) = rows.record_batches(
+        [LogBatch(0, 1, b"t", wire.read_header(data), data)], LogId(1, 1)
+    )
     assert table.column("timestamp").to_pylist()[0].year == 9999
 
 
@@ -107,8 +111,8 @@ def test_a_batch_that_cannot_be_read_is_an_error_that_names_its_offset_or_passed
     poisoned = LogBatch(1, 7, b"t", wire.read_header(data), data)
     batches = [good, poisoned, log_batch(2, [b"c"])]
     with pytest.raises(RemoteProtocolError, match="offset 1 of exchange x3"):
-        list(rows.record_batches(batches, 3, 1))
+        list(rows.record_batches(batches, LogId(3, 1)))
     told: list[int] = []
-    (table,) = rows.record_batches(batches, 3, 1, lambda offset, _text: told.append(offset))
+    (table,) = rows.record_batches(batches, LogId(3, 1), lambda offset, _text: told.append(offset))
     assert table.column("offset").to_pylist() == [0, 2]
     assert told == [1]

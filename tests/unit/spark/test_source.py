@@ -13,16 +13,17 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from roq.errors import ConfigError
+from roq.model import LogId
 from roq.spark.attendance import Attendance
 from roq.spark.logs import Logs
 from roq.spark.loss import DataLoss, lose
-from roq.spark.offsets import Departed, LogKey, Offsets, Part, Span, read_offsets
+from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.source import LogPartition, StreamReader
 
 Document = dict[str, Any]
 QUEUE = "ab" * 16
-X1, X2, X3 = LogKey(1, 65537), LogKey(2, 65538), LogKey(1, 65539)
+X1, X2, X3 = LogId(1, 65537), LogId(2, 65538), LogId(1, 65539)
 
 
 class FakeLogs:
@@ -30,16 +31,16 @@ class FakeLogs:
 
     queue_id = QUEUE
 
-    def __init__(self, spans: Mapping[LogKey, Span]) -> None:
+    def __init__(self, spans: Mapping[LogId, Span]) -> None:
         self.now = dict(spans)
         self.went: dict[int, Departed] = {}
-        self.silent: set[LogKey] = set()
+        self.silent: set[LogId] = set()
         """The cluster has not given them up, but they cannot be read."""
 
-    def spans(self) -> Mapping[LogKey, Span]:
+    def spans(self) -> Mapping[LogId, Span]:
         return self.now
 
-    def listed(self) -> frozenset[LogKey]:
+    def listed(self) -> frozenset[LogId]:
         return frozenset(self.now) | self.silent
 
     def numbers(self) -> frozenset[int]:
@@ -48,7 +49,7 @@ class FakeLogs:
     def departed(self) -> Mapping[int, Departed]:
         return self.went
 
-    def address(self, key: LogKey) -> str:
+    def address(self, key: LogId) -> str:
         return "tcp://a:1" if key in self.now else ""
 
     def look_again(self) -> None:
@@ -59,9 +60,9 @@ class FakeAttendance:
     """What the monitor was told."""
 
     def __init__(self) -> None:
-        self.told: list[dict[LogKey, int]] = []
+        self.told: list[dict[LogId, int]] = []
 
-    def read(self, offsets: Mapping[LogKey, int]) -> None:
+    def read(self, offsets: Mapping[LogId, int]) -> None:
         self.told.append(dict(offsets))
 
 
@@ -77,7 +78,7 @@ def parts_of(stream: StreamReader, start: Document, end: Document) -> list[LogPa
     return cast("list[LogPartition]", list(stream.partitions(start, end)))
 
 
-def ends(document: dict[str, Any]) -> dict[LogKey, int]:
+def ends(document: dict[str, Any]) -> dict[LogId, int]:
     return dict(read_offsets(document, QUEUE).next)
 
 
@@ -90,7 +91,7 @@ def test_a_log_that_is_gone_before_it_was_read_fails_the_query_or_is_told(
         stream = reader(logs, **options)
         stream.latestOffset(start)
         # It gets more after the last look, and is taken out of the queue before the next one.
-        logs.now, logs.went = {X1: Span(0, 0)}, {2: Departed(X2.epoch, 9)}
+        logs.now, logs.went = {X1: Span(0, 0)}, {2: Departed(X2.generation, 9)}
         if options:
             assert ends(stream.latestOffset(start)) == {X1: 0, X2: 5}
         else:
@@ -103,14 +104,14 @@ def test_a_log_that_was_read_to_its_end_may_go() -> None:
     logs = FakeLogs({X1: Span(0, 9), X2: Span(0, 3)})
     stream = reader(logs)
     start = stream.latestOffset(Offsets(QUEUE).document())
-    logs.now, logs.went = {X2: Span(0, 4)}, {1: Departed(X1.epoch, 9)}
+    logs.now, logs.went = {X2: Span(0, 4)}, {1: Departed(X1.generation, 9)}
     end = stream.latestOffset(start)
     assert ends(end) == {X1: 9, X2: 4}
     assert ends(reader(logs).latestOffset(end)) == {X1: 9, X2: 4}  # also for the next driver
 
 
 def test_an_end_that_nobody_knows_is_no_end_however_much_was_read() -> None:
-    for went in ({}, {1: Departed(X1.epoch, -1)}, {1: Departed(X3.epoch, 9)}):
+    for went in ({}, {1: Departed(X1.generation, -1)}, {1: Departed(X3.generation, 9)}):
         logs = FakeLogs({X1: Span(0, 9), X2: Span(0, 3)})
         stream = reader(logs)
         start = stream.latestOffset(Offsets(QUEUE).document())
@@ -135,8 +136,8 @@ def test_what_left_with_a_log_while_no_driver_was_there_is_not_passed_over_in_si
 def test_a_log_that_came_and_went_between_two_lives_of_a_driver_is_not_passed_over() -> None:
     start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
     for went, words in (
-        ({2: Departed(X2.epoch, 7)}, "x2 came and went .* 7 batches"),
-        ({2: Departed(X2.epoch, -1)}, "an unknown number of batches"),
+        ({2: Departed(X2.generation, 7)}, "x2 came and went .* 7 batches"),
+        ({2: Departed(X2.generation, -1)}, "an unknown number of batches"),
         ({3: Departed(4, 0)}, "x2 came and went .* an unknown number"),
     ):
         logs = FakeLogs({X1: Span(0, 5)})
@@ -147,7 +148,7 @@ def test_a_log_that_came_and_went_between_two_lives_of_a_driver_is_not_passed_ov
         end = forgiving.latestOffset(start)
         assert reader(logs).latestOffset(end) == end  # told once, it is known
     empty = FakeLogs({X1: Span(0, 5)})
-    empty.went = {2: Departed(X2.epoch, 0)}
+    empty.went = {2: Departed(X2.generation, 0)}
     assert ends(reader(empty).latestOffset(start)) == {X1: 5}
 
 
@@ -185,7 +186,7 @@ def test_a_micro_batch_that_was_planned_in_a_log_that_is_gone_is_accepted_with_i
 def test_an_exchange_that_came_and_went_is_accepted_by_its_number() -> None:
     start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
     logs = FakeLogs({X1: Span(0, 5)})
-    logs.went = {2: Departed(X2.epoch, 7)}
+    logs.went = {2: Departed(X2.generation, 7)}
     with pytest.raises(DataLoss, match=r'acceptedLoss to \'{"2:0": "all"}\''):
         reader(logs).latestOffset(start)
     assert ends(reader(logs, acceptedLoss='{"2:0": "all"}').latestOffset(start)) == {X1: 5}
@@ -206,7 +207,7 @@ def test_what_left_a_log_that_lives_is_accepted_up_to_an_offset() -> None:
 def test_a_spark_that_says_only_when_it_plans_where_it_stands_learns_it_then() -> None:
     start = Offsets(QUEUE, {X1: 5}, highest=1).document()
     logs = FakeLogs({X1: Span(0, 5)})
-    logs.went = {2: Departed(X2.epoch, 7)}
+    logs.went = {2: Departed(X2.generation, 7)}
     stream = reader(logs)
     end = stream.latestOffset()
     with pytest.raises(DataLoss, match=r"x2 came and went"):
@@ -219,7 +220,7 @@ def test_a_spark_that_says_only_when_it_plans_where_it_stands_learns_it_then() -
 
 def test_what_went_before_a_query_began_is_nothing_to_it() -> None:
     logs = FakeLogs({X1: Span(0, 5)})
-    logs.went = {2: Departed(X2.epoch, 7)}
+    logs.went = {2: Departed(X2.generation, 7)}
     for place in ("earliest", "latest"):
         stream = reader(logs, startingOffsets=place)
         assert ends(stream.latestOffset(stream.initialOffset())) == {X1: 5}
@@ -240,11 +241,11 @@ def test_a_log_that_is_only_silent_is_neither_lost_nor_forgotten() -> None:
 def test_an_exchange_that_does_not_serve_yet_did_not_come_and_go() -> None:
     logs = FakeLogs({X1: Span(0, 5)})
     logs.silent = {X2}
-    logs.now[LogKey(3, 7)] = Span(0, 1)
+    logs.now[LogId(3, 7)] = Span(0, 1)
     start = reader(FakeLogs({X1: Span(0, 5)})).initialOffset()
     end = reader(logs).latestOffset(start)
-    assert ends(end) == {X1: 5, LogKey(3, 7): 1}
-    logs.silent, logs.went = set(), {2: Departed(X2.epoch, 4)}
+    assert ends(end) == {X1: 5, LogId(3, 7): 1}
+    logs.silent, logs.went = set(), {2: Departed(X2.generation, 4)}
     with pytest.raises(DataLoss, match=r"x2 came and went"):
         reader(logs).latestOffset(end)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from roq.client.publish.link import FLAPS_MAX, READY_SECONDS, READY_SECONDS_MOST, STEADY_SECONDS
 from roq.client.publish.machine import (
@@ -35,8 +36,8 @@ from roq.runtime.backoff import MOST_SECONDS, Jitter
 from roq.timing import ACK_SECONDS, RESET_SECONDS
 
 LIMITS = Limits(window_batches=4)
-X1 = ExchangeInfo(number=1, epoch=5, host="h", data="tcp://h:1", live="")
-X2 = ExchangeInfo(number=2, epoch=6, host="h", data="tcp://h:2", live="")
+X1 = ExchangeInfo(number=1, epoch=5, generation=5, host="h", data="tcp://h:1", live="")
+X2 = ExchangeInfo(number=2, epoch=8, generation=6, host="h", data="tcp://h:2", live="")
 
 
 class NoWaiter:
@@ -77,7 +78,8 @@ class Script:
         return self.says(
             channel.READY,
             channel.Ready(
-                exchange=exchange.number, exchange_epoch=exchange.epoch, expected=expected,
+                exchange=exchange.number, exchange_epoch=exchange.epoch,
+                generation=exchange.generation, expected=expected,
                 message_bytes=1, batch_bytes=1, batch_messages=1,
                 window_bytes=1 << 20, window_batches=4,
             ),
@@ -171,7 +173,7 @@ def test_the_second_failure_in_a_row_waits_before_it_asks_again() -> None:
     deadline = script.machine.next_deadline()
     assert deadline is not None
     script.now = deadline
-    assert script.feed(Tick()) == [AskAttach(((2, 6),))]
+    assert script.feed(Tick()) == [AskAttach(((2, 8),))]
 
 
 def test_no_answer_to_a_hello_is_a_failure() -> None:
@@ -313,12 +315,12 @@ def test_an_assignment_that_was_overtaken_is_ignored(ready: Script) -> None:
 
 
 def test_an_exchange_that_left_the_topology_is_given_up_unless_it_works(ready: Script) -> None:
-    assert ready.feed(Serving(frozenset({(2, 6)}))) == []
+    assert ready.feed(Serving((X2,))) == []
     assert AskAttach(((1, 5),)) in ready.lost("cut")
 
 
 def test_an_exchange_that_subscribers_do_not_read_is_left_although_it_works(ready: Script) -> None:
-    ready.feed(Serving(frozenset({(2, 6)})))
+    ready.feed(Serving((X2,)))
     ready.publish()
     ready.ack(1)
     ready.now += 2.9
@@ -329,16 +331,36 @@ def test_an_exchange_that_subscribers_do_not_read_is_left_although_it_works(read
     assert sent(ready.accept(exchange=X2)) == [1]
 
 
-@pytest.mark.parametrize("back", [frozenset({(1, 5), (2, 6)}), frozenset()])
+@pytest.mark.parametrize("back", [(X1, X2), ()])
 def test_an_exchange_that_works_is_kept_if_it_comes_back_or_there_is_no_other(
-    ready: Script, back: frozenset[tuple[int, int]]
+    ready: Script, back: tuple[ExchangeInfo, ...]
 ) -> None:
-    ready.feed(Serving(frozenset({(2, 6)})))
+    ready.feed(Serving((X2,)))
     ready.now += 1.0
     ready.feed(Serving(back))
     ready.now += 5.0
     assert ready.feed(Tick()) == []
     assert ready.machine.exchanges == (X1,)
+
+
+def test_a_link_follows_its_log_to_another_process_and_keeps_its_numbers(ready: Script) -> None:
+    ready.publish()
+    link = link_at(ready, X1)
+    there = structs.replace(X1, epoch=9, data="tcp://elsewhere:1")
+    (opened,) = ready.feed(Serving((there,)))
+    assert isinstance(opened, Open)
+    assert (opened.link, opened.endpoint) == (link, "tcp://elsewhere:1")
+    assert sent(ready.accept(exchange=there)) == [1]
+    assert (ready.machine.at, ready.machine.epoch) == ([(1, 9)], 1)
+    assert ready.feed(Serving((there,))) == []
+
+
+def test_a_log_of_another_generation_at_the_same_number_is_another_log(ready: Script) -> None:
+    ready.publish()
+    effects = ready.feed(Serving((structs.replace(X1, epoch=9, generation=9),)))
+    assert effects == []  # the link works; it is watched, as its exchange is not counted any more
+    ready.now += 5.0
+    assert AskAttach(((1, 5),)) in ready.feed(Tick())
 
 
 def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
@@ -414,7 +436,7 @@ def test_leaving_says_bye_and_settles_everything(ready: Script) -> None:
 
 # --- relocation -----------------------------------------------------------------------------------
 
-X3 = ExchangeInfo(number=3, epoch=7, host="h", data="tcp://h:3", live="")
+X3 = ExchangeInfo(number=3, epoch=7, generation=7, host="h", data="tcp://h:3", live="")
 
 
 def relocate(script: Script, epoch: int, *exchanges: ExchangeInfo) -> list[Effect]:
@@ -441,8 +463,9 @@ def acked(script: Script, exchange: ExchangeInfo, number: int) -> list[Effect]:
 
 def accepted(script: Script, exchange: ExchangeInfo) -> list[Effect]:
     ready = channel.Ready(
-        exchange=exchange.number, exchange_epoch=exchange.epoch, expected=1, message_bytes=1,
-        batch_bytes=1, batch_messages=1, window_bytes=1 << 20, window_batches=4,
+        exchange=exchange.number, exchange_epoch=exchange.epoch, generation=exchange.generation,
+        expected=1, message_bytes=1, batch_bytes=1, batch_messages=1,
+        window_bytes=1 << 20, window_batches=4,
     )  # fmt: skip
     link = link_at(script, exchange)
     return from_link(script, link, channel.READY, documents.encode(ready))
@@ -480,7 +503,7 @@ def test_a_move_switches_when_the_old_exchange_has_acknowledged_everything(ready
     assert places(effects) == [(link_at(ready, X2), 1)]
     answer = told(effects)
     assert (answer.epoch, answer.accepted, answer.pause_us) == (2, True, 10_000)
-    assert (ready.machine.exchanges, ready.machine.epoch, ready.machine.at) == ((X2,), 2, [(2, 6)])
+    assert (ready.machine.exchanges, ready.machine.epoch, ready.machine.at) == ((X2,), 2, [(2, 8)])
     assert ready.machine.tally.replayed_batches == 0
 
 
@@ -525,7 +548,7 @@ def test_a_target_that_cannot_be_used_changes_nothing(ready: Script, how: str) -
         ready.now += READY_SECONDS
         effects = ready.feed(Tick())
     answer = told(effects)
-    assert (answer.accepted, answer.failed) == (False, ((2, 6),))
+    assert (answer.accepted, answer.failed) == (False, ((2, 8),))
     assert not any(isinstance(effect, AskAttach) for effect in effects)
     assert (ready.machine.exchanges, ready.machine.epoch) == ((X1,), 1)
     acked(ready, X1, 1)
@@ -579,7 +602,7 @@ def test_when_both_are_gone_the_monitor_is_asked(ready: Script) -> None:
     ready.feed(ConnectionLost(old, "refused"))
     effects = ready.feed(ConnectionLost(link_at(ready, X2), "refused"))
     assert not told(effects).accepted
-    assert AskAttach(((1, 5), (2, 6))) in effects
+    assert AskAttach(((1, 5), (2, 8))) in effects
 
 
 def test_a_repeated_relocate_is_answered_the_same_and_an_older_one_not_at_all(
@@ -654,7 +677,7 @@ def test_an_exchange_that_was_left_and_is_gone_has_its_last_batches_replayed(
     relocate(ready, 2, X2)
     accepted(ready, X2)
     ready.now += 5.0
-    both, one = frozenset({(1, 5), (2, 6)}), frozenset({(2, 6)})
+    both, one = (X1, X2), (X2,)
     assert ready.feed(Serving(both)) == []
     assert places(ready.feed(Serving(one))) == [(link_at(ready, X2), 0)]
     assert ready.feed(Serving(one)) == []
@@ -666,7 +689,7 @@ def test_an_exchange_that_was_emptied_and_is_gone_has_nothing_replayed(ready: Sc
     relocate(ready, 2, X2)
     accepted(ready, X2)
     ready.now += 5.0
-    one, emptied = frozenset({(2, 6)}), frozenset({(1, 5)})
+    one, emptied = (X2,), frozenset({X1.log})
     assert ready.feed(Serving(one, emptied)) == []
     assert ready.feed(Serving(one)) == []
 
@@ -678,7 +701,7 @@ def test_publishers_that_lose_their_exchange_at_the_same_time_ask_at_different_o
         script.assign()
         assert AskAttach(((1, 5),)) in script.lost("refused")
         script.assign(X2, 2)
-        assert AskAttach(((2, 6),)) not in script.lost("refused")
+        assert AskAttach(((2, 8),)) not in script.lost("refused")
         wake = script.machine.next_deadline()
         assert wake is not None
         waits.add(wake - script.now)
@@ -863,7 +886,7 @@ def test_an_exchange_that_was_gone_before_it_was_left_has_its_batches_replayed(
     ready.publish()
     ready.ack(1)
     relocate(ready, 2, X2)
-    ready.feed(Serving(frozenset({(2, 6)})))
+    ready.feed(Serving((X2,)))
     effects = accepted(ready, X2)
     assert places(effects) == [(link_at(ready, X2), 0)]
 
@@ -871,7 +894,7 @@ def test_an_exchange_that_was_gone_before_it_was_left_has_its_batches_replayed(
 def test_an_exchange_that_was_never_counted_is_not_trusted_after_it_was_left(
     ready: Script,
 ) -> None:
-    ready.feed(Serving(frozenset({(1, 5)})))
+    ready.feed(Serving((X1,)))
     relocate(ready, 2, X2)
     accepted(ready, X2)
     ready.publish()

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.replay import KEEP_BYTES, ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, Stream
+from roq.model import LogId
 from roq.timing import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
 
-X1, X2 = (1, 5), (2, 6)
+X1, X2 = LogId(1, 5), LogId(2, 6)
 PROMISED_SECONDS = 3.0
 """See docs/guarantees.md: what an exchange had acknowledged for no longer is not lost with it."""
 
@@ -121,7 +122,7 @@ def test_what_an_exchange_that_was_emptied_had_acknowledged_is_not_needed() -> N
     replay.leave(X1)
     replay.absolve(frozenset({X1, X2}))
     assert not replay.doubt_missing(frozenset(), 1.0)
-    assert [buffer.source for buffer in replay] == [X2]
+    assert [buffer.log for buffer in replay] == [X2]
     replay.doubt(X2, lost=True)
     assert replay.take_doubtful(frozenset()) == []
     assert list(replay) == []

@@ -57,7 +57,9 @@ from roq.protocol.control import (
 from roq.timing import CLIENT_ALIVE_SECONDS, CLIENT_ASKS_SECONDS, MONITOR_SILENT_SECONDS
 
 QUEUE_ID = b"q" * 16
-EXCHANGE = ExchangeInfo(number=1, epoch=7, host="h", data="tcp://h:1", live="tcp://h:2")
+EXCHANGE = ExchangeInfo(
+    number=1, epoch=7, generation=7, host="h", data="tcp://h:1", live="tcp://h:2"
+)
 LOCATED = Located(
     QName="orders", queue_id=QUEUE_ID, monitor="tcp://m:1", statistics="", limits=Limits()
 )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.client.subscribe.backpressure import AHEAD_BYTES, STALL_SECONDS, MergeBackpressure
-from roq.client.subscribe.stream import Held, Source, Stream
-from roq.model import PublisherId
+from roq.client.subscribe.stream import Held, Stream
+from roq.model import LogId, PublisherId
 
 A, B, C = (1, 7), (2, 7), (3, 7)
 NEVER = float("-inf")
@@ -20,7 +20,7 @@ SOON = 0.01
 class Script:
     """Streams of which the sequences from 10 on are missing."""
 
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: LogId) -> None:
         self.backpressure = MergeBackpressure()
         self.streams: dict[int, Stream] = {}
         self.verified = dict.fromkeys(sources or (A, B, C), NEVER)
@@ -31,7 +31,7 @@ class Script:
         return self.streams.setdefault(number, Stream(publisher, "t", expected=10))
 
     def hold(
-        self, first: int, source: Source, megabytes: int, *, bound: int = 10, number: int = 0,
+        self, first: int, source: LogId, megabytes: int, *, bound: int = 10, number: int = 0,
         stub: bool = False,
     ) -> None:  # fmt: skip
         stream = self.stream(number)
@@ -44,13 +44,13 @@ class Script:
         stream.held.sort()
         stream.ways |= {source}
 
-    def came(self, source: Source, number: int = 0) -> None:
+    def came(self, source: LogId, number: int = 0) -> None:
         """What the stream lacked has come from here, and now it lacks the next one."""
         stream = self.stream(number)
         stream.ways |= {source}
         stream.expected += 1
 
-    def look(self, now: float = 2.0) -> set[Source]:
+    def look(self, now: float = 2.0) -> set[LogId]:
         streams = self.streams.values()
         size = sum(held.size for stream in streams for held in stream.held)
         return set(self.backpressure.look(streams, size, self.verified, now))
@@ -163,7 +163,7 @@ SOURCES = st.sampled_from([A, B, C])
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(11, 40), SOURCES), min_size=1))
 def test_what_holds_most_bytes_is_never_kept_from_all_that_may_bring_what_it_lacks(
-    held: list[tuple[int, int, Source]],
+    held: list[tuple[int, int, LogId]],
 ) -> None:
     script = Script()
     for number, first, source in held:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 from roq.client.subscribe.losses import LossRules
-from roq.client.subscribe.stream import Held, Source, Stream
-from roq.model import PublisherId
+from roq.client.subscribe.stream import Held, Stream
+from roq.model import LogId, PublisherId
 from roq.protocol.batch import Kind
 from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
@@ -25,7 +25,7 @@ class Script:
     def hold(
         self,
         first: int,
-        source: Source,
+        source: LogId,
         at: float,
         floor: int | None = None,
         bound: int = -1,

@@ -13,7 +13,7 @@ from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.client.subscribe.reader_events import Answered, Ask, DataUp, From, Start
 from roq.machine import Tick
-from roq.model import ExchangeInfo, PublisherId
+from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import documents
 from roq.protocol.batch import pack
 from roq.protocol.channel import (
@@ -44,9 +44,11 @@ class Script:
         )
 
     def open(self, number: int, epoch: int = 1) -> list[Order]:
-        info = ExchangeInfo(number=number, epoch=epoch, host="h", data="d", live="l")
+        info = ExchangeInfo(
+            number=number, epoch=epoch, generation=epoch, host="h", data="d", live="l"
+        )
         self.machine.open(info, QUEUE, 0.0)
-        return self.machine.handle((number, epoch), DataUp(), 0.0)
+        return self.machine.handle(LogId(number, epoch), DataUp(), 0.0)
 
     def present(self, number: int, end: int, epoch: int = 1) -> list[Order]:
         source = (number, epoch)
@@ -61,7 +63,9 @@ class Script:
         for source, order in self.present(number, end):
             if isinstance(order, Ask) and order.frames[0] == STREAMS:
                 request = documents.decode(order.frames[1], StreamsRequest)
-                answer = documents.encode(Streams(id=request.id, epoch=1, streams=list(streams)))
+                answer = documents.encode(
+                    Streams(id=request.id, generation=1, streams=list(streams))
+                )
                 self.machine.handle(source, Answered([STREAMS, answer]), at)
 
     def verified(self, number: int, epoch: int = 1) -> int | None:
@@ -86,7 +90,7 @@ def test_an_exchange_that_comes_back_is_read_from_where_it_was_left() -> None:
     script.open(2)
     script.confirm(1, end=7)
     script.confirm(2, end=9)
-    script.machine.leave((2, 1), 0.0)
+    script.machine.leave(LogId(2, 1), 0.0)
     script.open(2)
     script.present(2, end=30)
     assert script.verified(2) == 9
@@ -96,7 +100,7 @@ def test_another_life_of_an_exchange_is_read_from_its_first_batch() -> None:
     script = Script()
     script.open(1)
     script.confirm(1, end=7)
-    script.machine.leave((1, 1), 0.0)
+    script.machine.leave(LogId(1, 1), 0.0)
     script.open(1, epoch=2)
     assert script.verified(1, epoch=2) == 0
 
@@ -108,7 +112,7 @@ def test_offsets_by_exchange_leave_the_others_at_the_earliest() -> None:
         script.present(number, end=8)
     assert (script.verified(1), script.verified(2)) == (5, 0)
     assert script.machine.readers[1, 1].exchange.number == 1
-    assert Start(From.EARLIEST) == script.machine._start_of((3, 1), first=True)
+    assert Start(From.EARLIEST) == script.machine._start_of(LogId(3, 1), first=True)
 
 
 def test_what_the_start_waits_for_is_said_for_each_exchange() -> None:
@@ -148,11 +152,11 @@ def test_what_a_late_exchange_of_the_start_may_have_is_not_lost_before_it_is_rea
     script.open(1)
     script.open(2)
     script.confirm(1, end=1, streams=[(publisher, b"t", 2)])
-    script.machine.merge.add((1, 1), b"t", 0, newer, 0.1)
+    script.machine.merge.add(LogId(1, 1), b"t", 0, newer, 0.1)
     script.confirm(2, end=1, at=9.0, streams=[(publisher, b"t", 1)])
     assert script.machine.confirmed
     script.machine.settle(9.1, [])
-    script.machine.merge.add((2, 1), b"t", 0, older, 9.2)
+    script.machine.merge.add(LogId(2, 1), b"t", 0, older, 9.2)
     assert [batch.sequence for batch in script.machine.take()] == [0, 1]
 
 
@@ -172,8 +176,8 @@ def test_what_an_exchange_has_brought_behind_a_hole_is_kept_when_it_goes() -> No
         previous = offset - 1 if offset else NONE
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, previous, 0)
         reader.live([b"t", frame, batches[offset]], 0.0)
-    script.machine.leave((1, 1), 0.0)
-    script.machine.merge.add((2, 1), b"t", 0, batches[1], 0.1)
+    script.machine.leave(LogId(1, 1), 0.0)
+    script.machine.merge.add(LogId(2, 1), b"t", 0, batches[1], 0.1)
     assert [batch.sequence for batch in script.machine.take()] == [0, 1, 2]
 
 
@@ -232,7 +236,7 @@ def test_an_exchange_that_is_far_ahead_is_held_back_and_read_again() -> None:
     script.live(2, megabytes * 2, 1.0)
     script.live(2, megabytes * 2 + 2, 1.0)
     script.asked += script.machine.pace(1.1)
-    assert script.machine.held_back == {(2, 1)}
+    assert script.machine.held_back == {LogId(2, 1)}
     for sequence in range(1, megabytes * 2 + 2, 2):
         script.live(1, sequence, 1.2)
     script.asked += script.machine.pace(1.2)
@@ -249,13 +253,13 @@ def test_who_is_held_back_is_not_silent_and_its_log_is_read_no_further() -> None
     script.live(2, 100, 1.0, skip=3)
     (fetch,) = script.fetches(2)
     script.machine.pace(1.0)
-    assert script.machine.held_back == {(2, 1)}
-    nothing = Fetched(id=fetch.id, epoch=1, reached=megabytes + 1, floor=0, done=False)
+    assert script.machine.held_back == {LogId(2, 1)}
+    nothing = Fetched(id=fetch.id, generation=1, reached=megabytes + 1, floor=0, done=False)
     answer = Answered([FETCH, documents.encode(nothing)])
-    script.asked = script.machine.handle((2, 1), answer, 1.1)
+    script.asked = script.machine.handle(LogId(2, 1), answer, 1.1)
     reader = script.machine.readers[2, 1]
     for tick in range(20):
-        script.asked += script.machine.handle((2, 1), Tick(), 1.2 + tick)
+        script.asked += script.machine.handle(LogId(2, 1), Tick(), 1.2 + tick)
         assert (reader.next_deadline() or 99.0) > 1.2 + tick
     assert script.fetches(2) == []
     for sequence in range(2 * megabytes + 3):
@@ -279,5 +283,5 @@ def test_what_waits_is_looked_through_only_when_there_is_a_report_to_make() -> N
         return {}
 
     merge.put_aside = put_aside  # type: ignore[method-assign]
-    script.machine.handle((1, 1), Tick(), 0.0)
+    script.machine.handle(LogId(1, 1), Tick(), 0.0)
     assert not looks

@@ -2,9 +2,8 @@ import xxhash
 
 from roq.client.subscribe.merge import Merge
 from roq.client.subscribe.message import Batch
-from roq.client.subscribe.stream import Source
 from roq.client.subscribe.wishes import WISHES_MAX, Recall
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.extensions import pack_floor
 from roq.timing import REPLAY_SECONDS
@@ -37,7 +36,7 @@ class Driver:
         """Both exchanges were verified as of this time."""
         return self.merge.settle(now, {A: as_of, B: as_of})
 
-    def add(self, batch: bytes, source: Source = A, now: float = 1.0) -> None:
+    def add(self, batch: bytes, source: LogId = A, now: float = 1.0) -> None:
         self.merge.add(source, b"t", self.offset, batch, now)
         self.offset += 1
         self.merge.check()

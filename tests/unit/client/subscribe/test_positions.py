@@ -40,8 +40,8 @@ class Script:
         assert self.asked is not None
         self.positions.answered(
             Reading(
-                id=self.asked.id, epoch=9, floor=floor, until=self.asked.until, heads=list(heads),
-                next=more, near=near,
+                id=self.asked.id, generation=9, floor=floor, until=self.asked.until,
+                heads=list(heads), next=more, near=near,
             )
         )  # fmt: skip
 

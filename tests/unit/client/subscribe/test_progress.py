@@ -5,8 +5,7 @@ from __future__ import annotations
 from roq.client.subscribe.progress import NEWS_SECONDS, Progress
 from roq.client.subscribe.reader import Reader
 from roq.client.subscribe.reader_events import From, Start
-from roq.client.subscribe.stream import Source
-from roq.model import ExchangeInfo
+from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import END_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
 
@@ -14,23 +13,23 @@ QUEUE = b"q" * 16
 X1, X2 = (1, 7), (2, 8)
 
 
-def reader(source: Source) -> Reader:
+def reader(source: LogId) -> Reader:
     number, epoch = source
-    info = ExchangeInfo(number=number, epoch=epoch, host="h", data="d", live="l")
+    info = ExchangeInfo(number=number, epoch=epoch, generation=epoch, host="h", data="d", live="l")
     return Reader(info, QUEUE, [b""], Start(From.NEW), nonce=b"n" * 16, streams=False, now=0.0)
 
 
 class Script:
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: LogId) -> None:
         self.progress = Progress()
         self.readers = {source: reader(source) for source in sources}
         self.now = 10.0
 
-    def verify(self, source: Source, end: int) -> None:
+    def verify(self, source: LogId, end: int) -> None:
         self.readers[source].chain.advance(end)
         self.readers[source].verification.verified_as_of = self.now
 
-    def end(self, source: Source, end: int) -> None:
+    def end(self, source: LogId, end: int) -> None:
         frame = pack_entry(EntryKind.END, source[0], QUEUE, source[1], end, 0, 0)
         self.readers[source].live([END_TOPIC, frame], self.now)
 

@@ -51,7 +51,7 @@ from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.timing import END_SILENT_SECONDS, FETCH_PATIENCE_SECONDS
 
 QUEUE = b"q" * 16
-INFO = ExchangeInfo(number=3, epoch=9, host="h", data="d", live="l")
+INFO = ExchangeInfo(number=3, epoch=12, generation=9, host="h", data="d", live="l")
 LATEST = Start()
 REQUESTS = {HEADS: HeadsRequest, STREAMS: StreamsRequest, SEEK: SeekRequest, FETCH: FetchRequest}
 
@@ -110,7 +110,8 @@ class Driver:
         (request,) = self.asked(HEADS)
         assert isinstance(request, HeadsRequest)
         return self.answer(
-            HEADS, Heads(id=request.id, epoch=9, end=end, floor=0, heads=list(heads), more=more)
+            HEADS,
+            Heads(id=request.id, generation=9, end=end, floor=0, heads=list(heads), more=more),
         )
 
     def passed(self) -> list[int]:
@@ -124,7 +125,7 @@ def confirmed(end: int = 5) -> Driver:
     driver.present(end)
     (streams,) = driver.asked(STREAMS)
     assert isinstance(streams, StreamsRequest)
-    driver.answer(STREAMS, Streams(id=streams.id, epoch=9, streams=[]))
+    driver.answer(STREAMS, Streams(id=streams.id, generation=9, streams=[]))
     driver.heads(end)
     assert driver.reader.confirmed
     driver.now += 1.0
@@ -140,13 +141,13 @@ def test_a_reader_of_the_latest_confirms_with_presence_and_streams() -> None:
     assert isinstance(request, StreamsRequest)
     assert (request.prefixes, request.after) == ([b"t"], 0)
     page = [(b"p" * 16, b"t", 7)]
-    effects = driver.answer(STREAMS, Streams(id=request.id, epoch=9, streams=page, next=40))
+    effects = driver.answer(STREAMS, Streams(id=request.id, generation=9, streams=page, next=40))
     assert StreamsFound(page) in effects
     (request,) = driver.asked(STREAMS)
     assert isinstance(request, StreamsRequest)
     assert request.after == 40
     assert not driver.reader.confirmed
-    effects = driver.answer(STREAMS, Streams(id=request.id, epoch=9, streams=[]))
+    effects = driver.answer(STREAMS, Streams(id=request.id, generation=9, streams=[]))
     assert Confirmed() in effects
     driver.batch(5, 3)
     assert driver.passed() == [5]
@@ -156,10 +157,10 @@ def test_a_start_is_not_confirmed_before_the_filters_are_in_place() -> None:
     driver = Driver(Start(From.TIME, 1_000))
     (seek,) = driver.asked(SEEK)
     assert isinstance(seek, SeekRequest)
-    driver.answer(SEEK, Seek(id=seek.id, epoch=9, offset=3, end=5, floor=0))
+    driver.answer(SEEK, Seek(id=seek.id, generation=9, offset=3, end=5, floor=0))
     (streams,) = driver.asked(STREAMS)
     assert isinstance(streams, StreamsRequest)
-    driver.answer(STREAMS, Streams(id=streams.id, epoch=9, streams=[]))
+    driver.answer(STREAMS, Streams(id=streams.id, generation=9, streams=[]))
     assert not driver.reader.confirmed
     driver.present(5)
     assert driver.reader.confirmed
@@ -206,7 +207,7 @@ def test_what_is_old_is_not_fetched_before_the_start_is_confirmed() -> None:
     assert isinstance(streams, StreamsRequest)
     driver.heads(9, (b"t", 8))
     assert not driver.asked(FETCH)
-    driver.answer(STREAMS, Streams(id=streams.id, epoch=9, streams=[]))
+    driver.answer(STREAMS, Streams(id=streams.id, generation=9, streams=[]))
     assert driver.reader.confirmed
     assert driver.asked(FETCH)
 
@@ -230,7 +231,7 @@ def test_a_start_at_a_time_asks_for_its_offset() -> None:
     assert request.time_us == 123
     driver.present(9)
     assert driver.reader.chain.verified is None
-    driver.answer(SEEK, Seek(id=request.id, epoch=9, offset=6, end=9, floor=1))
+    driver.answer(SEEK, Seek(id=request.id, generation=9, offset=6, end=9, floor=1))
     assert driver.reader.chain.verified == 6
 
 
@@ -247,7 +248,7 @@ def test_a_dropped_batch_is_fetched_and_the_order_kept() -> None:
         pack_entry(EntryKind.ENTRY, 3, QUEUE, 9, 7, 5, 0), b"batch",
     ]  # fmt: skip
     assert driver.reader.fetched(frames, driver.now)
-    driver.answer(FETCH, Fetched(id=request.id, epoch=9, reached=8, floor=0, done=True))
+    driver.answer(FETCH, Fetched(id=request.id, generation=9, reached=8, floor=0, done=True))
     assert driver.passed() == [7, 8]
 
 
@@ -332,7 +333,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again_with_more_patience() ->
     (second,) = driver.asked(FETCH)
     assert isinstance(second, FetchRequest)
     assert second.wants == first.wants
-    driver.answer(FETCH, Fetched(id=first.id, epoch=9, reached=9, floor=99, done=True))
+    driver.answer(FETCH, Fetched(id=first.id, generation=9, reached=9, floor=99, done=True))
     assert driver.reader.chain.gaps == []
     driver.now += 1.5
     driver.do(Tick())
@@ -356,7 +357,7 @@ def test_a_batch_that_comes_after_it_was_given_up_is_taken() -> None:
     fetched(driver, first.id, 7, NONE)
     assert driver.passed() == [7, 8]
     fetched(driver, second.id, 7, NONE)
-    driver.answer(FETCH, Fetched(id=second.id, epoch=9, reached=8, floor=0, done=True))
+    driver.answer(FETCH, Fetched(id=second.id, generation=9, reached=8, floor=0, done=True))
     assert driver.passed() == []
     assert driver.reader.chain.gaps == []
 
@@ -411,7 +412,9 @@ def test_a_batch_that_is_wanted_again_is_fetched_alone() -> None:
     (request,) = driver.asked(FETCH)
     assert isinstance(request, FetchRequest)
     assert request.wants == [(b"t", 5, 6)]
-    effects = driver.answer(FETCH, Fetched(id=request.id, epoch=9, reached=6, floor=6, done=True))
+    effects = driver.answer(
+        FETCH, Fetched(id=request.id, generation=9, reached=6, floor=6, done=True)
+    )
     assert Gone(b"t", 5) in effects
 
 
@@ -421,13 +424,13 @@ def test_a_batch_that_the_log_has_is_wanted_until_it_comes() -> None:
     for _ in range(2):
         (request,) = driver.asked(FETCH)
         assert isinstance(request, FetchRequest)
-        done = Fetched(id=request.id, epoch=9, reached=6, floor=3, done=True)
+        done = Fetched(id=request.id, generation=9, reached=6, floor=3, done=True)
         assert Gone(b"t", 5) not in driver.answer(FETCH, done)
     for _ in range(TRIES_MAX - 1):
         (request,) = driver.asked(FETCH)
         assert isinstance(request, FetchRequest)
         effects = driver.answer(
-            FETCH, Fetched(id=request.id, epoch=9, reached=6, floor=3, done=True)
+            FETCH, Fetched(id=request.id, generation=9, reached=6, floor=3, done=True)
         )
     assert Gone(b"t", 5) in effects
 
@@ -449,7 +452,7 @@ def test_who_is_held_back_fetches_only_what_is_wanted_again() -> None:
     assert isinstance(request, FetchRequest)
     assert request.wants == [(b"t", 3, 4)]
     fetched(driver, request.id, 3, 2)
-    driver.answer(FETCH, Fetched(id=request.id, epoch=9, reached=4, floor=0, done=True))
+    driver.answer(FETCH, Fetched(id=request.id, generation=9, reached=4, floor=0, done=True))
     assert driver.asked(FETCH) == []
     driver.reader.held_back = False
     driver.do(Tick())
@@ -492,6 +495,6 @@ def test_who_closes_wants_nothing_more_of_what_it_has_asked_for() -> None:
     assert isinstance(asked, FetchRequest)
     ((letter, document),) = driver.reader.farewells()
     nothing = documents.decode(document, FetchRequest)
-    assert (letter, nothing.queue, nothing.epoch) == (FETCH, QUEUE, 9)
+    assert (letter, nothing.queue, nothing.generation) == (FETCH, QUEUE, 9)
     assert nothing.wants == nothing.prefixes == []
     assert nothing.id != asked.id

@@ -16,7 +16,7 @@ def started() -> tuple[OffsetChain, Verification]:
 
 
 def heads(end: int, *found: tuple[bytes, int], more: bool = False) -> Heads:
-    return Heads(id=1, epoch=7, end=end, floor=0, heads=list(found), more=more)
+    return Heads(id=1, generation=7, end=end, floor=0, heads=list(found), more=more)
 
 
 def test_a_log_without_anything_missing_is_verified_as_of_the_question() -> None:

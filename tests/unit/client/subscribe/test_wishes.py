@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from roq.client.subscribe.stream import Held, Source
+from roq.client.subscribe.stream import Held
 from roq.client.subscribe.wishes import Recall, Wishes
+from roq.model import LogId
 from roq.protocol.batch import Kind
 
 A, B = (1, 7), (2, 7)
 
 
-def stub(source: Source, offset: int) -> Held:
+def stub(source: LogId, offset: int) -> Held:
     return Held(offset, offset + 1, int(Kind.DATA), 0.0, source, b"t", offset, None)
 
 
