@@ -357,7 +357,7 @@ class ExchangeServer:
             route = link.route
             if route is None:
                 continue
-            outcome = self._send(route, (ACK, NUMBER.pack(link.expected - 1)))
+            outcome = self._send(route, (ACK, NUMBER.pack(link.committed)))
             if outcome is Outcome.SENT:
                 link.seen = link.acked_at
             elif outcome is Outcome.BLOCKED:

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.holding import Holding
@@ -73,6 +74,7 @@ class Intake(Generic[B]):
         self,
         limits: Limits,
         log: Log[B | bytes],
+        gate: CommitGate[B | bytes],
         links: LinkTable,
         publishers: Publishers[B],
         subscriptions: Subscriptions,
@@ -81,6 +83,7 @@ class Intake(Generic[B]):
     ) -> None:
         self._log = log
         self._log_append = log.append
+        self._gate = gate
         self._holding = holding
         self._links = links
         self._routes = links.routes
@@ -144,18 +147,20 @@ class Intake(Generic[B]):
         return self._take(link, topic, batch, size, first + count, count)
 
     def take_acks(self) -> list[Link]:
-        """The links that are due an ack of all below `expected`; some may have lost connection."""
+        """The links that are due an ack up to `committed`; some may have lost their connection."""
         if self._log.gone + self._log.kept >= self._holding.look_at:
             self.begin(self._now)
-        links = self._acks
         if self._holding.near:
             return []
+        links = self._acks
         if links:
             self._acks = []
             for link in links:
                 link.owes_ack = False
-                link.acked_at = self._now
-        return links
+        due = self._gate.release(links)
+        for link in due:
+            link.acked_at = self._now
+        return due
 
     def take_answers(self) -> list[Effect]:
         """What else publishers are to be told since the last call."""
@@ -206,6 +211,7 @@ class Intake(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
+        self._gate.check()
         assert len({id(link) for link in self._acks}) == len(self._acks)  # noqa: S101
         assert all(link.owes_ack for link in self._acks)  # noqa: S101
         assert len(self._strangers) <= STRANGERS_MAX  # noqa: S101

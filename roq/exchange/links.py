@@ -32,6 +32,7 @@ class Link:
         "attempt",
         "batches",
         "bytes",
+        "committed",
         "epoch",
         "expected",
         "left",
@@ -44,6 +45,7 @@ class Link:
         "reset_for",
         "route",
         "seen",
+        "stay",
         "streams",
         "told",
         "waits",
@@ -59,6 +61,11 @@ class Link:
         """Its present connection."""
         self.expected = 1
         """The link number that comes next; everything below is in the log."""
+        self.committed = 0
+        """The link number up to which everything is committed and may be acknowledged, as the last
+        look has found."""
+        self.stay = 0
+        """Rises each time that link numbers start again."""
         self.left = False
         """It publishes elsewhere under this epoch: it said Bye, or the monitor said so."""
         self.addresses: tuple[str, ...] = ()
@@ -91,6 +98,8 @@ class Link:
         self.owner = owner_of(self.publisher, epoch)
         self.attempt = -1
         self.expected = 1
+        self.committed = 0
+        self.stay += 1
         self.left = False
         self.addresses = ()
         self.reset_for = 0
@@ -171,7 +180,7 @@ class LinkTable:
         assert len(self._links) <= self._max  # noqa: S101
         for link in self:
             assert link.route is None or self.routes[link.route] is link  # noqa: S101
-            assert link.expected >= 1  # noqa: S101
+            assert 0 <= link.committed < link.expected  # noqa: S101
             owner = b"" if link.left else owner_of(link.publisher, link.epoch)
             assert link.owner == owner  # noqa: S101
         for route, link in self.routes.items():

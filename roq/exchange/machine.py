@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
+from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import (
     Effect,
@@ -114,11 +115,12 @@ class ExchangeCore(Generic[B]):
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
             window_batches=limits.window_batches,
         )  # fmt: skip
+        gate: CommitGate[B | bytes] = CommitGate(self.log)
         self._publishers: Publishers[B] = Publishers(
-            ready, queue, limits, self.log, self.links, self.streams, self.counters
+            ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
-            limits, self.log, self.links, self._publishers, self.subscriptions, self.counters,
+            limits, self.log, gate, self.links, self._publishers, self.subscriptions, self.counters,
             self.holding,
         )  # fmt: skip
         self.append = self.intake.append

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
@@ -60,6 +61,7 @@ class Publishers(Generic[B]):
         queue: bytes,
         limits: Limits,
         log: Log[B | bytes],
+        gate: CommitGate[B | bytes],
         links: LinkTable,
         streams: StreamTable,
         counters: Counters,
@@ -68,6 +70,7 @@ class Publishers(Generic[B]):
         self._queue = queue
         self._limits = limits
         self._log = log
+        self._gate = gate
         self._links = links
         self._streams = streams
         self._counters = counters
@@ -103,7 +106,8 @@ class Publishers(Generic[B]):
         effects: list[Effect] = []
         for state in hello.streams:
             effects += self._show(link, state, fresh=fresh, passed=passed)
-        ready = documents.encode(msgspec.structs.replace(self._ready, expected=link.expected))
+        expected = self._gate.reached(link) + 1
+        ready = documents.encode(msgspec.structs.replace(self._ready, expected=expected))
         return [*effects, Send(route, (READY, ready))]
 
     def bye(self, route: bytes, document: bytes, now: float) -> list[Effect]:
@@ -118,7 +122,7 @@ class Publishers(Generic[B]):
             self._counters.malformed += 1
             return [refusal(route, "malformed", "Bye without the Hello of this publisher")]
         # What it sent just before is acknowledged here: afterwards there is no connection to do so.
-        last_ack = Send(route, (ACK, NUMBER.pack(link.expected - 1)))
+        last_ack = Send(route, (ACK, NUMBER.pack(self._gate.reached(link))))
         self.disconnect(link)
         link.seen = now
         if link.epoch < bye.epoch <= _U63:

@@ -255,7 +255,7 @@ class Exchange:
                 self.core.intake.ack_later(link)
                 self._settle_alarm.set_earlier(self._world.now + SERVE_SECONDS)
             elif link.route is not None:
-                self._send(link.route, (ACK, NUMBER.pack(link.expected - 1)))
+                self._send(link.route, (ACK, NUMBER.pack(link.committed)))
         self._perform(self.core.take_answers())
 
     def _serve(self) -> None:

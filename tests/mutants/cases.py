@@ -85,6 +85,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        end = min(self._until, log.end)\n"),
     ),
     *_of(
+        "roq/exchange/commit.py",
+        EXCHANGE,
+        ("        while self._marks and self._marks[0].end <= self._log.committed:\n",
+         "        while self._marks and self._marks[0].end <= self._log.end:\n"),
+        ("                if link.stay == stay:\n", "                if stay >= 0:\n"),
+        ("        last.end = self._log.end\n", "        last.end += 0\n"),
+        ("return link.expected - 1 if self._log.committed >= self._log.end else link.committed",
+         "return link.expected - 1"),
+    ),
+    *_of(
         "roq/exchange/readers.py",
         EXCHANGE,
         ("prefixes, end = _prefixes(request.prefixes), self._log.committed",

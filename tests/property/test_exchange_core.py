@@ -22,6 +22,8 @@ from roq.protocol.framing import Answers, join_answer, join_large
 from roq.protocol.version import WIRE_VERSION
 
 TOPICS = (b"a", b"b")
+GENERATION = EPOCH - 2
+"""Of a log that was made by an earlier process."""
 LOGGED = 30
 """Batches that there are to fetch."""
 steps = st.lists(
@@ -40,6 +42,7 @@ steps = st.lists(
                 "move",
                 "die",
                 "tick",
+                "commit",
             ]
         ),
         st.integers(0, 1),
@@ -97,8 +100,7 @@ class Faithful(Publisher):
                 if expected == 0:
                     self.linked = False
                 else:
-                    self.take_ack(expected - 1)
-                    self.next_up = 0
+                    self.next_up = max(0, expected - 1 - self.base)
             else:
                 raise AssertionError(letter)
 
@@ -120,6 +122,10 @@ class Faithful(Publisher):
                 self.move()
             case "die":
                 self.exchange.tell(Unreachable(self.route))
+            case "commit":
+                log = self.exchange.core.log
+                if isinstance(log, SegmentedLog):
+                    log.commit()
             case _:
                 self.exchange.now += 0.6
                 self.exchange.core.begin(self.exchange.now, int(self.exchange.now * 1e6))
@@ -140,10 +146,12 @@ class Faithful(Publisher):
         for _ in range(4):
             self.exchange.now += 1.1
             self.exchange.core.begin(self.exchange.now, int(self.exchange.now * 1e6))
+            self.do("commit", 0)
             self.listen()
             self.connect()
             for at in range(len(self.unacked)):
                 self.transmit(at)
+            self.do("commit", 0)
             self.listen()
         assert not self.unacked
 
@@ -159,10 +167,17 @@ def delivered(there: Exchange, publisher: PublisherId) -> dict[tuple[int, bytes]
 
 
 def segments() -> SegmentedLog[bytes]:
-    return SegmentedLog(QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 30, topics_max=1_000)
+    return SegmentedLog(QUEUE, NUMBER, GENERATION, capacity_bytes=1 << 30, topics_max=1_000)
 
 
-@pytest.mark.parametrize("log", [None, segments], ids=["ring", "segments"])
+def late() -> SegmentedLog[bytes]:
+    """It commits when it is told to."""
+    return SegmentedLog(
+        QUEUE, NUMBER, GENERATION, capacity_bytes=1 << 30, topics_max=1_000, commits=False
+    )
+
+
+@pytest.mark.parametrize("log", [None, segments, late], ids=["ring", "segments", "late"])
 @settings(max_examples=150, deadline=None)
 @given(plan=steps)
 def test_nothing_is_lost_doubled_or_reordered_whatever_happens_to_the_links(

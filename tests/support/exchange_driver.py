@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from roq.exchange.events import Effect, Event, Publish, Received, Send, Woken
+from roq.exchange.links import Link
 from roq.exchange.machine import ExchangeCore
 from roq.log.log import Log
 from roq.model import Limits, PublisherId
@@ -61,10 +62,23 @@ class Exchange:
     def settle(self) -> None:
         """Send acks and answers."""
         for link in self.core.take_acks():
+            assert not self.uncommitted(link)
             if link.route is not None:
-                number = channel.NUMBER.pack(link.expected - 1)
+                number = channel.NUMBER.pack(link.committed)
                 self.sent.append((link.route, (channel.ACK, number)))
         self.perform(list(self.core.take_answers()))
+
+    def uncommitted(self, link: Link) -> list[Header]:
+        """Batches for which this link is acknowledged although the log has not committed them."""
+        log = self.core.log
+        records = [log.record(offset) for offset in range(log.committed, log.end)]
+        headers = [batch.read_header(data) for _, _, data, _ in records]
+        return [
+            header
+            for header in headers
+            if (header.publisher, header.epoch) == (link.publisher, link.epoch)
+            and 0 < header.link_number <= link.committed
+        ]
 
     def serve(self) -> None:
         """Answer all readers."""

@@ -1,0 +1,87 @@
+"""What an exchange may acknowledge: what its log has committed. Pure.
+
+    accepted in a turn --the log has committed it--> acknowledged
+
+A log in memory commits what it accepts, and nothing waits here. One that commits later leaves a
+mark for each turn: the end of the log, and up to which number each link that has brought something
+is acknowledged when that end is committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from roq.exchange.links import Link
+from roq.log.log import Log
+
+B = TypeVar("B")
+
+ENTRIES_MAX: Final = 10_000
+"""Of all marks together; beyond, the newest mark takes in what comes, and is due later."""
+
+
+@dataclass(slots=True)
+class _Mark:
+    """What was accepted when the log ended here.
+
+    Attributes:
+        numbers: by link: which of its stays, and the link number up to which it was accepted.
+    """
+
+    end: int
+    numbers: dict[Link, tuple[int, int]]
+
+
+class CommitGate(Generic[B]):
+    """Holds acknowledgements back until what they stand for is committed."""
+
+    def __init__(self, log: Log[B]) -> None:
+        self._log = log
+        self._marks: deque[_Mark] = deque()
+        self._entries = 0
+
+    def release(self, links: list[Link]) -> list[Link]:
+        """The links that are due an acknowledgement now, up to their `committed`.
+
+        Args:
+            links: those that have brought something since the last call, or want to hear again
+                what is committed.
+        """
+        if not self._marks and self._log.committed >= self._log.end:
+            for link in links:
+                link.committed = link.expected - 1
+            return links
+        if links:
+            self._mark({link: (link.stay, link.expected - 1) for link in links})
+        due: dict[Link, None] = {}
+        while self._marks and self._marks[0].end <= self._log.committed:
+            mark = self._marks.popleft()
+            self._entries -= len(mark.numbers)
+            for link, (stay, number) in mark.numbers.items():
+                if link.stay == stay:
+                    link.committed = number
+                    due[link] = None
+        return list(due)
+
+    def reached(self, link: Link) -> int:
+        """The link number up to which this publisher may be told that all is kept."""
+        return link.expected - 1 if self._log.committed >= self._log.end else link.committed
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        ends = [mark.end for mark in self._marks]
+        assert ends == sorted(ends)  # noqa: S101
+        assert self._entries == sum(len(mark.numbers) for mark in self._marks)  # noqa: S101
+
+    def _mark(self, numbers: dict[Link, tuple[int, int]]) -> None:
+        if not self._marks or self._entries + len(numbers) <= ENTRIES_MAX:
+            self._marks.append(_Mark(self._log.end, numbers))
+            self._entries += len(numbers)
+            return
+        last = self._marks[-1]
+        self._entries -= len(last.numbers)
+        last.end = self._log.end
+        last.numbers.update(numbers)
+        self._entries += len(last.numbers)

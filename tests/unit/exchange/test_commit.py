@@ -1,0 +1,111 @@
+"""What is acknowledged when a log commits later than it accepts."""
+
+from __future__ import annotations
+
+import pytest
+from exchange_driver import NUMBER, QUEUE, Exchange, Publisher, exchange
+from segmented_log import SegmentedLog
+
+from roq.exchange import commit
+from roq.exchange.commit import CommitGate
+from roq.exchange.links import Link
+from roq.model import PublisherId
+from roq.protocol import channel
+from roq.protocol.channel import Ready
+
+
+def late() -> SegmentedLog[bytes]:
+    return SegmentedLog(QUEUE, NUMBER, 3, capacity_bytes=1 << 20, topics_max=10, commits=False)
+
+
+def acks(there: Exchange, publisher: Publisher) -> list[int]:
+    answers = there.answers(publisher.route)
+    return [channel.read_number(body) for letter, body in answers if letter == channel.ACK]
+
+
+def made(*names: str) -> tuple[SegmentedLog[bytes], Exchange, list[Publisher]]:
+    log = late()
+    there = exchange(log)
+    publishers = [Publisher(there, name=name) for name in names]
+    for publisher in publishers:
+        publisher.hello()
+    return log, there, publishers
+
+
+def test_a_batch_is_acknowledged_when_it_is_committed_and_not_before() -> None:
+    log, there, (one,) = made("one")
+    one.send(b"t")
+    assert acks(there, one) == []
+    log.commit()
+    assert acks(there, one) == [1]
+    assert acks(there, one) == []
+
+
+def test_each_turn_is_acknowledged_as_far_as_the_log_has_come() -> None:
+    log, there, (one, two) = made("one", "two")
+    one.send(b"t")
+    there.settle()
+    log.committed = log.end
+    one.send(b"t")
+    two.send(b"t")
+    assert (acks(there, one), acks(there, two)) == ([1], [])
+    log.commit()
+    assert (acks(there, one), acks(there, two)) == ([2], [1])
+
+
+def test_a_link_that_connects_again_is_told_what_is_committed_and_sends_the_rest_again() -> None:
+    log, there, (one,) = made("one")
+    one.send(b"t")
+    log.commit()
+    assert acks(there, one) == [1]
+    one.send(b"t")
+    ready = one.hello()
+    assert isinstance(ready, Ready)
+    assert ready.expected == 2
+    log.commit()
+    again = one.hello()
+    assert isinstance(again, Ready)
+    assert again.expected == 3
+
+
+def test_marks_of_former_link_numbers_acknowledge_nothing() -> None:
+    log, there, (one,) = made("one")
+    one.send(b"t")
+    one.send(b"t")
+    assert acks(there, one) == []
+    one.epoch += 1
+    one.number = 0
+    one.hello()
+    log.commit()
+    assert acks(there, one) == []
+
+
+def test_a_repeated_batch_is_acknowledged_no_sooner_than_the_first_one() -> None:
+    log, there, (one,) = made("one")
+    data = one.batch(b"t", 1, 1)
+    for _ in range(2):
+        there.append(one.route, b"t", data)
+        assert acks(there, one) == []
+    log.commit()
+    assert acks(there, one) == [1]
+
+
+def test_marks_have_a_bound_and_what_joins_one_is_due_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit, "ENTRIES_MAX", 3)
+    log = late()
+    gate: CommitGate[bytes] = CommitGate(log)
+    links = [Link(PublisherId(bytes([n] * 16)), {}, 0.0) for n in range(5)]
+    for link in links:
+        log.append(b"t", b"x", 1)
+        link.expected = 2
+        assert gate.release([link]) == []
+        gate.check()
+    log.committed = 2
+    assert gate.release([]) == links[:2]
+    log.committed = 4
+    assert gate.release([]) == []
+    log.committed = 5
+    assert gate.release([]) == links[2:]
+    assert [link.committed for link in links] == [1] * 5
