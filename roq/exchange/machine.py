@@ -72,7 +72,7 @@ class ExchangeCore(Generic[B]):
         number: of the exchange in its queue.
         epoch: of this process.
         limits: what the queue allows.
-        log: where batches are kept; None: in a ring.
+        log: where batches are kept; None: in a ring. If it is not empty, call `recover`.
 
     Attributes:
         idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
@@ -131,6 +131,10 @@ class ExchangeCore(Generic[B]):
         self.idle = False
         self._used_at: float | None = None
         """When somebody was here last; None: no time has passed yet."""
+
+    def recover(self, now: float) -> None:
+        """Go on with what an earlier process has left in the log, before anything else happens."""
+        self._publishers.recover(now)
 
     def begin(self, now: float, time_us: int) -> None:
         """A turn of the loop begins: monotonic seconds, and the wall clock in µs UTC."""

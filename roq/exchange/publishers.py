@@ -8,7 +8,7 @@ where the log does not show it yet.
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ from roq.log.log import Log
 from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
-from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty
+from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty, read_header
 from roq.protocol.channel import (
     ACK,
     CONTROL,
@@ -77,6 +77,32 @@ class Publishers(Generic[B]):
         self._few_topics = few_of(limits.topics)
         self.stopping = False
         """No Hello is accepted any more."""
+
+    def recover(self, now: float) -> None:
+        """Learn from the log what an earlier process has taken: links and streams as they stood.
+
+        What has left the log is not known any more: who published only there begins anew.
+        """
+        for offset in range(self._log.floor, self._log.end):
+            topic, _, batch, _ = self._log.record(offset)
+            header = read_header(cast("bytes", batch))
+            link = self._links.get(header.publisher)
+            if link is None:
+                self._make_room()
+                link = Link(header.publisher, {}, now)
+                self._links.add(link)
+            if header.epoch > link.epoch:
+                link.begin(header.epoch)
+            if header.link_number:
+                link.expected = header.link_number + 1
+                link.committed = header.link_number
+            link.streams = self._streams.of(header.publisher)
+            stream = link.streams.get(topic.name)
+            if stream is None:
+                stream = self._streams.add(header.publisher, topic.name)
+            if stream is not None:
+                stream.next = max(stream.next, header.next_sequence)
+            self._streams.left(header.publisher)
 
     def hello(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A connection says who it is."""

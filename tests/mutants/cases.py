@@ -85,6 +85,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        end = min(self._until, log.end)\n"),
     ),
     *_of(
+        "roq/exchange/publishers.py",
+        EXCHANGE,
+        ("                link.expected = header.link_number + 1\n",
+         "                link.expected += 0\n"),
+        ("                link.committed = header.link_number\n",
+         "                link.committed = 0\n"),
+        ("            if header.epoch > link.epoch:\n", "            if link.epoch < 0:\n"),
+        ("                stream.next = max(stream.next, header.next_sequence)\n",
+         "                stream.next = max(stream.next, 0)\n"),
+    ),
+    *_of(
         "roq/exchange/commit.py",
         EXCHANGE,
         ("        while self._marks and self._marks[0].end <= self._log.committed:\n",

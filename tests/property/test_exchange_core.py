@@ -11,6 +11,7 @@ from segmented_log import SegmentedLog
 
 from roq.exchange.events import Received, Subscribed, Unreachable, Unsubscribed
 from roq.exchange.fetches import RETRY_SECONDS
+from roq.exchange.machine import ExchangeCore
 from roq.log.log import Log
 from roq.machine import Tick
 from roq.model import PublisherId
@@ -43,6 +44,7 @@ steps = st.lists(
                 "die",
                 "tick",
                 "commit",
+                "crash",
             ]
         ),
         st.integers(0, 1),
@@ -122,14 +124,17 @@ class Faithful(Publisher):
                 self.move()
             case "die":
                 self.exchange.tell(Unreachable(self.route))
-            case "commit":
-                log = self.exchange.core.log
-                if isinstance(log, SegmentedLog):
-                    log.commit()
+            case "commit" | "crash":
+                self.disk(step)
             case _:
                 self.exchange.now += 0.6
                 self.exchange.core.begin(self.exchange.now, int(self.exchange.now * 1e6))
                 self.exchange.tell(Tick())
+
+    def disk(self, step: str) -> None:
+        log = self.exchange.core.log
+        if isinstance(log, SegmentedLog):
+            log.commit() if step == "commit" else crash(self.exchange, log)
 
     def move(self) -> None:
         """Leave for another exchange and come back at once under a higher epoch."""
@@ -175,6 +180,20 @@ def late() -> SegmentedLog[bytes]:
     return SegmentedLog(
         QUEUE, NUMBER, GENERATION, capacity_bytes=1 << 30, topics_max=1_000, commits=False
     )
+
+
+def crash(there: Exchange, log: SegmentedLog[bytes]) -> None:
+    """The process ends, and another one goes on with what the log has committed."""
+    log.crash()
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, there.core.epoch + 1, there.limits, log)
+    core.begin(there.now, int(there.now * 1e6))
+    core.recover(there.now)
+    there.core = core
+    there.sent.clear()
+    there.live = [
+        (record[0].name, record[1], record[2])
+        for record in (log.record(offset) for offset in range(log.floor, log.end))
+    ]
 
 
 @pytest.mark.parametrize("log", [None, segments, late], ids=["ring", "segments", "late"])

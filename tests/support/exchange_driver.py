@@ -31,6 +31,7 @@ class Exchange:
     """A core, and what its shell would have sent."""
 
     core: ExchangeCore[bytes]
+    limits: Limits
     now: float = 0.0
     live: list[tuple[bytes, ...]] = field(default_factory=list)
     sent: list[tuple[bytes, tuple[bytes, ...]]] = field(default_factory=list)
@@ -111,9 +112,10 @@ class Exchange:
 
 
 def exchange(log: Log[bytes] | None = None, **limits: int) -> Exchange:
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, Limits(**limits), log)
+    allowed = Limits(**limits)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log)
     core.begin(0.0, 1_000)
-    return Exchange(core)
+    return Exchange(core, allowed)
 
 
 @dataclass

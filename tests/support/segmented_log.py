@@ -77,6 +77,18 @@ class SegmentedLog(Generic[B]):
         self.committed = self.end
         self._make_room()
 
+    def crash(self) -> None:
+        """What was not committed is gone, and with it what is only in memory."""
+        for segment in self._segments:
+            del segment.entries[max(0, self.committed - segment.first) :]
+        self._segments = [segment for segment in self._segments if segment.entries]
+        self.end = self.committed
+        self._topics = {}
+        for offset in range(self.floor, self.end):
+            known = self.record(offset)[0]
+            self._topics[known.name] = Topic(known.name, offset)
+        self._forgotten_below = self.floor
+
     def advance_clock(self, time_us: int) -> None:
         self.time_us = max(self.time_us, time_us)
 
