@@ -26,7 +26,7 @@ from pyarrow import ipc
 
 import roq
 from roq.benchmarks.arrow_source import ArrowSource
-from roq.client.log_reader import LogReader
+from roq.read.log_reader import LogReader
 from roq.simulation.scenario import results
 from roq.simulation.scenario.results import Machine, Target
 from roq.spark import register

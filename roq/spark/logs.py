@@ -9,9 +9,9 @@ from typing import Final, Self
 
 from roq.client.admin.views import ExchangeSummary, QueueDescription
 from roq.client.cluster import Cluster
-from roq.client.log_reader import LogReader
 from roq.errors import RoQError, StaleEpoch, Unavailable
 from roq.model import LogId
+from roq.read.log_reader import LogReader
 from roq.runtime import sockets
 from roq.spark.offsets import Departed, Span
 from roq.spark.options import Options

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from roq.client.log_reader import LogReader
 from roq.errors import ConfigError, StaleEpoch, Unavailable
 from roq.model import LogId
+from roq.read.log_reader import LogReader
 from roq.spark.attendance import Attendance
 from roq.spark.filters import narrowed
 from roq.spark.logs import Logs

@@ -9,7 +9,9 @@ from typing import Final
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.client.subscribe.message import Batch, Gap
-from roq.client.subscribe.reader_events import (
+from roq.model import ExchangeInfo, LogId
+from roq.protocol.control import Control, Topology
+from roq.read.events import (
     Answered,
     Ask,
     DataDown,
@@ -21,8 +23,6 @@ from roq.client.subscribe.reader_events import (
     Subscribe,
     Unsubscribe,
 )
-from roq.model import ExchangeInfo, LogId
-from roq.protocol.control import Control, Topology
 from roq.simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
 from roq.simulation.network import Connection, Frames, Wire
 from roq.simulation.world import Alarm, Time

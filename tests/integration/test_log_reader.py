@@ -11,12 +11,12 @@ import pytest
 from fake_control import FakeControl, ThreadExchange
 from tcp_relay import TcpRelay
 
-from roq.client import log_reader
 from roq.client.io.engine import Engine
-from roq.client.log_reader import LogReader
 from roq.client.publish.publisher import Publisher
 from roq.errors import Closed, StaleEpoch, Unavailable
 from roq.model import Limits
+from roq.read import log_reader
+from roq.read.log_reader import LogReader
 from roq.testing.faults import parse_endpoint
 
 pytestmark = pytest.mark.integration

@@ -8,8 +8,8 @@ from typing import Final
 EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
 RING: Final = ("tests/unit/log", "tests/property/test_log_contract.py")
 CHAIN: Final = (
-    "tests/unit/client/subscribe/test_offset_chain.py",
-    "tests/unit/client/subscribe/test_reader.py",
+    "tests/unit/read/test_offset_chain.py",
+    "tests/unit/read/test_reader.py",
     "tests/property/test_reception.py",
 )
 MERGE: Final = (
@@ -133,7 +133,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        self._time_us = time_us\n"),
     ),
     *_of(
-        "roq/client/subscribe/offset_chain.py",
+        "roq/read/offset_chain.py",
         CHAIN,
         ("elif previous != NONE and previous >= low:", "elif previous != NONE and previous > low:"),
         ("        if offset < low:\n", "        if offset < low - 1:\n"),
@@ -222,7 +222,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if ready.exchange != self.log.number:\n"),
     ),
     *_of(
-        "roq/client/subscribe/reader.py",
+        "roq/read/reader.py",
         CHAIN,
         ("            or generation != self._generation\n", ""),
     ),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import count
 
 from roq.client.publish.link import READY_SECONDS
-from roq.client.subscribe.reader_events import Verify
 from roq.model import Limits
+from roq.read.events import Verify
 from roq.simulation.actors.exchange import Exchange
 from roq.simulation.actors.publisher import Publisher
 from roq.simulation.actors.subscriber import Subscriber

@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.client.subscribe.reader_events import From, Start
 from roq.model import Limits
+from roq.read.events import From, Start
 from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import Cluster
 from roq.simulation.dispatch import Dispatcher

@@ -16,7 +16,6 @@ from roq.client.publish.link_chooser import LinkChooser
 from roq.client.publish.replay import ReplayBuffers
 from roq.client.subscribe.backpressure import MergeBackpressure
 from roq.client.subscribe.merge import Merge
-from roq.client.subscribe.offset_chain import OffsetChain
 from roq.coordination.election import Election
 from roq.errors import RegistryAway
 from roq.exchange.intake import Intake
@@ -34,6 +33,7 @@ from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
+from roq.read.offset_chain import OffsetChain
 from roq.runtime.manager import ManagedChild
 from roq.simulation.load import Profile
 from roq.simulation.model import trial

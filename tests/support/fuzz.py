@@ -38,8 +38,6 @@ from roq.client.publish.machine import Received as LinkReceived  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
-from roq.client.subscribe.reader import Reader  # noqa: E402
-from roq.client.subscribe.reader_events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
@@ -56,6 +54,8 @@ from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
+from roq.read.events import Answered, Ask, DataUp, Start  # noqa: E402
+from roq.read.reader import Reader  # noqa: E402
 from roq.runtime import config, flight  # noqa: E402
 from roq.spark.offsets import read_offsets  # noqa: E402
 from roq.spark.options import read_options  # noqa: E402
@@ -455,7 +455,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
         "protocol/documents",
     ), "publisher": ("client/publish/link", "protocol/channel"), "subscriber":
-    ("client/subscribe/merge", "client/subscribe/reader", "client/log_reader", "protocol/entry",
+    ("client/subscribe/merge", "read/reader", "read/log_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"),

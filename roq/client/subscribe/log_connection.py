@@ -21,10 +21,10 @@ from typing import Final, NoReturn, cast
 import zmq
 
 from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
-from roq.client.subscribe.reader import Reader
-from roq.client.subscribe.reader_events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.client.subscribe.silence import Silence
 from roq.protocol.framing import split_live
+from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume
+from roq.read.reader import Reader
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.lifeline import Lifeline, not_begun

@@ -17,10 +17,11 @@ from roq.client.subscribe.counts import Counts
 from roq.client.subscribe.holes import oldest
 from roq.client.subscribe.merge import HELD_BYTES_MAX, Merge
 from roq.client.subscribe.message import Batch, Gap
-from roq.client.subscribe.offset_chain import LogGap
 from roq.client.subscribe.progress import Progress
-from roq.client.subscribe.reader import Reader
-from roq.client.subscribe.reader_events import (
+from roq.machine import Tick
+from roq.model import ExchangeInfo, LogId
+from roq.protocol.version import other_version
+from roq.read.events import (
     Ask,
     Confirmed,
     Effect,
@@ -34,9 +35,8 @@ from roq.client.subscribe.reader_events import (
     Unsubscribe,
     Verify,
 )
-from roq.machine import Tick
-from roq.model import ExchangeInfo, LogId
-from roq.protocol.version import other_version
+from roq.read.offset_chain import LogGap
+from roq.read.reader import Reader
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""

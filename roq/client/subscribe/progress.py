@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from roq.client.subscribe.reader import Reader
 from roq.model import LogId
+from roq.read.reader import Reader
 
 NEWS_SECONDS: Final = 0.5
 """Between two reports that are made at once."""

@@ -28,12 +28,12 @@ from roq.client.subscribe.attendance import Attendance, Presence
 from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
 from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine
 from roq.client.subscribe.message import MICROSECONDS
-from roq.client.subscribe.reader_events import Ask, Event, Subscribe, Unsubscribe
 from roq.client.subscribe.receive_queue import ReceiveQueue
 from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
+from roq.read.events import Ask, Event, Subscribe, Unsubscribe
 from roq.runtime.logs import RateLimited
 from roq.runtime.ports import Timer
 

@@ -28,13 +28,13 @@ from roq.client.status.status import (
 )
 from roq.client.subscribe.machine import ReceptionStats, Starts
 from roq.client.subscribe.message import MICROSECONDS, Batch, Gap, Message
-from roq.client.subscribe.reader_events import From, Start
 from roq.client.subscribe.receive_queue import BUFFER_BYTES, ReceiveQueue
 from roq.client.subscribe.shell import SubscriberShell
 from roq.errors import Closed, InvalidRequest, QueueNotFound, QueueStopped, RoQError, Unavailable
 from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX
 from roq.protocol.control import Topology
+from roq.read.events import From, Start
 
 StartOption = str | int | datetime | Mapping[str, int]
 """`latest`, `earliest`, an offset, offsets by exchange name (`{"x1": 5}`), or an aware time."""

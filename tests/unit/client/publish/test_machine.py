@@ -363,6 +363,13 @@ def test_a_log_of_another_generation_at_the_same_number_is_another_log(ready: Sc
     assert AskAttach(((1, 5),)) in ready.feed(Tick())
 
 
+def test_another_log_that_answers_at_the_address_is_not_taken_for_this_one(ready: Script) -> None:
+    ready.publish()
+    ready.lost("cut")
+    effects = ready.accept(exchange=structs.replace(X1, generation=9))
+    assert (sent(effects), ready.machine.at) == ([], [])
+
+
 def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
     ready.publish()
     ready.now += 20.0

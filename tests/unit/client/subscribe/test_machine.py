@@ -11,7 +11,6 @@ from roq.client.session.events import SessionFacts, SessionState
 from roq.client.state import Cause
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
-from roq.client.subscribe.reader_events import Answered, Ask, DataUp, From, Start
 from roq.machine import Tick
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import documents
@@ -26,6 +25,7 @@ from roq.protocol.channel import (
 )
 from roq.protocol.entry import NONE, WIRE_VERSION, EntryKind, pack_entry
 from roq.protocol.extensions import pack_floor
+from roq.read.events import Answered, Ask, DataUp, From, Start
 
 QUEUE = b"q" * 16
 LATEST = Start()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from roq.client.subscribe.progress import NEWS_SECONDS, Progress
-from roq.client.subscribe.reader import Reader
-from roq.client.subscribe.reader_events import From, Start
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import END_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
+from roq.read.events import From, Start
+from roq.read.reader import Reader
 
 QUEUE = b"q" * 16
 X1, X2 = (1, 7), (2, 8)

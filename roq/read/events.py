@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roq.client.subscribe.offset_chain import LogGap
 from roq.machine import Tick
+from roq.read.offset_chain import LogGap
 
 
 class From(StrEnum):

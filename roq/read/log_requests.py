@@ -11,8 +11,6 @@ from typing import Final
 
 import msgspec
 
-from roq.client.subscribe.offset_chain import Want
-from roq.client.subscribe.reader_events import Ask
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
@@ -24,6 +22,8 @@ from roq.protocol.channel import (
     SeekRequest,
     StreamsRequest,
 )
+from roq.read.events import Ask
+from roq.read.offset_chain import Want
 from roq.timing import FETCH_PATIENCE_SECONDS
 
 PATIENCE_SECONDS: Final = 1.0

@@ -2,29 +2,6 @@
 
 import msgspec
 
-from roq.client.subscribe.log_requests import PATIENCE_SECONDS
-from roq.client.subscribe.offset_chain import TRIES_MAX, LogGap
-from roq.client.subscribe.reader import PRESENCE_SECONDS, Reader
-from roq.client.subscribe.reader_events import (
-    Answered,
-    Ask,
-    Confirmed,
-    DataDown,
-    DataUp,
-    Effect,
-    Event,
-    From,
-    Gone,
-    Pause,
-    Refetch,
-    Resume,
-    Start,
-    StreamsFound,
-    Subscribe,
-    Unsubscribe,
-    Verify,
-)
-from roq.client.subscribe.verification import CHECK_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import documents
@@ -48,6 +25,29 @@ from roq.protocol.channel import (
     StreamsRequest,
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
+from roq.read.events import (
+    Answered,
+    Ask,
+    Confirmed,
+    DataDown,
+    DataUp,
+    Effect,
+    Event,
+    From,
+    Gone,
+    Pause,
+    Refetch,
+    Resume,
+    Start,
+    StreamsFound,
+    Subscribe,
+    Unsubscribe,
+    Verify,
+)
+from roq.read.log_requests import PATIENCE_SECONDS
+from roq.read.offset_chain import TRIES_MAX, LogGap
+from roq.read.reader import PRESENCE_SECONDS, Reader
+from roq.read.verification import CHECK_SECONDS
 from roq.timing import END_SILENT_SECONDS, FETCH_PATIENCE_SECONDS
 
 QUEUE = b"q" * 16

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from roq.client.subscribe.offset_chain import OffsetChain
-from roq.client.subscribe.verification import CHECK_SECONDS, SILENT_CHECK_SECONDS, Verification
 from roq.protocol.channel import Heads
 from roq.protocol.entry import NONE
+from roq.read.offset_chain import OffsetChain
+from roq.read.verification import CHECK_SECONDS, SILENT_CHECK_SECONDS, Verification
 from roq.timing import END_SILENT_SECONDS
 
 

@@ -1,5 +1,5 @@
-from roq.client.subscribe.offset_chain import HOLES_MAX, LogGap, OffsetChain
 from roq.protocol.entry import NONE
+from roq.read.offset_chain import HOLES_MAX, LogGap, OffsetChain
 
 
 def started(hold_bytes_max: int = 1_000) -> OffsetChain:

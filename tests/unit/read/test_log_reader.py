@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from roq.client import log_reader
-from roq.client.log_reader import LogReader
 from roq.errors import RemoteProtocolError, Unavailable
 from roq.model import PublisherId
 from roq.protocol import batch as wire
@@ -26,6 +24,8 @@ from roq.protocol.channel import (
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.protocol.framing import join_answer
+from roq.read import log_reader
+from roq.read.log_reader import LogReader
 from roq.runtime import sockets
 
 QUEUE = b"q" * 16

@@ -13,12 +13,11 @@ all (within `timeout`) and a batch may take.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import msgspec
 import zmq
 
 from roq.errors import Closed, OtherVersion, RemoteProtocolError, StaleEpoch, Unavailable
@@ -32,18 +31,16 @@ from roq.protocol.channel import (
     REFUSED,
     SEEK,
     Fetched,
-    FetchRequest,
     Heads,
-    HeadsRequest,
     Refused,
     Seek,
-    SeekRequest,
     read_number,
 )
 from roq.protocol.entry import read_entry
 from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
 from roq.ranges import in_range
+from roq.read.log_requests import LogRequests
 from roq.runtime import sockets
 
 FETCH_BYTES: Final = 2 * 1024 * 1024
@@ -143,7 +140,7 @@ class LogReader:
         self._context = context or sockets.new_context()
         self._socket: zmq.Socket[bytes] | None = None
         self._answers = Answers()
-        self._requests = 0
+        self._requests = LogRequests(queue_id)
         self._closed = False
 
     def ends(self) -> LogEnds:
@@ -153,13 +150,7 @@ class LogReader:
             Unavailable: the exchange does not answer.
             StaleEpoch: another process has taken its place, with another log.
         """
-        answer = self._ask(
-            HEADS,
-            lambda number: HeadsRequest(
-                id=number, queue=self._queue_id, prefixes=[], since=NOTHING_SO_NEW
-            ),
-            Heads,
-        )
+        answer = self._ask(HEADS, Heads, prefixes=[], since=NOTHING_SO_NEW)
         self._check_log(answer.generation)
         return LogEnds(answer.generation, answer.floor, answer.end)
 
@@ -169,11 +160,7 @@ class LogReader:
         Raises:
             Unavailable, StaleEpoch: as `ends`.
         """
-        answer = self._ask(
-            SEEK,
-            lambda number: SeekRequest(id=number, queue=self._queue_id, time_us=in_range(time_us)),
-            Seek,
-        )
+        answer = self._ask(SEEK, Seek, time_us=in_range(time_us))
         self._check_log(answer.generation)
         return answer.offset
 
@@ -197,17 +184,13 @@ class LogReader:
         position = first
         generation = self._generation if self._generation is not None else self.ends().generation
         self._generation = generation
-
-        def request(number: int) -> FetchRequest:
-            return FetchRequest(
-                id=number, queue=self._queue_id, generation=generation, prefixes=list(prefixes),
-                first=position, until=until, max_bytes=FETCH_BYTES,
-            )  # fmt: skip
-
         wait = ASK_AGAIN_SECONDS
         while position < until:
             asked = position
-            number = self._send(FETCH, request)
+            self._send(
+                FETCH, generation=generation, prefixes=list(prefixes), first=position, until=until,
+                max_bytes=FETCH_BYTES,
+            )  # fmt: skip
             deadline = time.monotonic() + wait
             answer: Fetched | None = None
             while answer is None:
@@ -217,8 +200,8 @@ class LogReader:
                     wait = self._longer(wait)
                     break  # asked again from where we are
                 if frames[0] != FETCHED_ENTRY:
-                    answer = self._answer(frames, FETCH, number, Fetched)
-                elif (batch := self._entry(frames, number)) is not None:
+                    answer = self._answer(frames, FETCH, Fetched)
+                elif (batch := self._entry(frames)) is not None:
                     self._check_place(batch.offset, position, until)
                     position = batch.offset + 1
                     yield batch
@@ -255,27 +238,26 @@ class LogReader:
 
     # --- questions --------------------------------------------------------------------------------
 
-    def _ask(self, letter: bytes, make: Callable[[int], msgspec.Struct], kind: type[A]) -> A:
+    def _ask(self, letter: bytes, kind: type[A], **fields: object) -> A:
         deadline = time.monotonic() + self._timeout
         while True:
-            number = self._send(letter, make)
+            self._send(letter, **fields)
             again = min(deadline, time.monotonic() + ASK_AGAIN_SECONDS)
             while (frames := self._receive(again)) is not None:
-                answer = self._answer(frames, letter, number, kind)
+                answer = self._answer(frames, letter, kind)
                 if answer is not None:
                     return answer
             self._check_patience(deadline)
 
-    def _send(self, letter: bytes, make: Callable[[int], msgspec.Struct]) -> int:
+    def _send(self, letter: bytes, **fields: object) -> None:
         if self._closed:
             raise Closed(f"the reader of exchange {self._where} is closed")
         if self._socket is None:
             self._socket = sockets.dealer(self._context, maximum_bytes=-1)
             self._answers = Answers()
             self._socket.connect(self._address)
-        self._requests += 1
-        sockets.send_to(self._socket, [letter, documents.encode(make(self._requests))])
-        return self._requests
+        _, ask = self._requests.ask(letter, time.monotonic(), **fields)
+        sockets.send_to(self._socket, ask.frames)
 
     def _receive(self, deadline: float) -> list[bytes] | None:
         """The next message; None if there is none in time, and then the connection is a new one."""
@@ -285,6 +267,7 @@ class LogReader:
             left = deadline - time.monotonic()
             if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
                 self._drop_socket()  # an answer that comes late must not be taken for another one
+                self._requests.abandon()
                 return None
             frame = self._socket.recv()
             if self._socket.getsockopt(zmq.RCVMORE):
@@ -293,7 +276,7 @@ class LogReader:
             parts = self._answers.take(frame)
         return parts
 
-    def _answer(self, frames: list[bytes], letter: bytes, number: int, kind: type[A]) -> A | None:
+    def _answer(self, frames: list[bytes], letter: bytes, kind: type[A]) -> A | None:
         """The answer to our question; None for a late one to an earlier question."""
         if len(frames) != 2:
             raise RemoteProtocolError(f"{self._where} sent what no exchange sends")
@@ -303,13 +286,13 @@ class LogReader:
         if frames[0] != letter:
             return None
         answer = documents.decode(frames[1], kind)
-        return answer if answer.id == number else None
+        return None if self._requests.close(letter, answer.id) is None else answer
 
-    def _entry(self, frames: list[bytes], number: int) -> LogBatch | None:
+    def _entry(self, frames: list[bytes]) -> LogBatch | None:
         if len(frames) != 5:
             raise RemoteProtocolError(f"{self._where} sent an entry without a batch")
         entry = read_entry(frames[3])
-        if read_number(frames[1]) != number:
+        if self._requests.find(FETCH, read_number(frames[1]), time.monotonic()) is None:
             return None
         if entry.queue != self._queue_id or entry.generation != self._generation:
             raise StaleEpoch(f"exchange {self._where} serves another log by now")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.subscribe.offset_chain import OffsetChain
 from roq.protocol.channel import Heads
+from roq.read.offset_chain import OffsetChain
 from roq.timing import END_SILENT_SECONDS
 
 SILENT_CHECK_SECONDS: Final = 0.5

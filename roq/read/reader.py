@@ -4,8 +4,8 @@
     data (DEALER)    HEADS: what should I have? FETCH: send it. STREAMS, SEEK: where do I start?
 
 A batch that the fan-out has dropped shows by the chain of offsets
-(`roq.client.subscribe.offset_chain`) or, if it was the last of its topic, by HEADS
-(`roq.client.subscribe.verification`).
+(`roq.read.offset_chain`) or, if it was the last of its topic, by HEADS
+(`roq.read.verification`).
 """
 
 from __future__ import annotations
@@ -14,29 +14,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-from roq.client.subscribe.log_requests import Inquiry, LogRequests
-from roq.client.subscribe.offset_chain import TRIES_MAX, LogGap, OffsetChain, Want
-from roq.client.subscribe.positions import Positions
-from roq.client.subscribe.reader_events import (
-    Answered,
-    Ask,
-    Confirmed,
-    DataDown,
-    DataUp,
-    Effect,
-    Event,
-    From,
-    Gone,
-    Pause,
-    Refetch,
-    Resume,
-    Start,
-    StreamsFound,
-    Subscribe,
-    Unsubscribe,
-    Verify,
-)
-from roq.client.subscribe.verification import Verification
 from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
@@ -63,6 +40,29 @@ from roq.protocol.entry import (
 )
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import OFFSET_MAX
+from roq.read.events import (
+    Answered,
+    Ask,
+    Confirmed,
+    DataDown,
+    DataUp,
+    Effect,
+    Event,
+    From,
+    Gone,
+    Pause,
+    Refetch,
+    Resume,
+    Start,
+    StreamsFound,
+    Subscribe,
+    Unsubscribe,
+    Verify,
+)
+from roq.read.log_requests import Inquiry, LogRequests
+from roq.read.offset_chain import TRIES_MAX, LogGap, OffsetChain, Want
+from roq.read.positions import Positions
+from roq.read.verification import Verification
 
 PRESENCE_SECONDS: Final = 1.5
 """Without an answer for so long, the subscription is made again under another nonce."""
@@ -148,8 +148,7 @@ class Reader:
             self._nonce.to_bytes(channel.READER_BYTES, "little"), self._prefixes,
         )  # fmt: skip
         self._again: dict[tuple[bytes, int], int] = {}
-        """What is wanted again, with how often it did not come; `roq.client.subscribe.wishes`
-        bounds it."""
+        """What is wanted again, with how often it did not come. Who wants it bounds it."""
         self._chain_next = False
         if start.at is From.NEW:
             self.chain.verified = 0

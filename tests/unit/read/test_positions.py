@@ -6,11 +6,11 @@ from math import inf
 
 import pytest
 
-from roq.client.subscribe.offset_chain import OffsetChain
-from roq.client.subscribe.positions import LATE_SECONDS, POSITION_SECONDS, SOON_SECONDS, Positions
 from roq.protocol import documents
 from roq.protocol.channel import POSITION, Position, Reading
 from roq.protocol.entry import NONE
+from roq.read.offset_chain import OffsetChain
+from roq.read.positions import LATE_SECONDS, POSITION_SECONDS, SOON_SECONDS, Positions
 from roq.timing import POSITION_ALIVE_SECONDS
 
 

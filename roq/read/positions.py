@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from roq.client.subscribe.offset_chain import OffsetChain
 from roq.protocol import documents
 from roq.protocol.channel import POSITION, Position, Reading
+from roq.read.offset_chain import OffsetChain
 from roq.timing import POSITION_ALIVE_SECONDS
 
 SOON_SECONDS: Final = 0.02
