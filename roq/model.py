@@ -164,9 +164,9 @@ class LogId(NamedTuple):
     disk goes on under the next process, and then keeps its generation and its offsets.
     """
 
-    number: int
+    number: ExchangeNumber
     """Of the exchange."""
-    generation: int
+    generation: ChildEpoch
     """The epoch of the process that has made the log; a higher one of the same number is another
     log."""
 

@@ -324,7 +324,7 @@ class Elasticity:
             if exchange.open:
                 continue
             late = now >= exchange.since + EXCHANGE_OPENING_SECONDS
-            if late or not self._sessions.unaware(exchange.key):
+            if late or not self._sessions.unaware(exchange.info.log):
                 exchange.open = opened = True
         return opened
 

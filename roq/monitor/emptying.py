@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.errors import NoCapacity
-from roq.model import exchange_name
+from roq.model import LogId, exchange_name
 from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
-from roq.monitor.exchanges import Exchange, Exchanges, Key
+from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.sessions import Sessions
 from roq.protocol.control import Emptied, Empty
 from roq.timing import EMPTYING_ANSWER_SECONDS
@@ -78,7 +78,7 @@ class Emptying:
         self._exchanges = exchanges
         self._sessions = sessions
         self._leaving: dict[int, Leaving] = {}
-        self._emptied: dict[Key, float] = {}
+        self._emptied: dict[LogId, float] = {}
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -179,13 +179,13 @@ class Emptying:
         """This exchange serves no more; if it was ready for that, nobody misses it."""
         leaving = self._leaving.get(exchange.number)
         if leaving is not None and leaving.ready:
-            self._emptied[exchange.key] = now
+            self._emptied[exchange.info.log] = now
 
-    def emptied(self, now: float) -> list[Key]:
-        """The exchanges that went lately after everything in them had been read."""
-        late = [key for key, when in self._emptied.items() if now - when >= EMPTIED_SECONDS]
-        for key in late:
-            del self._emptied[key]
+    def emptied(self, now: float) -> list[LogId]:
+        """The logs that went lately after everything in them had been read."""
+        late = [log for log, when in self._emptied.items() if now - when >= EMPTIED_SECONDS]
+        for log in late:
+            del self._emptied[log]
         return list(self._emptied)[-LEAVING_MAX:]
 
     def waits_for(self, leaving: Leaving) -> str:
@@ -196,7 +196,7 @@ class Emptying:
         there = self._there(exchange)
         if there:
             return f"{there} publisher{'s' * (there > 1)} still there"
-        behind = self._sessions.behind(exchange.key, exchange.load.end_offset)
+        behind = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
         if behind:
             return f"{behind} subscriber{'s' * (behind > 1)} not at its end yet"
         return ""

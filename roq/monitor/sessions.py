@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.errors import InvalidRequest, NoCapacity
+from roq.model import LogId
 from roq.monitor.events import Peer
 from roq.monitor.exchanges import EXCHANGES_MAX, Key
 from roq.protocol.control import Alive
@@ -30,7 +31,7 @@ class Session:
     Attributes:
         exchanges: where a publisher publishes, or was sent to.
         epoch: the highest under which it does.
-        read: by exchange, up to which offset a subscriber has everything.
+        read: by log, up to which offset a subscriber has everything.
         received, lost: totals that a subscriber has told.
         reported: `received` at the time of the last KPI about it, and when that was.
         fresh: it has told something since then.
@@ -44,7 +45,7 @@ class Session:
     since: float
     exchanges: tuple[Key, ...] = ()
     epoch: int = 0
-    read: dict[Key, int] = field(default_factory=dict)
+    read: dict[LogId, int] = field(default_factory=dict)
     received: int = 0
     latency_ms: float = 0.0
     lost: int = 0
@@ -99,7 +100,7 @@ class Sessions:
         session.fresh = True
         if session.role == SUBSCRIBER:
             read = message.read[:EXCHANGES_MAX]
-            session.read = {(number, epoch): offset for number, epoch, offset in read}
+            session.read = {LogId(*log): offset for *log, offset in read}
 
     def learn(self, session: Session, message: Alive) -> None:
         """Believe a publisher where it is, unless it has been given a higher epoch since."""
@@ -153,15 +154,15 @@ class Sessions:
         told = [each.latency_ms for each in self.subscribers() if each.latency_ms > 0]
         return sum(told) / len(told) if told else 0.0
 
-    def behind(self, exchange: Key, offset: int) -> int:
-        """How many subscribers have not everything of this exchange up to an offset."""
+    def behind(self, log: LogId, offset: int) -> int:
+        """How many subscribers have not everything of this log up to an offset."""
         if offset <= 0:
             return 0
-        return sum(each.read.get(exchange, 0) < offset for each in self.subscribers())
+        return sum(each.read.get(log, 0) < offset for each in self.subscribers())
 
-    def unaware(self, exchange: Key) -> bool:
-        """Whether some subscriber has not found this exchange yet."""
-        return any(exchange not in each.read for each in self.subscribers())
+    def unaware(self, log: LogId) -> bool:
+        """Whether some subscriber has not found this log yet."""
+        return any(log not in each.read for each in self.subscribers())
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -29,7 +29,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from roq.model import ElasticRules, ExchangeInfo, Limits
+from roq.model import ElasticRules, ExchangeInfo, Limits, LogId
 from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION
@@ -400,8 +400,8 @@ class Topology(Control, frozen=True, kw_only=True, tag=3213):
     exchanges: list[ExchangeInfo]
     state: str = "running"
     """`running`, or why the queue goes away: `stopped`, `removed`."""
-    emptied: list[tuple[ExchangeNumber, ChildEpoch]] = []
-    """(number, generation) of logs that went lately after everything in them had been read."""
+    emptied: list[LogId] = []
+    """The logs that went lately after everything in them had been read."""
 
 
 class Alive(Control, frozen=True, kw_only=True, tag=3214):

@@ -301,7 +301,8 @@ class Link:
         if self.suspect:
             self.suspect = False
             self._doubt(lost=self.phase is not LinkPhase.READY)
-        if exchange == self.exchange:
+        before = self.exchange
+        if exchange == before or (before is not None and exchange.epoch < before.epoch):
             return []
         self.exchange = exchange
         return [] if self.phase is LinkPhase.IDLE else self.open(now)

@@ -46,7 +46,7 @@ from roq.client.session.shell import MonitorSession
 from roq.client.status.status import PublisherFacts, why_not_sent
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
-from roq.model import LogId, PublisherId
+from roq.model import PublisherId
 from roq.protocol import control as wire
 from roq.protocol.control import Assigned, Relocated, Topology
 from roq.runtime import descriptors
@@ -400,7 +400,7 @@ class PublisherShell:
 
     def _topology(self, topology: Topology) -> None:
         serving = tuple(topology.exchanges)
-        emptied = frozenset(LogId(*log) for log in topology.emptied)
+        emptied = frozenset(topology.emptied)
         with self.lock:
             if self.machine is not None:
                 now = monotonic()

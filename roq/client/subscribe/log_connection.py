@@ -170,8 +170,9 @@ class LogConnection:
 
     def move(self, *, live: str, data: str) -> None:
         """Go on at these addresses, where the same log is."""
-        self.drain()
-        self._burst()
+        if self._reading:
+            self.drain()
+            self._burst()
         self._questions.close([])
         if self.reader.connected:
             self._step(DataDown())

@@ -353,6 +353,7 @@ def test_a_link_follows_its_log_to_another_process_and_keeps_its_numbers(ready: 
     assert sent(ready.accept(exchange=there)) == [1]
     assert (ready.machine.at, ready.machine.epoch) == ([(1, 9)], 1)
     assert ready.feed(Serving((there,))) == []
+    assert ready.feed(Serving((X1,))) == []  # of an earlier process: old news
 
 
 def test_a_log_of_another_generation_at_the_same_number_is_another_log(ready: Script) -> None:
