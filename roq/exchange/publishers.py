@@ -82,6 +82,9 @@ class Publishers(Generic[B]):
         """Learn from the log what an earlier process has taken: links and streams as they stood.
 
         What has left the log is not known any more: who published only there begins anew.
+
+        Raises:
+            RemoteProtocolError: the log holds what is no batch.
         """
         for offset in range(self._log.floor, self._log.end):
             topic, _, batch, _ = self._log.record(offset)

@@ -132,7 +132,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     generation: ChildEpoch
     """Of the exchange's log."""
     expected: Whole
-    """Link number that the exchange wants next; 1 if it knows nothing of this link."""
+    """Link number that the exchange wants next, the first that its log has not committed; 1 if it
+    knows nothing of this link."""
     message_bytes: Whole
     batch_bytes: Whole
     batch_messages: Whole

@@ -23,6 +23,8 @@ OUTBOX: Final = (
     "tests/unit/client/publish/test_send_window.py",
     "tests/unit/client/publish/test_replay.py",
     "tests/unit/client/publish/test_machine.py",
+    "tests/unit/client/publish/test_relocation.py",
+    "tests/unit/client/publish/test_striping.py",
     "tests/property/test_link.py",
 )
 PROTOCOL: Final = ("tests/unit/protocol",)
