@@ -1,26 +1,23 @@
-"""A publisher: a real `PublisherMachine`, a connection for each link, and a user's batches."""
+"""A publisher: the real `Links`, a connection for each link, and a user's batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, Protocol, assert_never
 
-from roq.client.publish.machine import (
+from roq.client.publish.events import (
     AskAttach,
     Assignment,
     ConnectionLost,
-    Drop,
     Effect,
     Event,
-    Open,
-    PublisherMachine,
     Received,
-    Say,
     Serving,
     TellRelocated,
-    Transmit,
 )
-from roq.client.publish.machine import Relocate as RelocateEvent
+from roq.client.publish.events import Relocate as RelocateEvent
+from roq.client.publish.link import Drop, Open, Say, Transmit
+from roq.client.publish.links import Links
 from roq.client.publish.receipt import Receipt
 from roq.errors import LocalProtocolError
 from roq.machine import Tick
@@ -64,7 +61,7 @@ class Publisher:
             forgets what was not acknowledged: to show what that loses.
 
     Attributes:
-        machine: the machine.
+        machine: its links.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class Publisher:
         naive: bool = False,
     ) -> None:
         self.id = publisher
-        self.machine = PublisherMachine(publisher, queue, limits, delivery_seconds=DELIVERY_SECONDS)
+        self.machine = Links(publisher, limits, delivery_seconds=DELIVERY_SECONDS)
         self._world = world
         self._network = network
         self._queue = queue
@@ -103,7 +100,7 @@ class Publisher:
         stream = machine.topics.stream(topic)
         receipt = receipt or Receipt(_NobodyWaits())
         machine.chooser.seal(stream, payloads, receipt, now, self._world.time_us)
-        for link in machine.links:
+        for link in machine.all:
             batches = link.transmit(now)
             if batches:
                 self._perform([Transmit(link.number, batches)])
@@ -116,7 +113,7 @@ class Publisher:
         """Hear what the monitor says."""
         match message:
             case Assigned(exchange=exchange, epoch=epoch, limits=limits):
-                self._feed(Assignment(exchange, epoch, limits))
+                self._feed(Assignment(self._queue, exchange, epoch, limits))
             case Topology(exchanges=exchanges):
                 self._feed(Serving(tuple(exchanges)))
             case Relocate() if self._naive:
@@ -136,10 +133,10 @@ class Publisher:
             for connection in self._connections.values():
                 connection.abort()
             self._connections.clear()
-            for link in machine.links:
+            for link in machine.all:
                 link.window.abandon("the naive hand-off forgets it")
             machine.replay.clear()
-            self._feed(Assignment(message.exchanges[0], message.epoch, self._limits))
+            self._feed(Assignment(self._queue, message.exchanges[0], message.epoch, self._limits))
         self._tell(TellRelocated(message.epoch, accepted=True))
 
     def _tell(self, outcome: TellRelocated) -> None:

@@ -13,8 +13,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 import roq
+from roq.client.publish.batching import Payload
 from roq.client.publish.publisher import Publisher
-from roq.client.publish.writer import Payload
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError, WouldBlock
 from roq.simulation.description.draws import sizes, topics

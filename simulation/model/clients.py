@@ -134,7 +134,7 @@ class PublisherShell:
     def why(self) -> str:
         """How it is, in words."""
         machine = self.publisher.machine if self.publisher is not None else None
-        at = "" if machine is None else f"at {machine.at}, {machine.phase}, {machine.reason!r}, "
+        at = "" if machine is None else f"at {machine.at}, {machine.reason!r}, "
         return f"{at}session {self._reason}"
 
     def publish(self, topic: str, payloads: list[bytes]) -> bool:

@@ -35,7 +35,7 @@ def receive(subscriber: Subscriber, count: int) -> list[bytes]:
 
 def forgotten(publisher: Publisher) -> None:
     """Publish something else until what was acknowledged before is kept no more."""
-    kept = publisher._shell.machine.replay  # type: ignore[union-attr]
+    kept = publisher._shell.machine.links.replay
     before = {sealed for buffer in kept for sealed in buffer.batches}
 
     def forgets() -> bool:

@@ -17,7 +17,7 @@ from log_reader import messages
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
-from roq.errors import Reentered, Unavailable
+from roq.errors import Closed, DeliveryError, Reentered, Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -148,15 +148,23 @@ def test_a_signal_handler_that_raises_leaves_no_lock_taken(
             raise Hurry
 
     publisher, subscriber = scene.publisher(), scene.subscriber()
+    ended: list[str] = []
     hurried, deadline = 0, time.monotonic() + TRAFFIC_SECONDS
     alarm(hurry, 0.003)
     while time.monotonic() < deadline:
         try:
             wanted = True
             while time.monotonic() < deadline:
-                publisher.publish(b"x" * 100)
-                with suppress(Unavailable):
-                    publisher.flush(0.05)
+                try:
+                    publisher.publish(b"x" * 100)
+                    with suppress(Unavailable):
+                        publisher.flush(0.05)
+                except (Closed, DeliveryError) as error:
+                    wanted = False
+                    ended.append(str(error))
+                    publisher.abort()
+                    publisher = scene.publisher()
+                    wanted = True
                 subscriber.receive(0)
                 assert subscriber.state
             wanted = False
@@ -166,6 +174,7 @@ def test_a_signal_handler_that_raises_leaves_no_lock_taken(
         assert not subscriber._shell._guard.held()
     alarm(lambda: None, 0)
     assert hurried
+    assert all("was interrupted" in text for text in ended)
     assert not publisher._shell._waiters.threads
     publisher.abort()
     subscriber.close()

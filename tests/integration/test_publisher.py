@@ -15,7 +15,6 @@ from log_reader import messages
 from tcp_relay import TcpRelay
 
 from roq.client.io.engine import Engine
-from roq.client.publish.machine import PublisherMachine
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Outcome
 from roq.errors import (
@@ -513,57 +512,74 @@ class Raised(BaseException):
     """What a signal handler raises in the middle of something."""
 
 
-def interrupt_sealing(
-    machine: PublisherMachine, monkeypatch: pytest.MonkeyPatch, *, after: bool
-) -> None:
-    """The next batch is sealed halfway: what a raising signal handler does to it."""
-    seal = machine.chooser.seal
+def interrupt(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, *, after: bool) -> None:
+    """A signal handler ends each call of this in the main thread, before or after its work."""
+    method = getattr(owner, name)
 
-    def interrupted(*arguments: object) -> object:
-        monkeypatch.setattr(machine.chooser, "seal", seal)
+    def call(*arguments: object) -> object:
+        if threading.current_thread() is not threading.main_thread():
+            return method(*arguments)
         if after:
-            seal(*arguments)  # type: ignore[arg-type]
+            method(*arguments)
         raise Raised
 
-    monkeypatch.setattr(machine.chooser, "seal", interrupted)
+    monkeypatch.setattr(owner, name, call)
 
 
-both = pytest.mark.parametrize(
-    "after", [False, True], ids=["before it is sealed", "after it is sealed"]
-)
+both = pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
+everywhere = pytest.mark.parametrize("where", ["sealing", "sending", "reading"])
 
 
 @both
-def test_an_open_batch_whose_sealing_is_interrupted_arrives_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+@everywhere
+def test_a_publisher_that_is_interrupted_half_done_fails_and_tells_of_everything(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
     scene.exchange()
     publisher = scene.publisher(linger=60.0)
-    machine = publisher._writer.machine
-    with monkeypatch.context() as busy:
-        busy.setattr(PublisherMachine, "idle", False)
-        publisher.publish(b"first", topic="t")
-        interrupt_sealing(machine, monkeypatch, after=after)
+    publisher.publish(b"first", topic="t").result(30)
+    shell = publisher._shell
+    owner, name = {
+        "sealing": (shell.machine.links.chooser, "seal"),
+        "sending": (shell._connections, "transmit"),
+        "reading": (shell.machine.links, "receive"),
+    }[where]
+
+    def publish_and_wait() -> None:
+        while True:
+            publisher.publish(b"more", topic="t").wait(30)
+
+    with monkeypatch.context() as signals:
+        interrupt(signals, owner, name, after=after)
         with pytest.raises(Raised):
-            publisher.flush(timeout=30)
-    publisher.publish(b"second", topic="t")
-    publisher.flush(timeout=30)
-    machine.check()
-    assert [payload for _, payload in sorted(scene.log().items())] == [b"first", b"second"]
+            publish_and_wait()
+    with pytest.raises(Closed, match=r"queue orders was interrupted .* open another publisher"):
+        publisher.publish(b"third", topic="t")
+    assert publisher.failed
+    stats = publisher.stats()
+    unknown, lost = stats.unknown_messages, stats.failed_messages + stats.unknown_messages
+    assert stats.messages == stats.acked_messages + lost
+    assert lost == 1 or where == "reading"
+    if lost:
+        with pytest.raises(DeliveryError, match=f"whether {unknown} of them were is unknown"):
+            publisher.close()
+    arrived = [payload for _, payload in sorted(scene.log().items())]
+    assert stats.acked_messages <= len(arrived) <= stats.messages
+    with scene.publisher() as another:
+        another.publish(b"new", topic="u").result(30)
 
 
-@both
-def test_a_message_whose_own_publishing_is_interrupted_arrives_once_at_most(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+def test_an_interrupted_publisher_ends_by_itself_though_nobody_calls(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.exchange()
-    publisher = scene.publisher()
-    machine = publisher._writer.machine
-    interrupt_sealing(machine, monkeypatch, after=after)
-    with pytest.raises(Raised):
-        publisher.publish(b"first", topic="t")
-    publisher.publish(b"second", topic="t")
-    publisher.flush(timeout=30)
-    machine.check()
-    arrived = [payload for _, payload in sorted(scene.log().items())]
-    assert arrived == ([b"first", b"second"] if after else [b"second"])
+    publisher = scene.publisher(linger=60.0)
+    with monkeypatch.context() as signals:
+        interrupt(signals, publisher._shell._connections, "transmit", after=False)
+        with pytest.raises(Raised):
+            publisher.publish(b"x")
+    until(lambda: publisher.failed, "the background thread has not noticed")
+    until(lambda: bool(publisher.trouble), "nobody was told")
+    assert "interrupted" in publisher.trouble
+    with pytest.raises(DeliveryError):
+        publisher.close()

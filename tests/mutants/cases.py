@@ -23,6 +23,7 @@ OUTBOX: Final = (
     "tests/unit/client/publish/test_send_window.py",
     "tests/unit/client/publish/test_replay.py",
     "tests/unit/client/publish/test_machine.py",
+    "tests/unit/client/publish/test_links.py",
     "tests/unit/client/publish/test_relocation.py",
     "tests/unit/client/publish/test_striping.py",
     "tests/property/test_link.py",
@@ -214,6 +215,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "                line.fetches[b\"\"] = fetch\n"),
         ("        if line.answers:\n            return Piece(",
          "        if line.answers and not line.fetches:\n            return Piece("),
+    ),
+    *_of(
+        "roq/client/publish/machine.py",
+        OUTBOX,
+        ("        self._sealing = batch.receipt\n        self.changing = True\n",
+         "        self._sealing = batch.receipt\n"),
+        (("        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)\n"
+          "        self.unsent = True\n"),
+         "        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)\n"),
+        ("now >= batch.opened_at + patience or packer.is_full(batch)", "packer.is_full(batch)"),
+        ("            tally.give_up(self.messages - told, unknown)\n", ""),
     ),
     *_of(
         "roq/client/publish/link.py",

@@ -14,24 +14,20 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.client.publish.machine import (
+from roq.client.publish.events import (
     AskAttach,
     Assignment,
     ConnectionLost,
-    Drop,
     Effect,
     Event,
     Leave,
-    Open,
-    PublisherMachine,
-    PublisherPhase,
     Received,
     Relocate,
-    Say,
     Serving,
     TellRelocated,
-    Transmit,
 )
+from roq.client.publish.link import Drop, Open, Say, Transmit
+from roq.client.publish.links import Links
 from roq.client.publish.receipt import Outcome, Receipt
 from roq.client.publish.send_window import PendingBatch
 from roq.machine import Tick
@@ -174,7 +170,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.machine = PublisherMachine(PUBLISHER, QUEUE, LIMITS, delivery_seconds=DELIVERY_SECONDS)
+        self.machine = Links(PUBLISHER, LIMITS, delivery_seconds=DELIVERY_SECONDS)
         accepted: set[tuple[bytes, int]] = set()
         too_large: set[tuple[bytes, int]] = set()
         self.sealed: dict[tuple[bytes, int], int] = {}
@@ -201,7 +197,7 @@ class World:
 
     def publish(self, topic: str, count: int) -> bool:
         chooser = self.machine.chooser
-        if not chooser.has_room or self.machine.phase is PublisherPhase.CLOSED:
+        if not chooser.has_room or self.machine.closed:
             return False
         stream = self.machine.topics.stream(topic)
         payloads = [f"{self.counter + i}".encode() for i in range(count)]
@@ -209,9 +205,9 @@ class World:
         receipt = Receipt(NoWaiter())
         self.published.append((topic, stream.next_sequence, payloads, receipt))
         sealed = chooser.seal(stream, payloads, receipt, self.now, 1)
-        link = next(link.number for link in self.machine.links if sealed in link.window)
+        link = next(link.number for link in self.machine.all if sealed in link.window)
         self.sealed[stream.data, sealed.first_sequence] = link
-        for one in self.machine.links:
+        for one in self.machine.all:
             self.transmit(one.number, one.transmit(self.now))
         self.machine.check()
         return True
@@ -301,12 +297,12 @@ class World:
             self.wants_exchange = False
             self.epoch += 1
             good = [x for x in self.exchanges if not x.closed] or self.exchanges
-            self.feed(Assignment(good[which % len(good)].info, self.epoch, LIMITS))
+            self.feed(Assignment(QUEUE, good[which % len(good)].info, self.epoch, LIMITS))
 
     def reassign(self) -> None:
         """The monitor moves the publisher to where it is already, under a new epoch."""
         self.epoch += 1
-        self.feed(Assignment(self.exchanges[0].info, self.epoch, LIMITS))
+        self.feed(Assignment(QUEUE, self.exchanges[0].info, self.epoch, LIMITS))
 
     def relocate(self, *which: int) -> None:
         self.epoch += 1
@@ -399,7 +395,7 @@ class World:
             if self.machine.ready and not self.machine.unsettled:
                 return
             self.wait(0.2)
-        raise AssertionError(f"stuck: {self.machine.phase} {self.machine.reason}")
+        raise AssertionError(f"stuck: {self.machine.reason}")
 
     # --- what must hold ---------------------------------------------------------------------------
 

@@ -33,8 +33,9 @@ from recorded import data_of, recorded  # noqa: E402
 
 from roq.cli.replay import replay, story  # noqa: E402
 from roq.client.admin import views  # noqa: E402
-from roq.client.publish.machine import Assignment, PublisherMachine  # noqa: E402
-from roq.client.publish.machine import Received as LinkReceived  # noqa: E402
+from roq.client.publish.events import Assignment  # noqa: E402
+from roq.client.publish.events import Received as LinkReceived  # noqa: E402
+from roq.client.publish.links import Links  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
@@ -143,9 +144,9 @@ def fuzz_publisher(maker: Maker) -> None:
         number=1, epoch=7, generation=7, host="h", data="tcp://h:1", live="tcp://h:2"
     )
     maker.known = {"exchange": [1], "generation": [7], "expected": [0, 1, 2]}
-    machine = PublisherMachine(PublisherId(b"p" * 16), QUEUE, Limits(), delivery_seconds=30.0)
+    machine = Links(PublisherId(b"p" * 16), Limits(), delivery_seconds=30.0)
     now = 100.0
-    machine.handle(Assignment(info, 1, Limits()), now)
+    machine.handle(Assignment(QUEUE, info, 1, Limits()), now)
     kinds = {
         channel.READY: channel.Ready, channel.RESET: channel.Reset, channel.REFUSED: channel.Refused
     }  # fmt: skip
@@ -154,14 +155,14 @@ def fuzz_publisher(maker: Maker) -> None:
         body = (
             channel.NUMBER.pack(pick(U64)) if letter == channel.ACK else _raw(maker, kinds[letter])
         )
-        number = machine.links[-1].number if machine.links else 1
+        number = machine.all[-1].number if machine.all else 1
         with suppress(RemoteProtocolError):
             machine.handle(LinkReceived(number, [letter, body]), now)
         if maker.chance(0.2):
             now += pick([0.1, 1.0, 10.0])
             machine.handle(Tick(), now)
         if maker.chance(0.1):
-            machine.handle(Assignment(info, pick([1, 2, 3, (1 << 63) - 1]), Limits()), now)
+            machine.handle(Assignment(QUEUE, info, pick([1, 2, 3, (1 << 63) - 1]), Limits()), now)
         machine.check()
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roq.client.publish.machine import (
+from roq.client.publish.events import (
     Assignment,
     ConnectionLost,
     Effect,
-    Open,
-    PublisherMachine,
     Received,
     Relocate,
     TellRelocated,
-    Transmit,
 )
+from roq.client.publish.link import Open, Transmit
+from roq.client.publish.links import Links
 from roq.client.publish.receipt import Receipt
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import channel, documents
@@ -35,22 +34,20 @@ class Script:
     """Drives a link and remembers what it did."""
 
     def __init__(self, jitter: Jitter | None = None) -> None:
-        self.machine = PublisherMachine(
-            PublisherId(b"p" * 16), b"q" * 16, LIMITS, delivery_seconds=20.0, jitter=jitter
-        )
+        self.links = Links(PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter)
         self.now = 100.0
         self.receipts: list[Receipt] = []
 
     @property
     def link(self) -> int:
-        return self.machine.links[-1].number
+        return self.links.all[-1].number
 
     def lost(self, reason: str) -> list[Effect]:
         return self.feed(ConnectionLost(self.link, reason))
 
     def feed(self, event: object) -> list[Effect]:
-        effects = self.machine.handle(event, self.now)  # type: ignore[arg-type]
-        self.machine.check()
+        effects = self.links.handle(event, self.now)  # type: ignore[arg-type]
+        self.links.check()
         return effects
 
     def says(self, kind: bytes, document: object) -> list[Effect]:
@@ -58,7 +55,7 @@ class Script:
         return self.feed(Received(self.link, frames))
 
     def assign(self, exchange: ExchangeInfo = X1, epoch: int = 1) -> list[Effect]:
-        return self.feed(Assignment(exchange, epoch, LIMITS))
+        return self.feed(Assignment(b"q" * 16, exchange, epoch, LIMITS))
 
     def accept(self, expected: int = 1, exchange: ExchangeInfo = X1) -> list[Effect]:
         return self.says(
@@ -77,10 +74,10 @@ class Script:
     def publish(self, topic: str = "t", payload: bytes = b"x") -> list[int]:
         receipt = Receipt(NoWaiter())
         self.receipts.append(receipt)
-        stream = self.machine.topics.stream(topic)
-        self.machine.chooser.seal(stream, [payload], receipt, self.now, 1)
-        sent = [s.link_number for link in self.machine.links for s in link.transmit(self.now)]
-        self.machine.check()
+        stream = self.links.topics.stream(topic)
+        self.links.chooser.seal(stream, [payload], receipt, self.now, 1)
+        sent = [s.link_number for link in self.links.all for s in link.transmit(self.now)]
+        self.links.check()
         return sent
 
 
@@ -104,7 +101,7 @@ def told(effects: list[Effect]) -> TellRelocated:
 
 
 def link_at(script: Script, exchange: ExchangeInfo) -> int:
-    return next(link.number for link in script.machine.links if link.exchange == exchange)
+    return next(link.number for link in script.links.all if link.exchange == exchange)
 
 
 def from_link(script: Script, link: int, kind: bytes, body: bytes) -> list[Effect]:

@@ -10,11 +10,13 @@ takes the publisher's lock and asks `keeps`, which knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from roq.client.publish.receipt import Receipt
 from roq.model import Limits
 from roq.protocol.attributes import Attributes, pack_attributes, packed_size
+
+Payload = bytes | bytearray | memoryview
 
 PROBE_MESSAGES: Final = 16
 """After so many messages a batch looks at the clock and estimates when its linger ends."""
@@ -264,3 +266,30 @@ class Packer:
         if max(map(sizes, payloads), default=0) <= small:
             return 0
         return sum(size for size in map(sizes, payloads) if size > small)
+
+
+def all_bytes(payloads: list[Payload]) -> list[bytes]:
+    """The payloads as immutable bytes; the list itself if they are that already.
+
+    Raises:
+        TypeError: as `as_bytes`.
+    """
+    if set(map(type, payloads)) <= {bytes}:
+        return cast("list[bytes]", payloads)
+    return [as_bytes(payload) for payload in payloads]
+
+
+def as_bytes(payload: Payload) -> bytes:
+    """The payload as immutable bytes.
+
+    Raises:
+        TypeError: it is not bytes, bytearray or memoryview.
+    """
+    if type(payload) is bytes:
+        return payload
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise TypeError(
+        f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}: "
+        "encode it first"
+    )

@@ -15,6 +15,7 @@ from roq.model import ExchangeInfo, Limits, LogId
 class Assignment:
     """The monitor says where to publish, and under which epoch."""
 
+    queue_id: bytes
     exchange: ExchangeInfo
     epoch: int
     limits: Limits

@@ -1,459 +1,343 @@
-"""Where a publisher publishes: assignment, relocation, striping, replay. Pure.
+"""What one publisher decides: which batch a message joins, when it is sealed, where it goes. Pure.
 
-    DETACHED --Assignment, Relocate--> OPENING --Ready--> READY --connection lost--> OPENING
-        ^                                 | refused, no answer, unreachable  |
-        +---------------------------------+<---- the last link has failed ---+
+    publish --> open batch --full, old, or the links are idle--> window of a link --> transmit
+                (batching)                                       (links)
 
-A publisher holds one link (`roq.client.publish.link`) for each exchange that it publishes at,
-usually one; striped over several exchanges it holds several. Effects and events name the link they
-concern, and each link has a connection of its own.
+    event --> links --> effects
 
-Events:
-    Assignment      the monitor's answer to AskAttach: publish there, and nowhere else
-    Relocate        the monitor moves (one exchange) or stripes (several) a publisher that works
-    Serving         the topology: an exchange that is missing is gone
-    Received        a message from the exchange of a link
-    ConnectionLost  the connection of a link is gone, or was not established
-    Leave           the publisher closes
-    Tick            `next_deadline` has come
+Nothing waits here: what finds no room gives None, and the shell decides whether to wait. The shell
+(`roq.client.publish.shell`) holds the lock for every call, but for the fast path in
+`Publisher.publish`; after each it sends what is `unsent`, and calls `seal_due` at `due`.
 
-Effects:
-    Open, Drop      a link's connection
-    Transmit        batches on a link; Say: anything else
-    AskAttach       no link works: the monitor is to assign an exchange, under a higher epoch
-    TellRelocated   what became of a Relocate, for the monitor
-
-A relocation (`roq.client.publish.relocation`) opens its targets first while the links that are
-there go on; its failure leaves everything as it was. Of two, the one with the higher epoch wins. A
-connection that breaks is opened again at the same exchange; an exchange that does not answer is
-given up, and what its link held goes to the other links, or waits for the monitor to assign another
-exchange. The acknowledged batches of an exchange that may be dead are replayed elsewhere
-(`roq.client.publish.replay`). Nothing is dropped here but what the delivery time-out gives up.
-
-Batches come in by `chooser.seal`, and go out by `transmit` of each of `links`.
+An exception of a signal handler may end a call at any point. `changing` is set for as long as a
+message could get lost or doubled by that; the machine that is found so is not used any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Final, cast
+import math
+from collections.abc import Callable
+from itertools import accumulate
+from typing import cast
 
-from roq.client.publish.events import (
-    AskAttach,
-    Assignment,
-    ConnectionLost,
-    Effect,
-    Event,
-    Leave,
-    Received,
-    Relocate,
-    Serving,
-    TellRelocated,
+from roq.client.publish.batching import (
+    Attributed,
+    OpenBatch,
+    Packer,
+    Payload,
+    all_bytes,
+    as_bytes,
+    part_attributes,
+    size_of,
 )
-from roq.client.publish.link import Drop, Link, LinkEffect, LinkPhase, Open, Say, Transmit
+from roq.client.publish.events import Assignment, Effect, Event, Leave
 from roq.client.publish.links import Links
-from roq.client.publish.relocation import LINKS_MAX, Relocation
-from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits, LogId, PublisherId
-from roq.protocol import channel
-from roq.runtime.backoff import Backoff, Jitter
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.stats import PublisherStats
+from roq.errors import MessageTooLarge
+from roq.model import Limits, PublisherId
+from roq.runtime.backoff import Jitter
 
-STEADY_SECONDS: Final = 5.0
-"""A link that has worked for so long works: the next exchange is asked for at once."""
-
-
-class PublisherPhase(StrEnum):
-    """Where the publisher stands, by its best link."""
-
-    DETACHED = "detached"
-    OPENING = "opening"
-    READY = "ready"
-    CLOSED = "closed"
+OLD_SECONDS = 1.0
+"""Without a link, batches fill up; one that is this old is sealed, so that its time-out begins."""
 
 
-__all__ = [
-    "AskAttach",
-    "Assignment",
-    "ConnectionLost",
-    "Drop",
-    "Effect",
-    "Event",
-    "Leave",
-    "Open",
-    "PublisherMachine",
-    "PublisherPhase",
-    "Received",
-    "Relocate",
-    "Say",
-    "Serving",
-    "TellRelocated",
-    "Transmit",
-]  # fmt: skip
-
-
-class PublisherMachine(Links):
-    """What becomes of the links of one publisher.
+class PublisherMachine:
+    """Decides for one publisher.
 
     Args:
         publisher: id of the publisher.
-        queue_id: exchanges of other queues refuse.
-        limits: used until the first exchange tells its own.
+        queue: its name, for messages.
+        limits: used until an exchange is assigned.
+        linger_seconds: how long a message waits for others at most.
         delivery_seconds: what is not acknowledged for so long is given up.
-        jitter: spreads publishers that have lost the same exchange; None: they wait the longest.
+        new_receipt: makes the receipt of a batch.
+        wall_us: the time of day in µs since 1970.
+        now: the present time.
+        jitter: see `Links`.
 
     Attributes:
-        moves: exchanges assigned and relocations done.
-        closed: it is over.
+        links: the exchanges that it publishes at.
+        packer: the open batches.
+        messages, batches: sealed since the start.
+        full_batches: those of them that filled up by themselves.
+        unsent: something was sealed since this was reset.
+        due: when `seal_due` is wanted for a batch that was opened; infinite: not.
+        changing: a change is half done.
     """
 
     def __init__(
         self,
         publisher: PublisherId,
-        queue_id: bytes,
+        queue: str,
         limits: Limits,
         *,
+        linger_seconds: float,
         delivery_seconds: float,
+        new_receipt: Callable[[], Receipt],
+        wall_us: Callable[[], int],
+        now: float,
         jitter: Jitter | None = None,
     ) -> None:
-        super().__init__(publisher, queue_id, limits)
-        self.delivery_seconds = delivery_seconds
-        self.moves = 0
-        self.closed = False
-        self._highest = 0
-        """The highest epoch that was heard of."""
-        self._relocation: Relocation | None = None
-        self._next: Relocate | None = None
-        """Came while another one was draining."""
-        self._told: TellRelocated | None = None
-        self._backoff = Backoff(jitter or (lambda: 1.0))
-        self._ready_since: float | None = None
-        self._unsteady = True
-        """No link works, or none has for long."""
-        self._failed: tuple[tuple[int, int], ...] = ()
-        """(number, epoch) of exchanges that were of no use since one was."""
-        self._asked = True
-        """Whether the monitor was asked, or will be at `_ask_at`; the session begins by itself."""
-        self._ask_at: float | None = None
+        self.links = Links(
+            publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now
+        )
+        self.packer = Packer(new_receipt, limits, linger_seconds)
+        self.messages = 0
+        self.batches = 0
+        self.full_batches = 0
+        self.unsent = False
+        self.due = math.inf
+        self.changing = False
+        self._queue = queue
+        self._new_receipt = new_receipt
+        self._wall_us = wall_us
+        self._sealing: Receipt | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be sealed."""
+        return self.links.chooser.has_room
+
+    # --- one message ------------------------------------------------------------------------------
+
+    def publish(self, data: bytes, topic: str, now: float) -> Receipt | None:
+        """Put one message into a batch; None if there is no room for one more batch.
+
+        Raises:
+            RoQError: this message cannot be published.
+        """
+        packer, links = self.packer, self.links
+        size = size_of(data)
+        if size > packer.message_bytes:
+            raise MessageTooLarge(
+                f"a message of {size} bytes is above the limit of queue {self._queue} "
+                f"({packer.message_bytes} bytes): split it, or set message_bytes when creating "
+                "the queue"
+            )
+        batch = packer.get(topic)
+        if batch is None:
+            if links.idle and links.chooser.has_room and size < packer.batch_bytes:
+                # No batch needs to be opened: there is nothing to wait for.
+                return self._seal_new(topic, [data], now)
+        elif packer.fits(batch, size) and packer.add(batch, data):
+            if packer.is_full(batch) or len(batch.items) >= batch.limit:
+                self.look_at(batch, now)
+            return batch.receipt
+        if not self._make_room(batch, now):
+            return None
+        return self._begin(topic, [data], now)
+
+    def look_at(self, batch: OpenBatch, now: float) -> None:
+        """A batch has reached its limit: it is full, or it is time to look at the clock."""
+        full = self.packer.is_full(batch)
+        if not full and not self.packer.stretch(batch, now):
+            return
+        if self.links.chooser.has_room:
+            self.full_batches += 1
+            self._seal(batch, now)
+        elif full:
+            self.packer.shut(batch)
+        else:
+            batch.limit = batch.most
+
+    def _make_room(self, batch: OpenBatch | None, now: float) -> bool:
+        """Seal what stands before a new batch; False if the window does not allow it."""
+        if batch is None and len(self.packer) >= self.links.limits.window_batches:
+            batch = next(iter(self.packer))
+        if batch is None:
+            return True
+        if not self.links.chooser.has_room:
+            self.packer.shut(batch)
+            return False
+        self._seal(batch, now)
+        return True
+
+    def _begin(self, topic: str, items: list[bytes], now: float) -> Receipt:
+        """Open a batch; on idle links, or if it is full already, seal it."""
+        links, packer = self.links, self.packer
+        links.topics.stream(topic)
+        batch = packer.open(topic, items, now)
+        full = packer.is_full(batch)
+        if (full or links.idle) and links.chooser.has_room:
+            self.full_batches += full
+            self._seal(batch, now)
+        else:
+            if full:
+                packer.shut(batch)
+            self.due = min(self.due, now + packer.linger_seconds)
+        return batch.receipt
+
+    def _seal_new(self, topic: str, payloads: list[bytes], now: float) -> Receipt:
+        """Seal payloads that were never in an open batch; there must be room."""
+        receipt = self._new_receipt()
+        attributed = isinstance(payloads[0], Attributed)
+        self._seal_payloads(topic, payloads, receipt, now, attributed=attributed)
+        return receipt
+
+    def _seal(self, batch: OpenBatch, now: float) -> None:
+        batch.receipt.count = min(len(batch.items), batch.most)
+        self._sealing = batch.receipt
+        self.changing = True
+        payloads = self.packer.close(batch)
+        self._seal_payloads(batch.topic, payloads, batch.receipt, now, attributed=batch.attributed)
+
+    def _seal_payloads(
+        self, topic: str, payloads: list[bytes], receipt: Receipt, now: float, *, attributed: bool
+    ) -> None:
+        attributes: bytes | None = None
+        if attributed:
+            payloads, attributes = part_attributes(payloads)
+        chooser, stream = self.links.chooser, self.links.topics.stream(topic)
+        receipt.count = len(payloads)
+        self._sealing = receipt
+        self.changing = True
+        self.messages += len(payloads)
+        self.batches += 1
+        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)
+        self.unsent = True
+        self.changing = False
+
+    # --- many messages ----------------------------------------------------------------------------
+
+    def publish_chunk(
+        self, payloads: list[Payload], position: int, topic: str, now: float
+    ) -> tuple[int, Receipt | None]:
+        """Publish the next messages that fit into one batch; how many, and their receipt or None.
+
+        Raises:
+            RoQError: as `publish`.
+        """
+        first = payloads[position]
+        if isinstance(first, Attributed):
+            return 1, self.publish(first, topic, now)
+        chunk, size = self._chunk(payloads, position)
+        if not chunk:
+            return 1, self.publish(as_bytes(first), topic, now)
+        packer = self.packer
+        batch = packer.get(topic)
+        if batch is None and len(chunk) >= packer.most and self.links.chooser.has_room:
+            self.full_batches += 1
+            # Packed before this returns, so bytes-like payloads need no copy.
+            return len(chunk), self._seal_new(topic, cast("list[bytes]", chunk), now)
+        plain = all_bytes(chunk)  # kept for a while: must not change
+        plain = plain[:] if plain is payloads else plain
+        if batch is not None and packer.joins(batch, plain, size) and packer.extend(batch, plain):
+            if len(batch.items) >= batch.limit:
+                self.look_at(batch, now)
+            return len(chunk), batch.receipt
+        if not self._make_room(batch, now):
+            return 0, None
+        return len(chunk), self._begin(topic, plain, now)
+
+    def _chunk(self, payloads: list[Payload], start: int) -> tuple[list[Payload], int]:
+        """The next payloads that fit into one batch, and their size; none: the first is large.
+
+        The list may be the caller's own.
+        """
+        packer = self.packer
+        whole = start == 0 and len(payloads) <= packer.most
+        chunk = payloads if whole else payloads[start : start + packer.most]
+        most = min(packer.batch_bytes, packer.message_bytes)
+        if len(as_bytes(chunk[0])) <= packer.small_bytes:
+            size = len(b"".join(chunk))  # one pass in C over both types and sizes
+            if size <= most:
+                return chunk, size
+        sizes = list(accumulate(len(as_bytes(item)) for item in chunk))
+        count = sum(1 for size in sizes if size <= most)
+        return chunk[:count], sizes[count - 1] if count else 0
+
+    # --- events, and time -------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event in; see `Links`."""
+        effects = self.links.handle(event, now)
+        if isinstance(event, Assignment):
+            self.packer.adopt(self.links.limits)
+        return effects
+
+    def seal_due(self, now: float) -> float | None:
+        """Seal what has lingered, and everything once the links are idle; when to look again."""
+        links, packer = self.links, self.packer
+        self.due = math.inf
+        if not len(packer):
+            return None
+        idle = links.idle
+        patience = packer.linger_seconds if links.ready else OLD_SECONDS
+        for batch in packer:
+            if not (idle or now >= batch.opened_at + patience or packer.is_full(batch)):
+                continue
+            if not links.chooser.has_room:
+                break
+            self._seal(batch, now)
+        oldest = next(iter(packer), None)
+        if oldest is None or not links.chooser.has_room:
+            return None
+        return oldest.opened_at + patience
+
+    def seal_open(self, now: float) -> bool:
+        """Seal what is open as far as there is room; whether everything was acknowledged."""
+        for batch in self.packer:
+            if not self.links.chooser.has_room:
+                break
+            self._seal(batch, now)
+        return not len(self.packer) and self.links.owed_batches == 0
+
+    def leave(self, reason: str, now: float) -> list[Effect]:
+        """The publisher ends: what is open or not acknowledged is given up.
+
+        Also of what an exception of a signal handler has left half done the fate is told: unknown.
+        """
+        tally, failed = self.links.tally, SendStatus(outcome=Outcome.FAILED, reason=reason)
+        for batch in self.packer:
+            batch.receipt.count = count = len(self.packer.close(batch))
+            self.messages += count
+            tally.give_up(count, failed)
+            batch.receipt.settle(failed)
+        effects = self.links.handle(Leave(reason), now)
+        if self.changing:
+            self.changing = False
+            unknown = SendStatus(outcome=Outcome.UNKNOWN, reason=reason)
+            if self._sealing is not None and not self._sealing.done():
+                tally.give_up(self._sealing.count, unknown)
+                self._sealing.settle(unknown)
+            told = tally.acked_messages + tally.failed_messages + tally.unknown_messages
+            self.messages = max(self.messages, told)
+            tally.give_up(self.messages - told, unknown)
+        return effects
 
     # --- how it stands ----------------------------------------------------------------------------
 
     @property
-    def phase(self) -> PublisherPhase:
-        """Where the publisher stands."""
-        if self.closed:
-            return PublisherPhase.CLOSED
-        if self.ready:
-            return PublisherPhase.READY
-        idle = all(link.phase is LinkPhase.IDLE for link in self.links)
-        return PublisherPhase.DETACHED if idle else PublisherPhase.OPENING
+    def unacknowledged(self) -> int:
+        """Messages that were accepted and that no exchange has, as far as is known."""
+        waiting = sum(min(len(batch.items), batch.most) for batch in self.packer)
+        tally = self.links.tally
+        return waiting + self.links.owed_messages + tally.failed_messages + tally.unknown_messages
 
-    @property
-    def pausing(self) -> bool:
-        """Whether batches wait for another exchange to drain."""
-        return self._relocation is not None and self._relocation.collects
-
-    @property
-    def exchanges(self) -> tuple[ExchangeInfo, ...]:
-        """The exchanges that it is to publish at now; none if none is assigned."""
-        relocation = self._relocation
-        links = relocation.leaving if relocation and relocation.collects else self.chooser.links
-        return tuple(link.exchange for link in links if link.exchange is not None)
-
-    @property
-    def at(self) -> list[tuple[int, int]]:
-        """(number, epoch) of the exchanges of which it believes that they take its batches."""
-        relocation = self._relocation
-        links = relocation.leaving if relocation and relocation.collects else self.chooser.links
-        return [link.process for link in links if link.phase is not LinkPhase.IDLE]
-
-    def next_deadline(self) -> float | None:
-        """When a `Tick` is wanted at the latest."""
-        times = [self._ask_at, self.replay.next_deadline()]
-        if self._relocation is not None:
-            times.append(self._relocation.deadline)
-        for link in self.links:
-            times.append(link.next_deadline())
-            oldest = link.window.oldest_owed()
-            if oldest is not None:
-                times.append(oldest + self.delivery_seconds)
-        return min((at for at in times if at is not None), default=None)
-
-    def check(self) -> None:
-        """Assert the invariants."""
-        self.replay.check()
-        for link in self.links:
-            link.check()
-            assert link.failure is None  # noqa: S101
-        assert set(self.chooser.links) <= set(self.links)  # noqa: S101
-        relocation = self._relocation
-        roles = {*self.chooser.links, *(relocation.opened if relocation else ())}
-        roles.update(relocation.leaving if relocation else ())
-        assert roles == set(self.links)  # noqa: S101
-        assert self._next is None or relocation is not None  # noqa: S101
-        assert self.epoch <= self._highest  # noqa: S101
-
-    # --- events -----------------------------------------------------------------------------------
-
-    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
-        """Take one event in; see `roq.machine`."""
-        if self.closed:
-            return []
-        match event:
-            case Received(number, frames):
-                return self.receive(number, frames, now)
-            case Assignment():
-                return self._assigned(event, now)
-            case Relocate():
-                return self._relocate(event, now)
-            case Serving(exchanges, emptied):
-                return self._topology(exchanges, emptied, now)
-            case ConnectionLost(number, reason):
-                link = self._link(number)
-                return [] if link is None else self._after(link.connection_lost(reason, now), now)
-            case Leave(reason):
-                return self._leave(reason)
-            case Tick():
-                return self._tick(now)
-
-    def receive(self, number: int, frames: list[bytes], now: float) -> list[Effect]:
-        """A message from the exchange of a link; the plain call for the hot path."""
-        link = self._link(number)
-        if link is None or self.closed:
-            return []
-        effects = link.received(frames, now)
-        if link.failure is not None or self._relocation is not None or self._unsteady:
-            return self._after(effects, now)
-        return cast("list[Effect]", effects)
-
-    def _after(self, effects: Iterable[Effect], now: float) -> list[Effect]:
-        """What follows from what has just happened."""
-        every: list[Effect] = list(effects)
-        for link in self.links:
-            if link.failure is not None:
-                every += self._link_failed(link, now)
-        if self._relocation is not None:
-            every += self._proceed(self._relocation, now)
-        if self.ready:
-            self._works(now)
-            return every
-        if self._away_since is None:
-            self._away_since = now
-        self._ready_since, self._unsteady = None, True
-        if self._relocation is None and not self._asked and self.phase is PublisherPhase.DETACHED:
-            every += self._want_exchange(now)
-        return every
-
-    def _works(self, now: float) -> None:
-        self._failed = ()
-        self._unanswered = 0
-        if self._ready_since is None:
-            self._ready_since, self._away_since, self._used = now, None, True
-        elif now >= self._ready_since + STEADY_SECONDS:
-            self._backoff.reset()
-            self._unsteady = False
-
-    def _tick(self, now: float) -> list[Effect]:
-        self.replay.forget(now)
-        effects: list[LinkEffect] = []
-        for link in self.links:
-            link.window.expire(
-                now - self.delivery_seconds,
-                f"not acknowledged within {self.delivery_seconds:g} s"
-                + (f": {link.reason or link.held}" if link.reason or link.held else ""),
-            )
-            effects += link.tick(now)
-        every = self._after(effects, now)
-        if self._ask_at is not None and now >= self._ask_at:
-            every.append(self._ask())
-        return every
-
-    def _topology(
-        self, exchanges: tuple[ExchangeInfo, ...], emptied: frozenset[LogId], now: float
-    ) -> list[Effect]:
-        serving = {exchange.log: exchange for exchange in exchanges}
-        self.serving = frozenset(serving)
-        self.replay.absolve(emptied)
-        effects: list[LinkEffect] = []
-        opened = self._relocation.opened if self._relocation is not None else []
-        for link in self.links:
-            exchange = serving.get(link.log)
-            if exchange is not None:
-                effects += link.serves(exchange, now)
-            elif link.phase is not LinkPhase.IDLE and link not in opened:
-                effects += link.gone(now, elsewhere=bool(exchanges))
-        every = self._after(effects, now)
-        if self.replay.doubt_missing(self.serving, now):
-            self._replay(())
-            every += self._send(now)
-        return every
-
-    def _leave(self, reason: str) -> list[Effect]:
-        self.closed = True
-        self._ask_at = self._relocation = self._next = None
-        effects: list[Effect] = []
-        for link in self.links:
-            effects += link.close(channel.Bye(publisher=self.publisher))
-            link.window.abandon(reason)
-            link.reason = reason
-        self.replay.clear()
-        return effects
-
-    # --- assignment -------------------------------------------------------------------------------
-
-    def _assigned(self, assignment: Assignment, now: float) -> list[Effect]:
-        """Publish there and nowhere else, at once: whatever there was before did not work."""
-        if assignment.epoch <= self._highest:
-            return []  # an answer that was overtaken
-        self._highest = self.epoch = assignment.epoch
-        self.limits = assignment.limits
-        self.moves += 1
-        self._ask_at = self._relocation = self._next = None
-        self._asked = False
-        before = self.links
-        link = self._add_link(assignment.exchange, assignment.epoch)
-        batches = [sealed for old in before for sealed in old.window.take_all()]
-        effects = self._close(before)
-        self.chooser.deal_to([link])
-        self._replay(batches)
-        return [*effects, *link.open(now)]
-
-    def _link_failed(self, link: Link, now: float) -> list[Effect]:
-        """A link is of no use: others take over, or the monitor is asked, soon or later."""
-        self._unanswered = min(self._unanswered + link.failure.late, 8) if link.failure else 0
-        link.failure = None
-        self._failed = (*self._failed, link.process)[-LINKS_MAX:]
-        relocation = self._relocation
-        if relocation is not None and link in relocation.opened:
-            return self._abort(relocation, link, now)
-        if link not in self.chooser.links:
-            return []  # it was leaving
-        others = [one for one in self.chooser.links if one.phase is not LinkPhase.IDLE]
-        if not others:
-            return []  # it holds its batches until there is another one
-        dead = [one for one in self.chooser.links if one not in others]
-        batches = [sealed for one in dead for sealed in one.window.take_all()]
-        effects = self._close(dead)
-        self.chooser.deal_to(others, relocation.leaving if relocation is not None else ())
-        self._replay(batches)
-        return [*effects, *self._send(now)]
-
-    def _want_exchange(self, now: float) -> list[Effect]:
-        """No link works: the monitor is asked for an exchange, at once or after a while."""
-        self._asked = True
-        delay = self._backoff.wait()
-        if delay:
-            self._ask_at = now + delay
-            return []
-        return [self._ask()]
-
-    def _ask(self) -> AskAttach:
-        self._ask_at = None
-        failed, self._failed = self._failed, ()
-        return AskAttach(failed)
-
-    # --- relocation -------------------------------------------------------------------------------
-
-    def _relocate(self, event: Relocate, now: float) -> list[Effect]:
-        if event.epoch <= self._highest:
-            again = self._told is not None and self._told.epoch == event.epoch
-            return [self._told] if again and self._told is not None else []
-        self._highest = event.epoch
-        relocation = self._relocation
-        if relocation is not None and relocation.draining:
-            self._next = event
-            return []
-        effects = self._close(relocation.opened) if relocation is not None else []
-        self._relocation = None
-        return self._after([*effects, *self._begin(event, now)], now)
-
-    def _begin(self, event: Relocate, now: float) -> list[Effect]:
-        """Open what is not open yet."""
-        targets = {info.log: info for info in event.exchanges}
-        if not 0 < len(targets) <= LINKS_MAX:
-            return [self._tell(event.epoch, reason=f"cannot publish at {len(targets)} exchanges")]
-        open_ = {link.log for link in self.chooser.links if link.phase is not LinkPhase.IDLE}
-        relocation = Relocation(event.epoch, tuple(targets.values()), self.topics.heads())
-        self._relocation = relocation
-        self._ask_at = None
-        self._asked = False
-        effects: list[LinkEffect] = []
-        for log, info in targets.items():
-            if log not in open_:
-                link = self._add_link(info, event.epoch, waits=True)
-                relocation.opened.append(link)
-                effects += link.open(now)
-        return [*effects, *self._proceed(relocation, now)]
-
-    def _proceed(self, relocation: Relocation, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        if not relocation.draining and relocation.targets_ready():
-            effects += self._switch(relocation, now)
-        if relocation.draining and relocation.drained(now):
-            effects += self._finish(relocation, now)
-        return effects
-
-    def _switch(self, relocation: Relocation, now: float) -> list[Effect]:
-        """New batches are for the targets from here on."""
-        before = self.chooser.links
-        logs = {info.log for info in relocation.targets}
-        stays = [one for one in before if one.log in logs and one.phase is not LinkPhase.IDLE]
-        links = [*stays, *relocation.opened]
-        relocation.leaving = [link for link in before if link not in stays]
-        relocation.draining = True
-        relocation.since = now
-        if len(before) == len(links) == len(relocation.leaving) == 1:
-            relocation.collects = True
-            self.chooser.deal_to(links)
-            return []
-        effects: list[Effect] = [one for link in links for one in link.release(now)]
-        relocation.opened.clear()
-        self.chooser.deal_to(links, relocation.leaving)
-        return effects
-
-    def _finish(self, relocation: Relocation, now: float) -> list[Effect]:
-        """Nothing is on its way to the exchanges that are left, or has been for too long."""
-        leaving = relocation.leaving
-        batches = [sealed for link in leaving for sealed in link.window.take_all()]
-        self.epoch = relocation.epoch
-        self.moves += 1
-        self._relocation = None
-        effects: list[Effect] = [*self._close(leaving)]
-        self.chooser.deal_to(self.chooser.links)
-        self._replay(batches)
-        if leaving:
-            effects += self._introduce(now, relocation.heads)
-        for link in relocation.opened:
-            effects += link.release(now)
-        effects += self._send(now)
-        pause = now - relocation.since if relocation.collects else 0.0
-        effects.append(self._tell(relocation.epoch, accepted=True, pause=pause))
-        return [*effects, *self._begin_next(now)]
-
-    def _abort(self, relocation: Relocation, link: Link, now: float) -> list[Effect]:
-        """A target cannot be used: everything is as before."""
-        self._relocation = None
-        batches = [sealed for one in relocation.opened for sealed in one.window.take_all()]
-        effects: list[Effect] = [*self._close(relocation.opened)]
-        if relocation.draining:
-            self.chooser.deal_to(relocation.leaving)
-        self._replay(batches)
-        effects += self._send(now)
-        effects.append(self._tell(relocation.epoch, failed=(link.process,), reason=link.reason))
-        return [*effects, *self._begin_next(now)]
-
-    def _begin_next(self, now: float) -> list[Effect]:
-        event, self._next = self._next, None
-        return self._begin(event, now) if event is not None else []
-
-    def _tell(
-        self,
-        epoch: int,
-        *,
-        accepted: bool = False,
-        failed: tuple[tuple[int, int], ...] = (),
-        reason: str = "",
-        pause: float = 0.0,
-    ) -> TellRelocated:
-        self._told = TellRelocated(epoch, accepted, failed, reason, int(pause * 1_000_000))
-        return self._told
+    def stats(self, *, window_waits: int, callback_errors: int) -> PublisherStats:
+        """Counters and state at this moment, with what others have counted."""
+        links = self.links
+        tally = links.tally
+        return PublisherStats(
+            messages=self.messages,
+            batches=self.batches,
+            acked_messages=tally.acked_messages,
+            acked_batches=tally.acked_batches,
+            failed_messages=tally.failed_messages,
+            unknown_messages=tally.unknown_messages,
+            unacked_batches=links.owed_batches,
+            unacked_bytes=links.owed_bytes,
+            open_batches=len(self.packer),
+            replayed_batches=tally.replayed_batches,
+            connections=tally.connections,
+            moves=links.moves,
+            resets=tally.resets,
+            refused=tally.refused,
+            forgotten=tally.forgotten,
+            malformed=tally.malformed,
+            window_waits=window_waits,
+            callback_errors=callback_errors,
+            exchange=",".join(sorted(exchange.name for exchange in links.exchanges)),
+            ready=links.ready,
+        )

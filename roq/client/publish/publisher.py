@@ -14,11 +14,10 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
-from roq.client.publish.batching import Attributed
-from roq.client.publish.machine import PublisherMachine
+from roq.client.publish.batching import Attributed, Payload, as_bytes
 from roq.client.publish.receipt import Receipt
+from roq.client.publish.shell import PublisherShell
 from roq.client.publish.stats import PublisherStats
-from roq.client.publish.writer import Payload, Writer, as_bytes
 from roq.client.state import ClientState
 from roq.client.status.reporter import Losses, OnState, StatusReporter
 from roq.client.status.status import Status, publisher_status
@@ -31,7 +30,7 @@ from roq.errors import (
     Unavailable,
     WouldBlock,
 )
-from roq.model import Limits, PublisherId, check_name
+from roq.model import PublisherId, check_name
 from roq.protocol.attributes import Attributes, attributes_of, packed_size
 
 DELIVERY_SECONDS_MAX: Final = 600.0
@@ -107,21 +106,21 @@ class Publisher:
         self._reporter = StatusReporter(
             engine, f"publisher of queue {queue}", self._status, self._losses, on_state
         )
-        self._writer = Writer(
+        self._shell = PublisherShell(
             engine,
             addresses,
             queue,
             publisher=self.id,
             name=self.name,
-            delivery_seconds=delivery_timeout,
             linger_seconds=linger,
-            on_change=self._reporter.look_soon,
+            delivery_seconds=delivery_timeout,
             new_receipt=lambda: receipt(self),
+            on_change=self._reporter.look_soon,
         )
-        self._shell = self._writer.shell
+        self._packer = self._shell.machine.packer
         _opened.add(self)
         farewell.opened(self)
-        self._fast = self._writer.packer.fast
+        self._fast = self._packer.fast
         self._shell.start()
         engine.at_end(self._engine_ended)
         self._reporter.start()
@@ -130,7 +129,7 @@ class Publisher:
     def _await_exchange(self, timeout: float) -> None:
         shell = self._shell
         try:
-            if shell.wait_for(lambda: shell.machine is not None and shell.machine.ready, timeout):
+            if shell.wait_for(lambda: shell.machine.links.ready, timeout):
                 return
             shell.check()
         except BaseException:
@@ -195,12 +194,12 @@ class Publisher:
                 return batch.receipt
             shell = self._shell
             if shell.guard.held():
-                self._writer.packer.withdraw(batch, payload)
+                self._packer.withdraw(batch, payload)
                 shell.guard.check()
             with shell.lock:
-                if self._writer.packer.keeps(batch, payload):
+                if self._packer.keeps(batch, payload):
                     if batch.limit:
-                        self._writer.look_at(batch, monotonic())
+                        shell.look_at(batch)
                     return batch.receipt
         data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties)
@@ -209,12 +208,9 @@ class Publisher:
         )
 
     def _publish_slowly(self, data: bytes, topic: str) -> Receipt:
-        shell = self._shell
-        shell.guard.check()
         deadline: float | None = None
         while True:
-            with shell.lock:
-                receipt = self._writer.publish(data, topic)
+            receipt = self._shell.publish(data, topic)
             if receipt is not None:
                 return receipt
             deadline = self._wait_for_room(deadline)
@@ -263,8 +259,7 @@ class Publisher:
         shell = self._shell
         shell.guard.check()
         while position < len(payloads):
-            with shell.lock:
-                count, receipt = self._writer.publish_chunk(payloads, position, topic)
+            count, receipt = shell.publish_chunk(payloads, position, topic)
             if receipt is None:
                 return position
             position += count
@@ -280,7 +275,7 @@ class Publisher:
             deadline = monotonic() + self.timeout
             self._window_waits += 1
         remaining = max(0.0, deadline - monotonic())
-        if not self._shell.wait_for(self._writer.has_room, remaining):
+        if not self._shell.wait_for(self._shell.has_room, remaining):
             self.raise_no_room(self.timeout)
         return deadline
 
@@ -321,11 +316,11 @@ class Publisher:
 
     def has_room(self) -> bool:
         """Whether `publish` has room for another batch; for `attempt` and `wait_for`."""
-        return self._writer.has_room()
+        return self._shell.has_room()
 
     def is_flushed(self) -> bool:
         """Whether everything was acknowledged; for `attempt` and `wait_for`."""
-        return self._writer.is_flushed()
+        return self._shell.is_flushed()
 
     @property
     def failed(self) -> bool:
@@ -358,16 +353,14 @@ class Publisher:
             )
 
     def _raise_failures(self) -> None:
-        machine = self._shell.machine
-        if machine is None:
-            return
-        unknown = machine.tally.unknown_messages
-        failed = machine.tally.failed_messages + unknown
+        tally = self._shell.machine.links.tally
+        unknown = tally.unknown_messages
+        failed = tally.failed_messages + unknown
         new, self._reported = failed - self._reported, failed
         if new:
             raise DeliveryError(
                 f"{new} messages to queue {self.queue} could not be delivered "
-                f"(whether {unknown} of them were is unknown): {machine.tally.last_reason}",
+                f"(whether {unknown} of them were is unknown): {tally.last_reason}",
                 new,
             )
 
@@ -420,7 +413,7 @@ class Publisher:
         with suppress(RoQError, OSError):  # to wait takes a descriptor
             self._shell.wait_for(self.is_flushed, seconds)
         with self._shell.lock:
-            return self.queue, self._writer.unacknowledged - self._reported
+            return self.queue, self._shell.machine.unacknowledged - self._reported
 
     def _engine_ended(self) -> None:
         self._reporter.close(str(self._engine.end))
@@ -444,47 +437,21 @@ class Publisher:
         return publisher_status(self._shell.facts(late))
 
     def _losses(self) -> Losses:
-        machine = self._shell.machine
-        if machine is None:
-            return Losses()
-        tally = machine.tally
+        tally = self._shell.machine.links.tally
         return Losses(tally.failed_messages + tally.unknown_messages, 0, tally.last_reason)
 
     def stats(self) -> PublisherStats:
         """Counters and state at this moment."""
-        machine = self._shell.machine or PublisherMachine(
-            self.id, b"", Limits(), delivery_seconds=1.0
-        )
-        tally = machine.tally
-        return PublisherStats(
-            messages=self._writer.messages,
-            batches=self._writer.batches,
-            acked_messages=tally.acked_messages,
-            acked_batches=tally.acked_batches,
-            failed_messages=tally.failed_messages,
-            unknown_messages=tally.unknown_messages,
-            unacked_batches=machine.owed_batches,
-            unacked_bytes=machine.owed_bytes,
-            open_batches=len(self._writer.packer),
-            replayed_batches=tally.replayed_batches,
-            connections=tally.connections,
-            moves=machine.moves,
-            resets=tally.resets,
-            refused=tally.refused,
-            forgotten=tally.forgotten,
-            malformed=tally.malformed,
-            window_waits=self._window_waits,
-            callback_errors=self._callback_errors,
-            exchange=",".join(sorted(exchange.name for exchange in machine.exchanges)),
-            ready=machine.ready,
+        return self._shell.machine.stats(
+            window_waits=self._window_waits, callback_errors=self._callback_errors
         )
 
     def __repr__(self) -> str:
         # From the debugger, from a log line, half made: it neither raises nor waits.
         with suppress(Exception):
             machine = self._shell.machine
-            owed = 0 if machine is None else machine.owed_batches
-            counts = f"{self._writer.messages:,} messages sent, {owed:,} batches unacknowledged"
+            owed = machine.links.owed_batches
+            counts = f"{machine.messages:,} messages sent, {owed:,} batches unacknowledged"
             return f"<roq.Publisher {self.name!r} of {self.queue}: {self.state}, {counts}>"
         return "<roq.Publisher>"
 

@@ -15,7 +15,7 @@ from itertools import islice
 
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
-from roq.client.publish.tally import Tally
+from roq.client.publish.stats import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
@@ -187,26 +187,11 @@ class SendWindow:
             receipt=receipt,
             sealed_at=now,
         )
-        receipt.count = count
-        self._batches.append(sealed)  # first: `recount` mends the rest if this is interrupted
+        self._batches.append(sealed)
         stream.next_sequence += count
         self.owed_batches += 1
         self.owed_bytes += len(data)
         return sealed
-
-    def recount(self) -> None:
-        """Put right what follows from the batches, after a `seal` that was interrupted."""
-        self.owed_batches = self.owed_bytes = 0
-        for sealed in self._batches:
-            stream = sealed.stream
-            stream.next_sequence = max(stream.next_sequence, sealed.first_sequence + sealed.count)
-            if sealed.owed:
-                self.owed_batches += 1
-                self.owed_bytes += len(sealed.data)
-
-    def holds(self, receipt: Receipt) -> bool:
-        """Whether the batch of this receipt was sealed."""
-        return receipt.done() or any(sealed.receipt is receipt for sealed in self._batches)
 
     # --- out --------------------------------------------------------------------------------------
 
@@ -250,7 +235,9 @@ class SendWindow:
         """Everything up to this link number is in the log."""
         batches, buffer, tally = self._batches, self.buffer, self.tally
         while self.low <= number and batches:
-            sealed = batches.popleft()
+            sealed = batches[0]
+            sealed.receipt.settle(status)
+            batches.popleft()
             self.low += 1
             size = len(sealed.data)
             if self._sent:
@@ -267,7 +254,6 @@ class SendWindow:
             stream.acked_at = now
             if stream.unacked is not None:
                 stream.unacked.pop(sealed.first_sequence, None)
-            sealed.receipt.settle(status)
             sealed.acked_at = now
             buffer.add(sealed)
         buffer.forget(now)
@@ -411,11 +397,7 @@ class SendWindow:
             self._settle_failed(sealed, status)
 
     def _settle_failed(self, sealed: PendingBatch, status: SendStatus) -> None:
-        if status.outcome is Outcome.UNKNOWN:
-            self.tally.unknown_messages += sealed.count
-        else:
-            self.tally.failed_messages += sealed.count
-        self.tally.last_reason = status.reason
+        self.tally.give_up(sealed.count, status)
         sealed.receipt.settle(status)
 
     def _drop_owed(self, sealed: PendingBatch) -> None:

@@ -5,6 +5,9 @@ has arrived by then; the I/O thread does everything else and takes the lock only
 the caller keeps filling batches it reads the acknowledgements itself, so the I/O thread stops
 watching the descriptor and only looks in now and then: the two would fight for the interpreter
 otherwise.
+
+An exception of a signal handler (Ctrl-C) may end what the caller's thread does at any point. If it
+ends a change half done, the publisher fails: what was not acknowledged is told to be unknown.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Final
 
 import zmq
@@ -22,23 +26,22 @@ from roq.client.io import waiters
 from roq.client.io.alarm import Alarm
 from roq.client.io.engine import Engine
 from roq.client.io.waiters import Waiters
+from roq.client.publish.batching import OpenBatch, Payload
 from roq.client.publish.connection import Connection
 from roq.client.publish.connections import Connections
-from roq.client.publish.machine import (
+from roq.client.publish.events import (
     AskAttach,
     Assignment,
     ConnectionLost,
-    Drop,
     Effect,
-    Leave,
-    Open,
-    PublisherMachine,
+    Event,
     Relocate,
-    Say,
     Serving,
     TellRelocated,
-    Transmit,
 )
+from roq.client.publish.link import Drop, Open, Say, Transmit
+from roq.client.publish.machine import PublisherMachine
+from roq.client.publish.receipt import Receipt
 from roq.client.publish.send_window import PendingBatch
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
@@ -46,7 +49,7 @@ from roq.client.session.shell import MonitorSession
 from roq.client.status.status import PublisherFacts, why_not_sent
 from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
-from roq.model import PublisherId
+from roq.model import Limits, PublisherId
 from roq.protocol import control as wire
 from roq.protocol.control import Assigned, Relocated, Topology
 from roq.runtime import descriptors
@@ -72,21 +75,14 @@ class PublisherShell:
         queue: name of the queue.
         publisher: id of the publisher.
         name: as people see it.
-        delivery_seconds: see `PublisherMachine`.
-        flush: called with the lock held and the time; seals what is due and gives the time when it
-            wants to be called again, or None.
-        on_ready: called with the lock held each time the link has new limits.
-        give_up: called with the lock held when the publisher ends: seal what is open, to be
-            abandoned with the rest.
+        linger_seconds, delivery_seconds, new_receipt: see `PublisherMachine`.
         on_change: called, perhaps with the lock held, when `facts` may have changed.
 
     Attributes:
         guard: calls from outside check it before they take the lock.
-        lock: hold it for everything but `wait_for`, `start` and `close`.
-        machine: None until an exchange was assigned for the first time.
+        lock: taken here; the fast path of `publish` takes it, too.
+        machine: what decides.
         failure: why the publisher can never publish again.
-        full_batches: raised by the caller for each batch that filled up by itself.
-        need: call it with a time, and the I/O thread looks in then, or earlier.
     """
 
     def __init__(
@@ -97,32 +93,34 @@ class PublisherShell:
         *,
         publisher: PublisherId,
         name: str,
+        linger_seconds: float,
         delivery_seconds: float,
-        flush: Callable[[float], float | None],
-        on_ready: Callable[[PublisherMachine], None],
-        give_up: Callable[[], None],
+        new_receipt: Callable[[], Receipt],
         on_change: Callable[[], None],
     ) -> None:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
-        self.machine: PublisherMachine | None = None
+        self.machine = PublisherMachine(
+            publisher,
+            queue,
+            Limits(),
+            linger_seconds=linger_seconds,
+            delivery_seconds=delivery_seconds,
+            new_receipt=new_receipt,
+            wall_us=lambda: time_ns() // 1000,
+            now=monotonic(),
+            jitter=engine.jitter,
+        )
         self.failure: RoQError | None = None
-        self.full_batches = 0
         self._full_seen = 0
         self._unread = 0
         self._engine = engine
         self._publisher = publisher
-        self._delivery_seconds = delivery_seconds
-        self._flush = flush
-        self._on_ready = on_ready
-        self._give_up = give_up
         self._on_change = on_change
         self._queue = queue
-        self._began = monotonic()
         self._was_ready = False
         self._connections = Connections(engine)
         self._alarm = Alarm(engine, self.lock, self._tick)
-        self.need = self._alarm.need
         self._waiters = Waiters()
         self._session = MonitorSession(
             engine,
@@ -155,16 +153,14 @@ class PublisherShell:
 
     def facts(self, late: float) -> PublisherFacts:
         """What the watchdog wants to know; without the lock, which may be held for too long."""
-        machine, now = self.machine, monotonic()
+        if self.machine.changing:  # by a thread that is inside, or by one that was interrupted
+            with suppress(Closed):
+                self._engine.call_soon(self._tick)
         ended = "" if self.failure is None else str(self.failure)
-        if machine is None:
-            away = now - self._began
-            facts = PublisherFacts(self._queue, self._session.facts(), away=away)
-        else:
-            facts = machine.facts(self._queue, self._session.facts(), now)
+        facts = self.machine.links.facts(self._queue, self._session.facts(), monotonic())
         return replace(facts, late=late, ended=ended)
 
-    # --- in any thread, with the lock -------------------------------------------------------------
+    # --- publishing, in the caller's thread -------------------------------------------------------
 
     def check(self) -> None:
         """Make sure that publishing can go on.
@@ -172,43 +168,129 @@ class PublisherShell:
         Raises:
             RoQError: it cannot, ever.
         """
-        if self.failure is not None:
-            raise type(self.failure)(*self.failure.args)
+        if self.failure is not None or self.machine.changing:
+            self._check_whole()
         self._engine.check()
 
-    def push(self, now: float) -> None:
+    def _check_whole(self) -> None:
+        with self.lock:
+            if not self._whole() and self.failure is not None:
+                raise type(self.failure)(*self.failure.args)
+
+    def publish(self, data: bytes, topic: str) -> Receipt | None:
+        """Publish one message; None if there is no room for one more batch.
+
+        Raises:
+            RoQError: this message cannot be published, or none can any more.
+        """
+        self.guard.check()
+        with self.lock:
+            self.check()
+            now = monotonic()
+            receipt = self.machine.publish(data, topic, now)
+            self._pass_on(now)
+            return receipt
+
+    def publish_chunk(
+        self, payloads: list[Payload], position: int, topic: str
+    ) -> tuple[int, Receipt | None]:
+        """Publish the next messages that fit into one batch; how many, and their receipt or None.
+
+        Raises:
+            RoQError: as `publish`.
+        """
+        with self.lock:
+            self.check()
+            now = monotonic()
+            published = self.machine.publish_chunk(payloads, position, topic, now)
+            self._pass_on(now)
+            return published
+
+    def look_at(self, batch: OpenBatch) -> None:
+        """A batch has reached its limit; with the lock held."""
+        self.check()
+        now = monotonic()
+        self.machine.look_at(batch, now)
+        self._pass_on(now)
+
+    def has_room(self) -> bool:
+        """Whether another batch may be sealed."""
+        return self.machine.has_room
+
+    def is_flushed(self) -> bool:
+        """Send what is open as far as there is room; whether all was acknowledged. With the lock.
+
+        For `wait_for` and `attempt`.
+        """
+        now = monotonic()
+        flushed = self.machine.seal_open(now)
+        self._pass_on(now)
+        return flushed
+
+    # --- in any thread, with the lock -------------------------------------------------------------
+
+    def _whole(self) -> bool:
+        """Whether the machine may be used: it has neither ended nor been left half changed."""
+        if self.failure is None and self.machine.changing:
+            self._fail(
+                Closed(
+                    f"the publisher of queue {self._queue} was interrupted in the middle of its "
+                    "work by an exception of a signal handler: what was not acknowledged may "
+                    "arrive or not; open another publisher"
+                )
+            )
+            with suppress(Closed):  # an engine that has ended has told the monitor
+                self._engine.call_soon(self._session.close)
+        return self.failure is None
+
+    def _pass_on(self, now: float) -> None:
+        """Send what was sealed, and have what was opened looked at in time."""
+        machine = self.machine
+        if machine.unsent:
+            self._push(now)
+        if machine.due < math.inf:
+            due, machine.due = machine.due, math.inf
+            self._alarm.need(due)
+
+    def _push(self, now: float) -> None:
         """Send what was sealed, and read what has arrived meanwhile."""
         machine = self.machine
-        if machine is None:
-            return
-        for link in machine.links:
+        machine.changing = True
+        machine.unsent = False
+        for link in machine.links.all:
             batches = link.transmit(now)
             if batches:
                 self._transmit(link.number, batches, now)
+        machine.changing = False
         self._unread += 1
         # To send may swallow the wake-up of the watching thread: it is told now.
         waited = self._waiters.threads
-        if self._unread >= READ_EVERY or waited or self._connections.watched or machine.pausing:
+        if (
+            self._unread >= READ_EVERY
+            or waited
+            or self._connections.watched
+            or machine.links.pausing
+        ):
             self._unread = 0
-            if self.read(now) and waited:
+            if self._read(now) and waited:
                 self._waiters.ring()
-        self.need(now + LOOK_SECONDS)
+        self._alarm.need(now + LOOK_SECONDS)
 
-    def read(self, now: float) -> bool:
+    def _read(self, now: float) -> bool:
         """Take in what the exchanges have sent; whether there was anything."""
         connections, heard = self._connections, False
         for connection in connections.all:
             if connections.is_current(connection) and connection.pending:
+                self.machine.changing = True
                 self._read_one(connection, now)
+                self.machine.changing = False
                 heard = True
         return heard
 
     def _read_one(self, connection: Connection, now: float) -> None:
-        machine, link, connections = self.machine, connection.link, self._connections
-        if machine is None:
-            return
+        links, link, connections = self.machine.links, connection.link, self._connections
         for _ in range(READ_MAX):
-            effects = machine.receive(link, connection.receive(), now)
+            effects = links.receive(link, connection.receive(), now)
             if effects:
                 self._perform(effects, now)
             if not connections.is_current(connection) or not connection.pending:
@@ -220,8 +302,7 @@ class PublisherShell:
             self._handle_lost(link, "the connection does not take batches", now)
 
     def _handle_lost(self, link: int, reason: str, now: float) -> None:
-        if self.machine is not None:
-            self._perform(self.machine.handle(ConnectionLost(link, reason), now), now)
+        self._perform(self.machine.handle(ConnectionLost(link, reason), now), now)
 
     def _perform(self, effects: list[Effect], now: float) -> None:
         for effect in effects:
@@ -290,7 +371,7 @@ class PublisherShell:
             with self.lock:
                 self._waiters.leave(visit)
                 if not self._connections.watched:
-                    self.need(monotonic() + BUSY_LOOK_SECONDS)
+                    self._alarm.need(monotonic() + BUSY_LOOK_SECONDS)
 
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
         """As `wait_for`, but does not wait, for event loops.
@@ -304,40 +385,47 @@ class PublisherShell:
         self.guard.check()
         with self.lock:
             now = monotonic()
-            if self.read(now):
-                self._flush(now)
-                self._waiters.ring()
+            self._catch_up(now)
             done = condition()
             if not done and self.failure is None:
                 self._waiters.call(wake)
                 if not self._connections.watched:
-                    self.need(now)  # nobody but the I/O thread reads from here on
+                    self._alarm.need(now)  # nobody but the I/O thread reads from here on
             return done
 
     def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
         """Read what is there and ask the condition; the descriptors to wait for."""
-        now = monotonic()
-        if self.read(now):
-            self._flush(now)
-            self._waiters.ring()
+        self._catch_up(monotonic())
         waiters.silence(bell)
         return condition(), self._connections.fds
+
+    def _catch_up(self, now: float) -> None:
+        """Read what is there, and send what it has made possible."""
+        if self._whole() and self._read(now):
+            self._seal_due(now)
+            self._waiters.ring()
+
+    def _seal_due(self, now: float) -> float | None:
+        """Send what is due; when to look again."""
+        due = self.machine.seal_due(now)
+        self._pass_on(now)
+        return due
 
     # --- in the I/O thread ------------------------------------------------------------------------
 
     def _connect(self, effect: Open, serial: int) -> None:
         endpoint = self._engine.translate(effect.endpoint)
         with self.lock:
-            machine = self.machine
-            if machine is None or not self._connections.is_awaited(effect.link, serial):
+            limits = self.machine.links.limits
+            if not self._whole() or not self._connections.is_awaited(effect.link, serial):
                 return
             try:
                 connection = Connection(
                     self._engine,
                     effect.link,
                     endpoint,
-                    window_batches=machine.limits.window_batches,
-                    message_bytes=machine.limits.message_bytes,
+                    window_batches=limits.window_batches,
+                    message_bytes=limits.message_bytes,
                     on_readable=self._readable,
                     on_lost=self._lost,
                 )
@@ -352,42 +440,33 @@ class PublisherShell:
 
     def _readable(self, connection: Connection) -> None:
         with self.lock:
-            if self._connections.is_current(connection):
+            if self._whole() and self._connections.is_current(connection):
                 now = monotonic()
-                self.read(now)
+                self._read(now)
                 self._settle(now)
 
     def _lost(self, connection: Connection, reason: str) -> None:
         with self.lock:
             now = monotonic()
-            if self._connections.is_current(connection):
-                self.read(now)
+            if self._whole() and self._connections.is_current(connection):
+                self._read(now)
             if self._connections.is_current(connection):
                 self._handle_lost(connection.link, reason, now)
                 self._settle(now)
 
     def _assigned(self, assigned: Assigned) -> None:
-        with self.lock:
-            if self.failure is not None:
-                return
-            now = monotonic()
-            if self.machine is None:
-                self.machine = PublisherMachine(
-                    self._publisher,
-                    self._session.queue_id,
-                    assigned.limits,
-                    delivery_seconds=self._delivery_seconds,
-                    jitter=self._engine.jitter,
-                )
-            assignment = Assignment(assigned.exchange, assigned.epoch, assigned.limits)
-            self._perform(self.machine.handle(assignment, now), now)
-            self._on_ready(self.machine)
-            self._settle(now)
+        queue_id = self._session.queue_id
+        self._handle(Assignment(queue_id, assigned.exchange, assigned.epoch, assigned.limits))
 
     def _relocate(self, relocate: wire.Relocate) -> None:
-        event = Relocate(relocate.epoch, tuple(relocate.exchanges))
+        self._handle(Relocate(relocate.epoch, tuple(relocate.exchanges)))
+
+    def _topology(self, topology: Topology) -> None:
+        self._handle(Serving(tuple(topology.exchanges), frozenset(topology.emptied)))
+
+    def _handle(self, event: Event) -> None:
         with self.lock:
-            if self.machine is not None and self.failure is None:
+            if self._whole():
                 now = monotonic()
                 self._perform(self.machine.handle(event, now), now)
                 self._settle(now)
@@ -395,17 +474,8 @@ class PublisherShell:
     def _alive(self) -> dict[str, object]:
         """Where it publishes, and under which epoch: a new monitor does not know."""
         with self.lock:
-            machine = self.machine
-            return {"at": machine.at, "epoch": machine.epoch} if machine is not None else {}
-
-    def _topology(self, topology: Topology) -> None:
-        serving = tuple(topology.exchanges)
-        emptied = frozenset(topology.emptied)
-        with self.lock:
-            if self.machine is not None:
-                now = monotonic()
-                self._perform(self.machine.handle(Serving(serving, emptied), now), now)
-                self._settle(now)
+            links = self.machine.links
+            return {"at": links.at, "epoch": links.epoch} if links.epoch else {}
 
     def _state(self, state: str, reason: str) -> None:
         with self.lock:
@@ -418,37 +488,35 @@ class PublisherShell:
     def _tick(self) -> None:
         with self.lock:
             self._alarm.rung()
-            if self.machine is None or self.failure is not None:
+            if not self._whole():
                 return
             now = monotonic()
-            self.read(now)  # first: nobody is silent if this thread was only late
+            self._read(now)  # first: nobody is silent if this thread was only late
             self._perform(self.machine.handle(Tick(), now), now)
             self._settle(now)
 
     def _settle(self, now: float) -> None:
         """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
-        due = self._flush(now)
+        due, links = self._seal_due(now), self.machine.links
         # Who waits in `wait_for` reads as well; who waits in an event loop does not.
-        filling = self.full_batches != self._full_seen and not self._waiters.loops
+        filling = self.machine.full_batches != self._full_seen and not self._waiters.loops
         busy = filling or self._waiters.threads
-        self._full_seen = self.full_batches
+        self._full_seen = self.machine.full_batches
         self._connections.watch(wanted=not busy)
-        if not busy and self.read(now):
-            due = self._flush(now)
+        if not busy and self._read(now):
+            due = self._seal_due(now)
         self._waiters.ring()
         times = [due] if due is not None else []
-        ready = self.machine is not None and self.machine.ready
         if filling:
             times.append(now + BUSY_LOOK_SECONDS)
-        if self.machine is not None:
-            if self.machine.unsettled:
-                times.append(now + LOOK_SECONDS)
-            deadline = self.machine.next_deadline()
-            if deadline is not None:
-                times.append(deadline)
+        if links.unsettled:
+            times.append(now + LOOK_SECONDS)
+        deadline = links.next_deadline()
+        if deadline is not None:
+            times.append(deadline)
         self._alarm.set(max(min(times), now + 0.0005) if times else math.inf)
-        if ready is not self._was_ready:
-            self._was_ready = ready
+        if links.ready is not self._was_ready:
+            self._was_ready = links.ready
             self._on_change()
 
     # --- the end ----------------------------------------------------------------------------------
@@ -475,17 +543,16 @@ class PublisherShell:
             self._alarm.cancel()
 
     def _fail(self, error: RoQError) -> None:
+        """It is over; with the lock held."""
         if self.failure is None:
-            self._give_up()
             self.failure = error
-        if self.machine is not None:
-            self._perform(self.machine.handle(Leave(str(error)), monotonic()), monotonic())
+            now = monotonic()
+            self._perform(self.machine.leave(str(error), now), now)
+            self._waiters.ring()
 
     def _engine_ended(self) -> None:
         with self.lock:
             if self.failure is None:
-                self._give_up()
                 self.failure = self._engine.end
-                if self.machine is not None:
-                    self.machine.handle(Leave(str(self.failure)), monotonic())
+                self.machine.leave(str(self.failure), monotonic())
             self._waiters.ring()

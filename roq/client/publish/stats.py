@@ -1,8 +1,10 @@
-"""The counters of a publisher."""
+"""What a publisher counts, and what it tells of itself."""
 
 from __future__ import annotations
 
 import msgspec
+
+from roq.client.publish.receipt import Outcome, SendStatus
 
 
 class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,3 +36,52 @@ class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str
     """Name of the present exchange, or several with commas; empty if there is none."""
     ready: bool
+
+
+class Tally:
+    """What one publisher counts, over all of its links.
+
+    Attributes:
+        acked_messages, acked_batches: accepted by an exchange, once each.
+        replayed_batches: sent again.
+        failed_messages: given up, certainly not delivered.
+        unknown_messages: given up after they had left.
+        last_reason: why messages were given up last.
+        connections: opened.
+        resets, refused, forgotten, malformed: what exchanges have said.
+    """
+
+    __slots__ = (
+        "acked_batches",
+        "acked_messages",
+        "connections",
+        "failed_messages",
+        "forgotten",
+        "last_reason",
+        "malformed",
+        "refused",
+        "replayed_batches",
+        "resets",
+        "unknown_messages",
+    )
+
+    def __init__(self) -> None:
+        self.acked_messages = 0
+        self.acked_batches = 0
+        self.replayed_batches = 0
+        self.failed_messages = 0
+        self.unknown_messages = 0
+        self.last_reason = ""
+        self.connections = 0
+        self.resets = 0
+        self.refused = 0
+        self.forgotten = 0
+        self.malformed = 0
+
+    def give_up(self, messages: int, status: SendStatus) -> None:
+        """So many messages were not delivered, or it is not known."""
+        if status.outcome is Outcome.UNKNOWN:
+            self.unknown_messages += messages
+        else:
+            self.failed_messages += messages
+        self.last_reason = status.reason

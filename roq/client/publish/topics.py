@@ -18,8 +18,12 @@ class Topics:
     """Streams by topic, at most as many as the queue allows."""
 
     def __init__(self, most: int) -> None:
-        self._most = min(most, STREAMS_PER_HELLO_MAX)
         self._streams: dict[str, Stream] = {}
+        self.allow(most)
+
+    def allow(self, most: int) -> None:
+        """So many from now on; those that are there stay."""
+        self._most = min(most, STREAMS_PER_HELLO_MAX)
 
     def __len__(self) -> int:
         return len(self._streams)

@@ -59,7 +59,8 @@ def test_a_publisher_without_a_descriptor_to_wait_with_tells_what_it_owes() -> N
         raise OSError(errno.EMFILE, "too many open files")
 
     publisher = SimpleNamespace(
-        queue="q", is_flushed=lambda: False, _reported=1, _writer=SimpleNamespace(unacknowledged=5),
-        _shell=SimpleNamespace(wait_for=wait_for, lock=nullcontext()),
+        queue="q", is_flushed=lambda: False, _reported=1, _shell=SimpleNamespace(
+            wait_for=wait_for, lock=nullcontext(), machine=SimpleNamespace(unacknowledged=5)
+        ),
     )  # fmt: skip
     assert Publisher._part(cast("Publisher", publisher), 1.0) == ("q", 4)

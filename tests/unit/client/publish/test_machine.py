@@ -1,424 +1,275 @@
-"""What a publisher's link does with each thing that can happen to it."""
+"""Which batch a message joins, when a batch is sealed, and what is left when a call is cut off."""
 
 from __future__ import annotations
 
+import math
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
-from msgspec import structs
-from publisher_script import (
-    X1,
-    X2,
-    Script,
-    link_at,
-    opened,
-    sent,
-)
+from publisher_script import LIMITS, X1, NoWaiter
 
-from roq.client.publish.link import FLAPS_MAX, READY_SECONDS, READY_SECONDS_MOST, STEADY_SECONDS
-from roq.client.publish.machine import (
-    AskAttach,
-    Drop,
-    Leave,
-    Open,
-    PublisherPhase,
-    Received,
-    Serving,
-    Transmit,
-)
-from roq.client.publish.receipt import Outcome
-from roq.machine import Tick
-from roq.model import ExchangeInfo
+from roq.client.publish.batching import Attributed
+from roq.client.publish.events import Assignment, Received
+from roq.client.publish.machine import OLD_SECONDS, PublisherMachine
+from roq.client.publish.receipt import Outcome, Receipt
+from roq.client.publish.send_window import PendingBatch
+from roq.errors import InvalidName, MessageTooLarge
+from roq.model import Limits, PublisherId
 from roq.protocol import batch as wire
-from roq.protocol import channel
-from roq.runtime.backoff import MOST_SECONDS
-from roq.timing import ACK_SECONDS, RESET_SECONDS
-
-
-def test_an_assignment_opens_a_connection_with_a_hello() -> None:
-    script = Script()
-    hello = opened(script.assign())
-    assert (hello.epoch, hello.attempt, hello.queue) == (1, 1, b"q" * 16)
-    assert hello.streams == []
-    assert script.machine.phase is PublisherPhase.OPENING
-
-
-def test_nothing_is_sent_before_ready_and_everything_after() -> None:
-    script = Script()
-    script.assign()
-    assert script.publish() == []
-    assert sent(script.accept()) == [1]
-    assert script.publish() == [2]
-
-
-def test_a_broken_connection_is_opened_again_and_replays_what_the_exchange_has_not(
-    ready: Script,
-) -> None:
-    for _ in range(3):
-        ready.publish()
-    ready.ack(1)
-    hello = opened(ready.lost("cut"))
-    assert (hello.epoch, hello.attempt) == (1, 2)
-    assert sent(ready.accept(expected=3)) == [3]
-    assert [receipt.done() for receipt in ready.receipts] == [True, True, False]
-
-
-def test_a_hello_tells_where_each_stream_stands_and_how_long_it_was_idle(ready: Script) -> None:
-    ready.publish("a")
-    ready.publish("b")
-    ready.ack(1)
-    ready.now += 2.0
-    hello = opened(ready.lost("cut"))
-    assert [(s.topic, s.first, s.idle_us) for s in hello.streams] == [
-        (b"a", 1, 2_000_000), (b"b", 0, 0),
-    ]  # fmt: skip
-
-
-def test_an_exchange_that_cannot_be_reached_is_reported_as_failed() -> None:
-    script = Script()
-    script.assign()
-    effects = script.lost("refused")
-    assert effects == [Drop(2), AskAttach(((1, 5),))]
-    assert script.machine.phase is PublisherPhase.DETACHED
-    assert "refused" in script.machine.reason
-
-
-def test_the_second_failure_in_a_row_waits_before_it_asks_again() -> None:
-    script = Script()
-    script.assign()
-    script.lost("refused")
-    script.assign(X2, 2)
-    assert script.lost("refused") == [Drop(3)]
-    deadline = script.machine.next_deadline()
-    assert deadline is not None
-    script.now = deadline
-    assert script.feed(Tick()) == [AskAttach(((2, 8),))]
-
-
-def test_no_answer_to_a_hello_is_a_failure() -> None:
-    script = Script()
-    script.assign()
-    script.now += READY_SECONDS
-    assert AskAttach(((1, 5),)) in script.feed(Tick())
-
-
-def test_no_acknowledgement_for_long_opens_a_new_connection(ready: Script) -> None:
-    ready.publish()
-    ready.now += ACK_SECONDS + 0.1
-    assert opened(ready.feed(Tick())).attempt == 2
-
-
-def test_a_large_batch_has_the_time_that_a_slow_network_takes(ready: Script) -> None:
-    ready.publish(payload=bytes(4 * channel.SLOWEST_BYTES_PER_SECOND))
-    ready.now += ACK_SECONDS + 3.9
-    assert ready.feed(Tick()) == []
-    ready.now += 0.2
-    assert opened(ready.feed(Tick())).attempt == 2
-
-
-def test_what_a_dead_exchange_had_acknowledged_is_kept_until_another_is_found(
-    ready: Script,
-) -> None:
-    ready.publish()
-    ready.ack(1)
-    ready.lost("killed")
-    for _ in range(20):
-        ready.now += 1.0
-        ready.feed(Tick())
-    ready.assign(X2, epoch=2)
-    assert sent(ready.accept(exchange=X2)) == [1]
-
-
-def test_an_idle_link_is_left_alone(ready: Script) -> None:
-    assert ready.machine.next_deadline() is None
-    ready.now += 1000
-    assert ready.feed(Tick()) == []
-
-
-def test_another_exchange_behind_the_address_is_not_used() -> None:
-    script = Script()
-    script.assign()
-    assert AskAttach(((1, 5),)) in script.accept(exchange=X2)
-
-
-def test_a_link_number_that_was_never_sent_cannot_be_expected() -> None:
-    script = Script()
-    script.assign()
-    script.publish()
-    effects = script.accept(expected=2)
-    assert any(isinstance(effect, AskAttach) for effect in effects)
-    assert not script.receipts[0].done()
-
-
-def test_a_forgotten_link_starts_from_one(ready: Script) -> None:
-    ready.publish()
-    ready.publish()
-    ready.ack(1)
-    ready.lost("cut")
-    assert sent(ready.accept(expected=1)) == [1]
-    assert ready.machine.tally.forgotten == 1
-    ready.ack(1)
-    assert all(receipt.done() for receipt in ready.receipts)
-
-
-def test_a_reset_replays_once_however_often_it_is_said(ready: Script) -> None:
-    for _ in range(3):
-        ready.publish()
-    again = channel.Reset(expected=2)
-    assert sent(ready.says(channel.RESET, again)) == [2, 3]
-    assert ready.says(channel.RESET, again) == []
-    ready.now += RESET_SECONDS
-    assert sent(ready.says(channel.RESET, again)) == [2, 3]
-    assert ready.machine.tally.resets == 3
-
-
-@pytest.mark.parametrize("expected", [0, 9])
-def test_a_reset_to_nowhere_says_hello_again(ready: Script, expected: int) -> None:
-    ready.publish()
-    effects = ready.says(channel.RESET, channel.Reset(expected=expected))
-    assert opened(effects).attempt == 2
-
-
-def test_a_refused_batch_becomes_a_void_and_the_rest_follows(ready: Script) -> None:
-    ready.publish()
-    ready.publish()
-    refused = channel.Refused(code="too_large", text="65 MiB", link_number=1)
-    effects = ready.says(channel.REFUSED, refused)
-    assert sent(effects) == [1, 2]
-    transmit = effects[0]
-    assert isinstance(transmit, Transmit)
-    assert wire.read_header(transmit.batches[0].data).kind == wire.Kind.VOID
-    status = ready.receipts[0].status
-    assert status is not None
-    assert status.outcome is Outcome.FAILED
-    assert "65 MiB" in status.reason
-
-
-@pytest.mark.parametrize("code", ["stale_epoch", "moved", "full", "foreign_queue", "version"])
-def test_a_refused_link_asks_for_another_exchange(ready: Script, code: str) -> None:
-    effects = ready.says(channel.REFUSED, channel.Refused(code=code, text="no"))
-    assert AskAttach(((1, 5),)) in effects
-    assert code in ready.machine.reason
-
-
-def test_a_lost_exchange_has_what_it_acknowledged_replayed_at_the_next(ready: Script) -> None:
-    ready.publish()
-    ready.ack(1)
-    ready.lost("killed")
-    ready.lost("refused")
-    assert opened(ready.assign(X2, 2)).streams[0].first == 0
-    assert sent(ready.accept(exchange=X2)) == [1]
-
-
-@pytest.mark.parametrize("code", ["moved", "full"])
-def test_an_exchange_that_goes_on_has_nothing_replayed_elsewhere(ready: Script, code: str) -> None:
-    ready.publish()
-    ready.ack(1)
-    ready.says(channel.REFUSED, channel.Refused(code=code, text="no"))
-    assert opened(ready.assign(X2, 2)).streams[0].first == 1
-    assert sent(ready.accept(exchange=X2)) == []
-
-
-def test_a_planned_move_replays_only_what_is_not_acknowledged(ready: Script) -> None:
-    ready.publish()
-    ready.publish()
-    ready.ack(1)
-    ready.assign(X2, 2)
-    assert sent(ready.accept(exchange=X2)) == [1]
-    assert ready.machine.tally.replayed_batches == 1
-
-
-def test_an_assignment_that_was_overtaken_is_ignored(ready: Script) -> None:
-    assert ready.assign(X2, 1) == []
-    assert ready.machine.exchanges == (X1,)
-
-
-def test_an_exchange_that_left_the_topology_is_given_up_unless_it_works(ready: Script) -> None:
-    assert ready.feed(Serving((X2,))) == []
-    assert AskAttach(((1, 5),)) in ready.lost("cut")
-
-
-def test_an_exchange_that_subscribers_do_not_read_is_left_although_it_works(ready: Script) -> None:
-    ready.feed(Serving((X2,)))
-    ready.publish()
-    ready.ack(1)
-    ready.now += 2.9
-    assert ready.feed(Tick()) == []
-    ready.now += 0.2
-    assert AskAttach(((1, 5),)) in ready.feed(Tick())
-    ready.assign(X2, 2)
-    assert sent(ready.accept(exchange=X2)) == [1]
-
-
-@pytest.mark.parametrize("back", [(X1, X2), ()])
-def test_an_exchange_that_works_is_kept_if_it_comes_back_or_there_is_no_other(
-    ready: Script, back: tuple[ExchangeInfo, ...]
-) -> None:
-    ready.feed(Serving((X2,)))
-    ready.now += 1.0
-    ready.feed(Serving(back))
-    ready.now += 5.0
-    assert ready.feed(Tick()) == []
-    assert ready.machine.exchanges == (X1,)
-
-
-def test_a_link_follows_its_log_to_another_process_and_keeps_its_numbers(ready: Script) -> None:
-    ready.publish()
-    link = link_at(ready, X1)
-    there = structs.replace(X1, epoch=9, data="tcp://elsewhere:1")
-    (opened,) = ready.feed(Serving((there,)))
-    assert isinstance(opened, Open)
-    assert (opened.link, opened.endpoint) == (link, "tcp://elsewhere:1")
-    assert sent(ready.accept(exchange=there)) == [1]
-    assert (ready.machine.at, ready.machine.epoch) == ([(1, 9)], 1)
-    assert ready.feed(Serving((there,))) == []
-    assert ready.feed(Serving((X1,))) == []  # of an earlier process: old news
-
-
-def test_a_log_of_another_generation_at_the_same_number_is_another_log(ready: Script) -> None:
-    ready.publish()
-    effects = ready.feed(Serving((structs.replace(X1, epoch=9, generation=9),)))
-    assert effects == []  # the link works; it is watched, as its exchange is not counted any more
-    ready.now += 5.0
-    assert AskAttach(((1, 5),)) in ready.feed(Tick())
-
-
-def test_another_log_that_answers_at_the_address_is_not_taken_for_this_one(ready: Script) -> None:
-    ready.publish()
-    ready.lost("cut")
-    effects = ready.accept(exchange=structs.replace(X1, generation=9))
-    assert (sent(effects), ready.machine.at) == ([], [])
-
-
-def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
-    ready.publish()
-    ready.now += 20.0
-    ready.feed(Tick())
-    status = ready.receipts[0].status
-    assert status is not None
-    assert status.outcome is Outcome.UNKNOWN
-    assert "20 s" in status.reason
-
-
-def test_an_exchange_that_says_why_it_does_not_acknowledge_is_left_alone(ready: Script) -> None:
-    ready.publish()
-    held = channel.Held(reader=b"\xab" * 16, seconds=1.0, most=10.0)
-    for _ in range(30):
-        ready.now += 0.5
-        ready.says(channel.HELD, held)
-        assert ready.feed(Tick()) == []
-    assert "slow subscriber (abababab) of exchange x1" in ready.machine.links[0].held
-    ready.now += 5.0
-    ready.feed(Tick())
-    status = ready.receipts[0].status
-    assert status is not None
-    assert "held back by a slow subscriber" in status.reason
-
-
-def test_an_acknowledgement_ends_what_was_said_of_its_delay(ready: Script) -> None:
-    ready.publish()
-    ready.says(channel.HELD, channel.Held(reader=b"r", seconds=1.0, most=10.0))
-    ready.ack(1)
-    assert ready.machine.links[0].held == ""
-
-
-def test_an_acknowledgement_of_what_was_never_sent_ends_the_link(ready: Script) -> None:
-    ready.publish()
-    assert AskAttach(((1, 5),)) in ready.ack(7)
-    assert not ready.receipts[0].done()
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        [], [b""], [channel.ACK], [channel.ACK, b"short"], [channel.READY, b"garbage"],
-        [channel.RESET, b""], [channel.REFUSED, b"\x05\x00\x00\x00\x00"], [b"a", b"b", b"c"],
-        [b"\xff?", b""],
-    ],
-)  # fmt: skip
-def test_garbage_is_counted_and_changes_nothing(ready: Script, frames: list[bytes]) -> None:
-    ready.publish()
-    assert ready.feed(Received(ready.link, frames)) == []
-    assert ready.machine.tally.malformed == 1
-    assert ready.machine.ready
-
-
-def test_a_status_names_the_exchange(ready: Script) -> None:
-    ready.publish()
-    ready.ack(1)
-    status = ready.receipts[0].status
-    assert status is not None
-    assert (status.exchange, status.exchange_epoch, status.ok) == ("x1", 5, True)
-
-
-def test_leaving_says_bye_and_settles_everything(ready: Script) -> None:
-    ready.publish()
-    effects = ready.feed(Leave("closed"))
-    assert isinstance(effects[0], Drop)
-    assert effects[0].bye[0] == channel.BYE
-    assert ready.receipts[0].done()
-    assert ready.assign(X2, 9) == []
-    assert ready.machine.next_deadline() is None
-
-
-def test_publishers_that_lose_their_exchange_at_the_same_time_ask_at_different_ones() -> None:
-    waits = set()
-    for jitter in (0.1, 0.5, 0.9):
-        script = Script(lambda jitter=jitter: jitter)
-        script.assign()
-        assert AskAttach(((1, 5),)) in script.lost("refused")
-        script.assign(X2, 2)
-        assert AskAttach(((2, 8),)) not in script.lost("refused")
-        wake = script.machine.next_deadline()
-        assert wake is not None
-        waits.add(wake - script.now)
-    assert len(waits) == 3
-
-
-def test_asking_for_an_exchange_is_tried_for_ever_with_bounded_waits() -> None:
-    script = Script(lambda: 0.999)
-    for epoch in range(1, 30):
-        script.assign(epoch=epoch)
-        if AskAttach(((1, 5),)) in script.lost("refused"):
+from roq.protocol import channel, documents
+from roq.protocol.attributes import Attributes
+
+LINGER = 0.01
+SMALL = Limits(window_batches=4, batch_messages=20, batch_bytes=1_000, message_bytes=2_000)
+
+
+class Shell:
+    """Does for a machine what the shell does, and remembers what left."""
+
+    def __init__(self, limits: Limits = SMALL) -> None:
+        self.now = 100.0
+        self.left: list[PendingBatch] = []
+        self.machine = PublisherMachine(
+            PublisherId(b"p" * 16), "orders", limits, linger_seconds=LINGER, delivery_seconds=20.0,
+            new_receipt=lambda: Receipt(NoWaiter()), wall_us=lambda: 1, now=self.now,
+        )  # fmt: skip
+        self.machine.handle(Assignment(b"q" * 16, X1, 1, limits), self.now)
+        ready = channel.Ready(
+            exchange=X1.number, exchange_epoch=X1.epoch, generation=X1.generation, expected=1,
+            message_bytes=1, batch_bytes=1, batch_messages=1,
+            window_bytes=1 << 20, window_batches=limits.window_batches,
+        )  # fmt: skip
+        self.hears(channel.READY, documents.encode(ready))
+
+    def hears(self, kind: bytes, body: bytes) -> None:
+        link = self.machine.links.all[-1]
+        self.machine.handle(Received(link.number, [kind, body]), self.now)
+
+    def publish(self, payload: bytes, topic: str = "t") -> Receipt | None:
+        receipt = self.machine.publish(payload, topic, self.now)
+        if self.machine.unsent:
+            self.send()
+        return receipt
+
+    def send(self) -> None:
+        self.machine.unsent = False
+        for link in self.machine.links.all:
+            self.left += link.transmit(self.now)
+
+    def acknowledge(self) -> None:
+        """The exchange has everything that has left."""
+        link = self.machine.links.all[-1]
+        self.hears(channel.ACK, channel.NUMBER.pack(link.window.low + link.window.under_way - 1))
+
+    def payloads(self) -> list[list[bytes]]:
+        return [
+            wire.read_payloads(sealed.data, wire.read_header(sealed.data)) for sealed in self.left
+        ]
+
+
+def test_a_message_on_idle_links_leaves_alone_and_at_once() -> None:
+    shell = Shell()
+    shell.publish(b"a")
+    assert shell.payloads() == [[b"a"]]
+    assert shell.machine.due == math.inf
+
+
+def test_behind_a_busy_link_messages_wait_for_each_other_until_one_has_lingered() -> None:
+    shell = Shell()
+    shell.publish(b"a")
+    shell.publish(b"b")
+    shell.publish(b"c")
+    assert shell.payloads() == [[b"a"]]
+    assert shell.machine.due == shell.now + LINGER
+    assert shell.machine.seal_due(shell.now) == shell.now + LINGER
+    shell.now += LINGER
+    assert shell.machine.seal_due(shell.now) is None
+    shell.send()
+    assert shell.payloads() == [[b"a"], [b"b", b"c"]]
+
+
+def test_what_waits_is_sealed_as_soon_as_the_link_is_idle() -> None:
+    shell = Shell()
+    shell.publish(b"a")
+    shell.publish(b"b")
+    shell.acknowledge()
+    shell.machine.seal_due(shell.now)
+    shell.send()
+    assert shell.payloads() == [[b"a"], [b"b"]]
+
+
+def test_a_full_batch_leaves_and_one_that_finds_no_room_takes_no_more() -> None:
+    shell = Shell()
+    receipts = [shell.publish(b"%d" % number) for number in range(1 + 20 * 4)]
+    assert [len(batch) for batch in shell.payloads()] == [1, 20, 20, 20]
+    assert None not in receipts
+    assert not shell.machine.has_room
+    assert shell.publish(b"more") is None
+    shell.acknowledge()
+    assert shell.publish(b"more") is not None
+    assert [len(batch) for batch in shell.payloads()] == [1, 20, 20, 20, 20]
+
+
+def test_a_large_message_leaves_what_was_before_it_first() -> None:
+    shell = Shell()
+    shell.publish(b"first")
+    shell.publish(b"small")
+    shell.publish(b"L" * 1_500)
+    assert shell.payloads() == [[b"first"], [b"small"], [b"L" * 1_500]]
+
+
+def test_without_a_link_batches_fill_up_and_the_old_are_sealed() -> None:
+    shell = Shell()
+    shell.machine.links.all[-1].connection_lost("cut", shell.now)
+    shell.publish(b"a")
+    shell.now += LINGER
+    assert shell.machine.seal_due(shell.now) == shell.now - LINGER + OLD_SECONDS
+    shell.now += OLD_SECONDS
+    shell.machine.seal_due(shell.now)
+    assert (shell.machine.links.owed_messages, shell.left) == (1, [])
+
+
+def test_many_payloads_are_cut_into_batches_as_they_are() -> None:
+    shell = Shell()
+    payloads: list[bytes | bytearray | memoryview] = [b"%d" % number for number in range(50)]
+    position = 0
+    while position < len(payloads):
+        count, receipt = shell.machine.publish_chunk(payloads, position, "t", shell.now)
+        assert receipt is not None
+        position += count
+        shell.send()
+    assert [len(batch) for batch in shell.payloads()] == [20, 20]
+    assert shell.machine.seal_open(shell.now) is False
+    shell.send()
+    assert [payload for batch in shell.payloads() for payload in batch] == payloads
+
+
+def test_attributes_count_for_the_size() -> None:
+    shell = Shell()
+    data = Attributed.of(b"x" * 1_990, Attributes(key="k" * 20))
+    with pytest.raises(MessageTooLarge, match="queue orders"):
+        shell.publish(data)
+
+
+def test_what_cannot_be_published_changes_nothing() -> None:
+    shell = Shell()
+    with pytest.raises(MessageTooLarge):
+        shell.publish(b"x" * 2_001)
+    with pytest.raises(InvalidName):
+        shell.publish(b"x", "a" * 300)
+    assert not shell.machine.changing
+    shell.publish(b"a")
+    assert shell.payloads() == [[b"a"]]
+
+
+def test_the_end_tells_the_fate_of_what_is_open_and_of_what_has_left() -> None:
+    shell = Shell()
+    left, open_ = shell.publish(b"a"), shell.publish(b"b")
+    shell.publish(b"c")
+    shell.machine.leave("closed", shell.now)
+    assert left is not None
+    assert open_ is not None
+    assert (left.status and left.status.outcome, left.count) == (Outcome.UNKNOWN, 1)
+    assert (open_.status and open_.status.outcome, open_.count) == (Outcome.FAILED, 2)
+    stats = shell.machine.stats(window_waits=0, callback_errors=0)
+    assert (stats.messages, stats.unknown_messages, stats.failed_messages) == (3, 1, 2)
+
+
+class Raised(BaseException):
+    """What a signal handler raises."""
+
+
+def cut_off_at(line: int, call: Any) -> bool:
+    """Call, and raise before the given line of the client's code; whether it had so many."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        if "/roq/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            count += 1
+            if count == line:
+                raise Raised
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Raised:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+CALLS = {
+    "a message on an idle link": (0, lambda shell: shell.machine.publish(b"new", "t", shell.now)),
+    "a message that fills a batch": (20, lambda shell: shell.machine.publish(b"new", "t", 100.0)),
+    "what has lingered": (5, lambda shell: shell.machine.seal_due(shell.now + 1.0)),
+    "a flush": (5, lambda shell: shell.machine.seal_open(shell.now)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_is_cut_off_anywhere_loses_and_doubles_nothing_in_silence(name: str) -> None:
+    """Either the machine is whole and all arrives once, or it fails and tells of everything."""
+    before, call = CALLS[name]
+    line = whole = failed = 0
+    while True:
+        line += 1
+        shell = Shell()
+        receipts = [shell.publish(b"%d" % number) for number in range(before)]
+        if not cut_off_at(line, lambda shell=shell: call(shell)):  # type: ignore[misc]
+            break
+        machine = shell.machine
+        if machine.changing:
+            failed += 1
+            machine.leave("interrupted", shell.now)
+            assert all(receipt is not None and receipt.done() for receipt in receipts)
+            stats = machine.stats(window_waits=0, callback_errors=0)
+            given_up = stats.failed_messages + stats.unknown_messages
+            assert before <= given_up + stats.acked_messages <= before + 1
+            assert stats.messages == given_up + stats.acked_messages
             continue
-        wake = script.machine.next_deadline()
-        assert wake is not None
-        assert wake - script.now <= MOST_SECONDS
-        script.now = wake
-        assert AskAttach(((1, 5),)) in script.feed(Tick())
+        whole += 1
+        shell.send()
+        for _ in range(3):
+            if machine.links.unsettled:
+                shell.acknowledge()
+            machine.seal_open(shell.now)
+            shell.send()
+        machine.links.check()
+        arrived = [payload for batch in shell.payloads() for payload in batch]
+        old = [b"%d" % number for number in range(before)]
+        assert arrived in (old, [*old, b"new"])
+    assert line > 20
+    assert whole
+    assert failed
 
 
-def test_an_exchange_that_answers_late_gets_more_time_the_next_time() -> None:
-    script = Script(lambda: 0.0)
-    seconds = []
-    for epoch in range(1, 6):
-        begun = script.now
-        script.assign(epoch=epoch)
-        while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
-            script.now += 0.25
-        seconds.append(script.now - begun)
-    assert seconds[0] == READY_SECONDS
-    assert seconds == sorted(seconds)
-    assert seconds[-1] == READY_SECONDS_MOST
-    script.assign(epoch=9)
-    script.accept()
-    begun = script.now
-    opened(script.lost("cut"))
-    opened(script.assign(epoch=10))
-    while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
-        script.now += 0.25
-    assert script.now - begun == READY_SECONDS
+def test_an_acknowledgement_that_is_cut_off_leaves_no_fate_open() -> None:
+    """The shell marks it as a change: whatever the line, the end tells every fate."""
+    line = 0
+    while True:
+        line += 1
+        shell = Shell()
+        receipts = [shell.publish(b"%d" % number) for number in range(1 + 20 * 2)]
+        shell.machine.changing = True
+        if not cut_off_at(line, shell.acknowledge):
+            break
+        shell.machine.leave("interrupted", shell.now)
+        assert all(receipt is not None and receipt.done() for receipt in receipts)
+        stats = shell.machine.stats(window_waits=0, callback_errors=0)
+        told = stats.acked_messages + stats.failed_messages + stats.unknown_messages
+        assert told >= 41
+    assert line > 40
 
 
-def test_a_connection_that_breaks_as_soon_as_it_works_is_not_made_again_for_ever(
-    ready: Script,
-) -> None:
-    for _ in range(FLAPS_MAX):
-        opened(ready.lost("closed"))
-        ready.accept()
-    assert AskAttach(((1, 5),)) in ready.lost("closed")
-
-
-def test_a_connection_that_has_worked_for_a_while_is_made_again_at_once(ready: Script) -> None:
-    for _ in range(3 * FLAPS_MAX):
-        ready.now += STEADY_SECONDS
-        opened(ready.lost("cut"))
-        ready.accept()
+def test_limits_come_with_the_assignment() -> None:
+    shell = Shell()
+    shell.machine.handle(Assignment(b"q" * 16, X1, 2, LIMITS), shell.now)
+    assert shell.machine.packer.batch_bytes == LIMITS.batch_bytes

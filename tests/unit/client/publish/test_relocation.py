@@ -18,15 +18,8 @@ from publisher_script import (
     told,
 )
 
-from roq.client.publish.link import READY_SECONDS
-from roq.client.publish.machine import (
-    AskAttach,
-    ConnectionLost,
-    Drop,
-    Say,
-    Serving,
-    TellRelocated,
-)
+from roq.client.publish.events import AskAttach, ConnectionLost, Serving, TellRelocated
+from roq.client.publish.link import READY_SECONDS, Drop, Say
 from roq.client.publish.relocation import DRAIN_SECONDS
 from roq.machine import Tick
 from roq.protocol import channel, documents
@@ -36,16 +29,16 @@ def test_a_move_opens_its_target_first_and_goes_on_at_the_old_exchange(ready: Sc
     hello = opened(relocate(ready, 2, X2))
     assert hello.epoch == 2
     ready.publish()
-    assert ready.machine.exchanges == (X1,)
-    assert len(ready.machine.links[0].window) == 1
-    assert not ready.machine.pausing
+    assert ready.links.exchanges == (X1,)
+    assert len(ready.links.all[0].window) == 1
+    assert not ready.links.pausing
 
 
 def test_a_move_switches_when_the_old_exchange_has_acknowledged_everything(ready: Script) -> None:
     ready.publish()
     relocate(ready, 2, X2)
     assert accepted(ready, X2) == []
-    assert ready.machine.pausing
+    assert ready.links.pausing
     assert ready.publish() == [], "it waits for the old exchange"
     ready.now += 0.01
     effects = acked(ready, X1, 1)
@@ -54,8 +47,8 @@ def test_a_move_switches_when_the_old_exchange_has_acknowledged_everything(ready
     assert places(effects) == [(link_at(ready, X2), 1)]
     answer = told(effects)
     assert (answer.epoch, answer.accepted, answer.pause_us) == (2, True, 10_000)
-    assert (ready.machine.exchanges, ready.machine.epoch, ready.machine.at) == ((X2,), 2, [(2, 8)])
-    assert ready.machine.tally.replayed_batches == 0
+    assert (ready.links.exchanges, ready.links.epoch, ready.links.at) == ((X2,), 2, [(2, 8)])
+    assert ready.links.tally.replayed_batches == 0
 
 
 def test_an_idle_publisher_moves_without_a_pause(ready: Script) -> None:
@@ -101,7 +94,7 @@ def test_a_target_that_cannot_be_used_changes_nothing(ready: Script, how: str) -
     answer = told(effects)
     assert (answer.accepted, answer.failed) == (False, ((2, 8),))
     assert not any(isinstance(effect, AskAttach) for effect in effects)
-    assert (ready.machine.exchanges, ready.machine.epoch) == ((X1,), 1)
+    assert (ready.links.exchanges, ready.links.epoch) == ((X1,), 1)
     acked(ready, X1, 1)
     assert ready.publish() == [2]
 
@@ -164,15 +157,15 @@ def test_a_repeated_relocate_is_answered_the_same_and_an_older_one_not_at_all(
     answer = told(accepted(ready, X2))
     assert relocate(ready, 3, X2) == [answer]
     assert relocate(ready, 2, X3) == []
-    assert ready.machine.exchanges == (X2,)
+    assert ready.links.exchanges == (X2,)
 
 
 def test_of_two_relocations_the_higher_epoch_wins(ready: Script) -> None:
     relocate(ready, 2, X2)
     relocate(ready, 3, X3)
-    assert {link.exchange for link in ready.machine.links} == {X1, X3}
+    assert {link.exchange for link in ready.links.all} == {X1, X3}
     assert told(accepted(ready, X3)).epoch == 3
-    assert ready.machine.exchanges == (X3,)
+    assert ready.links.exchanges == (X3,)
 
 
 def test_a_relocation_that_comes_while_another_drains_follows_it(ready: Script) -> None:
@@ -184,19 +177,19 @@ def test_a_relocation_that_comes_while_another_drains_follows_it(ready: Script) 
     assert told(effects).epoch == 2
     assert opened(effects).epoch == 3
     assert told(accepted(ready, X3)).epoch == 3
-    assert ready.machine.exchanges == (X3,)
+    assert ready.links.exchanges == (X3,)
 
 
 def test_a_relocation_to_where_it_is_already_is_accepted_at_once(ready: Script) -> None:
     effects = relocate(ready, 2, X1)
     assert effects == [TellRelocated(2, accepted=True)]
-    assert ready.machine.epoch == 2
+    assert ready.links.epoch == 2
     assert ready.publish() == [1]
 
 
 def test_a_relocation_to_nowhere_fails(ready: Script) -> None:
     assert not told(relocate(ready, 2)).accepted
-    assert ready.machine.ready
+    assert ready.links.ready
 
 
 def test_a_detached_publisher_is_relocated_as_well() -> None:
@@ -217,7 +210,7 @@ def test_an_assignment_ends_a_relocation(ready: Script) -> None:
     ready.publish()
     ready.assign(X3, 3)
     assert places(accepted(ready, X3)) == [(link_at(ready, X3), 0), (link_at(ready, X3), 1)]
-    assert len(ready.machine.links) == 1
+    assert len(ready.links.all) == 1
 
 
 def test_an_exchange_that_was_left_and_is_gone_has_its_last_batches_replayed(

@@ -9,7 +9,7 @@ import pytest
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
-from roq.client.publish.tally import Tally
+from roq.client.publish.stats import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire

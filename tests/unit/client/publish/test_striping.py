@@ -16,13 +16,8 @@ from publisher_script import (
     told,
 )
 
-from roq.client.publish.link import READY_SECONDS
-from roq.client.publish.machine import (
-    AskAttach,
-    ConnectionLost,
-    Drop,
-    Leave,
-)
+from roq.client.publish.events import AskAttach, ConnectionLost, Leave
+from roq.client.publish.link import READY_SECONDS, Drop
 from roq.machine import Tick
 from roq.protocol import batch as wire
 from roq.protocol.extensions import read_floor
@@ -33,7 +28,7 @@ def floors(script: Script) -> dict[tuple[int, int], int | None]:
         (link.number, sealed.first_sequence): read_floor(
             sealed.data[wire.HEADER_BYTES :][: wire.read_header(sealed.data).ext_bytes]
         )
-        for link in script.machine.links
+        for link in script.links.all
         for sealed in link.window
     }
 
@@ -54,26 +49,26 @@ def test_a_stripe_deals_batches_in_turn_and_tells_how_far_the_stream_is(striped:
     acked(striped, X1, 2)
     striped.publish()
     assert floors(striped)[two, 4] == 2
-    assert striped.machine.exchanges == (X1, X2)
+    assert striped.links.exchanges == (X1, X2)
 
 
 def test_each_lane_has_its_own_link_numbers_and_epoch(striped: Script) -> None:
     striped.publish()
     striped.publish()
     headers = [
-        wire.read_header(sealed.data) for link in striped.machine.links for sealed in link.window
+        wire.read_header(sealed.data) for link in striped.links.all for sealed in link.window
     ]
     assert [(h.epoch, h.link_number) for h in headers] == [(1, 1), (1, 2), (2, 1)]
 
 
 def test_there_is_room_as_long_as_one_lane_has_room(striped: Script) -> None:
     published = 0
-    while striped.machine.chooser.has_room:
+    while striped.links.chooser.has_room:
         striped.publish()
         published += 1
     assert published == 7, "a window of four each, and one was there before"
     acked(striped, X2, 1)
-    assert striped.machine.chooser.has_room
+    assert striped.links.chooser.has_room
 
 
 def test_a_receipt_names_the_exchange_that_accepted(striped: Script) -> None:
@@ -93,7 +88,7 @@ def test_a_lane_that_leaves_a_stripe_is_drained_while_the_others_go_on(striped: 
     assert floors(striped)[link_at(striped, X1), 3] == 0
     effects = acked(striped, X2, 1)
     assert told(effects).accepted
-    assert striped.machine.exchanges == (X1,)
+    assert striped.links.exchanges == (X1,)
     acked(striped, X1, 3)
     striped.publish()
     assert set(floors(striped).values()) == {None}
@@ -107,7 +102,7 @@ def test_a_lane_whose_exchange_is_lost_gives_its_batches_to_the_others(striped: 
     effects = striped.feed(ConnectionLost(two, "refused"))
     assert places(effects) == [(link_at(striped, X1), 2)]
     assert not any(isinstance(effect, AskAttach) for effect in effects)
-    assert striped.machine.at == [(1, 5)]
+    assert striped.links.at == [(1, 5)]
     acked(striped, X1, 4)
     assert all(receipt.done() for receipt in striped.receipts)
 
@@ -128,7 +123,7 @@ def test_lanes_that_fail_together_leave_the_last_one_to_wait_for_the_monitor(
 def test_a_striped_publisher_leaves_all_its_exchanges(striped: Script) -> None:
     effects = striped.feed(Leave("closed"))
     assert [isinstance(effect, Drop) and effect.bye != () for effect in effects] == [True, True]
-    assert striped.machine.owed_batches == 0
+    assert striped.links.owed_batches == 0
 
 
 def test_batches_without_a_floor_do_not_overtake_each_other_when_their_lane_is_lost(

@@ -1,0 +1,424 @@
+"""What a publisher's link does with each thing that can happen to it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+from publisher_script import (
+    X1,
+    X2,
+    Script,
+    link_at,
+    opened,
+    sent,
+)
+
+from roq.client.publish.events import AskAttach, Leave, Received, Serving
+from roq.client.publish.link import (
+    FLAPS_MAX,
+    READY_SECONDS,
+    READY_SECONDS_MOST,
+    STEADY_SECONDS,
+    Drop,
+    Open,
+    Transmit,
+)
+from roq.client.publish.receipt import Outcome
+from roq.machine import Tick
+from roq.model import ExchangeInfo
+from roq.protocol import batch as wire
+from roq.protocol import channel
+from roq.runtime.backoff import MOST_SECONDS
+from roq.timing import ACK_SECONDS, RESET_SECONDS
+
+
+def test_an_assignment_opens_a_connection_with_a_hello() -> None:
+    script = Script()
+    hello = opened(script.assign())
+    assert (hello.epoch, hello.attempt, hello.queue) == (1, 1, b"q" * 16)
+    assert hello.streams == []
+    assert not script.links.detached
+    assert not script.links.ready
+
+
+def test_nothing_is_sent_before_ready_and_everything_after() -> None:
+    script = Script()
+    script.assign()
+    assert script.publish() == []
+    assert sent(script.accept()) == [1]
+    assert script.publish() == [2]
+
+
+def test_a_broken_connection_is_opened_again_and_replays_what_the_exchange_has_not(
+    ready: Script,
+) -> None:
+    for _ in range(3):
+        ready.publish()
+    ready.ack(1)
+    hello = opened(ready.lost("cut"))
+    assert (hello.epoch, hello.attempt) == (1, 2)
+    assert sent(ready.accept(expected=3)) == [3]
+    assert [receipt.done() for receipt in ready.receipts] == [True, True, False]
+
+
+def test_a_hello_tells_where_each_stream_stands_and_how_long_it_was_idle(ready: Script) -> None:
+    ready.publish("a")
+    ready.publish("b")
+    ready.ack(1)
+    ready.now += 2.0
+    hello = opened(ready.lost("cut"))
+    assert [(s.topic, s.first, s.idle_us) for s in hello.streams] == [
+        (b"a", 1, 2_000_000), (b"b", 0, 0),
+    ]  # fmt: skip
+
+
+def test_an_exchange_that_cannot_be_reached_is_reported_as_failed() -> None:
+    script = Script()
+    script.assign()
+    effects = script.lost("refused")
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+    assert script.links.detached
+    assert "refused" in script.links.reason
+
+
+def test_the_second_failure_in_a_row_waits_before_it_asks_again() -> None:
+    script = Script()
+    script.assign()
+    script.lost("refused")
+    script.assign(X2, 2)
+    assert script.lost("refused") == [Drop(3)]
+    deadline = script.links.next_deadline()
+    assert deadline is not None
+    script.now = deadline
+    assert script.feed(Tick()) == [AskAttach(((2, 8),))]
+
+
+def test_no_answer_to_a_hello_is_a_failure() -> None:
+    script = Script()
+    script.assign()
+    script.now += READY_SECONDS
+    assert AskAttach(((1, 5),)) in script.feed(Tick())
+
+
+def test_no_acknowledgement_for_long_opens_a_new_connection(ready: Script) -> None:
+    ready.publish()
+    ready.now += ACK_SECONDS + 0.1
+    assert opened(ready.feed(Tick())).attempt == 2
+
+
+def test_a_large_batch_has_the_time_that_a_slow_network_takes(ready: Script) -> None:
+    ready.publish(payload=bytes(4 * channel.SLOWEST_BYTES_PER_SECOND))
+    ready.now += ACK_SECONDS + 3.9
+    assert ready.feed(Tick()) == []
+    ready.now += 0.2
+    assert opened(ready.feed(Tick())).attempt == 2
+
+
+def test_what_a_dead_exchange_had_acknowledged_is_kept_until_another_is_found(
+    ready: Script,
+) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.lost("killed")
+    for _ in range(20):
+        ready.now += 1.0
+        ready.feed(Tick())
+    ready.assign(X2, epoch=2)
+    assert sent(ready.accept(exchange=X2)) == [1]
+
+
+def test_an_idle_link_is_left_alone(ready: Script) -> None:
+    assert ready.links.next_deadline() is None
+    ready.now += 1000
+    assert ready.feed(Tick()) == []
+
+
+def test_another_exchange_behind_the_address_is_not_used() -> None:
+    script = Script()
+    script.assign()
+    assert AskAttach(((1, 5),)) in script.accept(exchange=X2)
+
+
+def test_a_link_number_that_was_never_sent_cannot_be_expected() -> None:
+    script = Script()
+    script.assign()
+    script.publish()
+    effects = script.accept(expected=2)
+    assert any(isinstance(effect, AskAttach) for effect in effects)
+    assert not script.receipts[0].done()
+
+
+def test_a_forgotten_link_starts_from_one(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    ready.ack(1)
+    ready.lost("cut")
+    assert sent(ready.accept(expected=1)) == [1]
+    assert ready.links.tally.forgotten == 1
+    ready.ack(1)
+    assert all(receipt.done() for receipt in ready.receipts)
+
+
+def test_a_reset_replays_once_however_often_it_is_said(ready: Script) -> None:
+    for _ in range(3):
+        ready.publish()
+    again = channel.Reset(expected=2)
+    assert sent(ready.says(channel.RESET, again)) == [2, 3]
+    assert ready.says(channel.RESET, again) == []
+    ready.now += RESET_SECONDS
+    assert sent(ready.says(channel.RESET, again)) == [2, 3]
+    assert ready.links.tally.resets == 3
+
+
+@pytest.mark.parametrize("expected", [0, 9])
+def test_a_reset_to_nowhere_says_hello_again(ready: Script, expected: int) -> None:
+    ready.publish()
+    effects = ready.says(channel.RESET, channel.Reset(expected=expected))
+    assert opened(effects).attempt == 2
+
+
+def test_a_refused_batch_becomes_a_void_and_the_rest_follows(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    refused = channel.Refused(code="too_large", text="65 MiB", link_number=1)
+    effects = ready.says(channel.REFUSED, refused)
+    assert sent(effects) == [1, 2]
+    transmit = effects[0]
+    assert isinstance(transmit, Transmit)
+    assert wire.read_header(transmit.batches[0].data).kind == wire.Kind.VOID
+    status = ready.receipts[0].status
+    assert status is not None
+    assert status.outcome is Outcome.FAILED
+    assert "65 MiB" in status.reason
+
+
+@pytest.mark.parametrize("code", ["stale_epoch", "moved", "full", "foreign_queue", "version"])
+def test_a_refused_link_asks_for_another_exchange(ready: Script, code: str) -> None:
+    effects = ready.says(channel.REFUSED, channel.Refused(code=code, text="no"))
+    assert AskAttach(((1, 5),)) in effects
+    assert code in ready.links.reason
+
+
+def test_a_lost_exchange_has_what_it_acknowledged_replayed_at_the_next(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.lost("killed")
+    ready.lost("refused")
+    assert opened(ready.assign(X2, 2)).streams[0].first == 0
+    assert sent(ready.accept(exchange=X2)) == [1]
+
+
+@pytest.mark.parametrize("code", ["moved", "full"])
+def test_an_exchange_that_goes_on_has_nothing_replayed_elsewhere(ready: Script, code: str) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.says(channel.REFUSED, channel.Refused(code=code, text="no"))
+    assert opened(ready.assign(X2, 2)).streams[0].first == 1
+    assert sent(ready.accept(exchange=X2)) == []
+
+
+def test_a_planned_move_replays_only_what_is_not_acknowledged(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    ready.ack(1)
+    ready.assign(X2, 2)
+    assert sent(ready.accept(exchange=X2)) == [1]
+    assert ready.links.tally.replayed_batches == 1
+
+
+def test_an_assignment_that_was_overtaken_is_ignored(ready: Script) -> None:
+    assert ready.assign(X2, 1) == []
+    assert ready.links.exchanges == (X1,)
+
+
+def test_an_exchange_that_left_the_topology_is_given_up_unless_it_works(ready: Script) -> None:
+    assert ready.feed(Serving((X2,))) == []
+    assert AskAttach(((1, 5),)) in ready.lost("cut")
+
+
+def test_an_exchange_that_subscribers_do_not_read_is_left_although_it_works(ready: Script) -> None:
+    ready.feed(Serving((X2,)))
+    ready.publish()
+    ready.ack(1)
+    ready.now += 2.9
+    assert ready.feed(Tick()) == []
+    ready.now += 0.2
+    assert AskAttach(((1, 5),)) in ready.feed(Tick())
+    ready.assign(X2, 2)
+    assert sent(ready.accept(exchange=X2)) == [1]
+
+
+@pytest.mark.parametrize("back", [(X1, X2), ()])
+def test_an_exchange_that_works_is_kept_if_it_comes_back_or_there_is_no_other(
+    ready: Script, back: tuple[ExchangeInfo, ...]
+) -> None:
+    ready.feed(Serving((X2,)))
+    ready.now += 1.0
+    ready.feed(Serving(back))
+    ready.now += 5.0
+    assert ready.feed(Tick()) == []
+    assert ready.links.exchanges == (X1,)
+
+
+def test_a_link_follows_its_log_to_another_process_and_keeps_its_numbers(ready: Script) -> None:
+    ready.publish()
+    link = link_at(ready, X1)
+    there = structs.replace(X1, epoch=9, data="tcp://elsewhere:1")
+    (opened,) = ready.feed(Serving((there,)))
+    assert isinstance(opened, Open)
+    assert (opened.link, opened.endpoint) == (link, "tcp://elsewhere:1")
+    assert sent(ready.accept(exchange=there)) == [1]
+    assert (ready.links.at, ready.links.epoch) == ([(1, 9)], 1)
+    assert ready.feed(Serving((there,))) == []
+    assert ready.feed(Serving((X1,))) == []  # of an earlier process: old news
+
+
+def test_a_log_of_another_generation_at_the_same_number_is_another_log(ready: Script) -> None:
+    ready.publish()
+    effects = ready.feed(Serving((structs.replace(X1, epoch=9, generation=9),)))
+    assert effects == []  # the link works; it is watched, as its exchange is not counted any more
+    ready.now += 5.0
+    assert AskAttach(((1, 5),)) in ready.feed(Tick())
+
+
+def test_another_log_that_answers_at_the_address_is_not_taken_for_this_one(ready: Script) -> None:
+    ready.publish()
+    ready.lost("cut")
+    effects = ready.accept(exchange=structs.replace(X1, generation=9))
+    assert (sent(effects), ready.links.at) == ([], [])
+
+
+def test_what_is_not_acknowledged_in_time_is_given_up(ready: Script) -> None:
+    ready.publish()
+    ready.now += 20.0
+    ready.feed(Tick())
+    status = ready.receipts[0].status
+    assert status is not None
+    assert status.outcome is Outcome.UNKNOWN
+    assert "20 s" in status.reason
+
+
+def test_an_exchange_that_says_why_it_does_not_acknowledge_is_left_alone(ready: Script) -> None:
+    ready.publish()
+    held = channel.Held(reader=b"\xab" * 16, seconds=1.0, most=10.0)
+    for _ in range(30):
+        ready.now += 0.5
+        ready.says(channel.HELD, held)
+        assert ready.feed(Tick()) == []
+    assert "slow subscriber (abababab) of exchange x1" in ready.links.all[0].held
+    ready.now += 5.0
+    ready.feed(Tick())
+    status = ready.receipts[0].status
+    assert status is not None
+    assert "held back by a slow subscriber" in status.reason
+
+
+def test_an_acknowledgement_ends_what_was_said_of_its_delay(ready: Script) -> None:
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"r", seconds=1.0, most=10.0))
+    ready.ack(1)
+    assert ready.links.all[0].held == ""
+
+
+def test_an_acknowledgement_of_what_was_never_sent_ends_the_link(ready: Script) -> None:
+    ready.publish()
+    assert AskAttach(((1, 5),)) in ready.ack(7)
+    assert not ready.receipts[0].done()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [], [b""], [channel.ACK], [channel.ACK, b"short"], [channel.READY, b"garbage"],
+        [channel.RESET, b""], [channel.REFUSED, b"\x05\x00\x00\x00\x00"], [b"a", b"b", b"c"],
+        [b"\xff?", b""],
+    ],
+)  # fmt: skip
+def test_garbage_is_counted_and_changes_nothing(ready: Script, frames: list[bytes]) -> None:
+    ready.publish()
+    assert ready.feed(Received(ready.link, frames)) == []
+    assert ready.links.tally.malformed == 1
+    assert ready.links.ready
+
+
+def test_a_status_names_the_exchange(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    status = ready.receipts[0].status
+    assert status is not None
+    assert (status.exchange, status.exchange_epoch, status.ok) == ("x1", 5, True)
+
+
+def test_leaving_says_bye_and_settles_everything(ready: Script) -> None:
+    ready.publish()
+    effects = ready.feed(Leave("closed"))
+    assert isinstance(effects[0], Drop)
+    assert effects[0].bye[0] == channel.BYE
+    assert ready.receipts[0].done()
+    assert ready.assign(X2, 9) == []
+    assert ready.links.next_deadline() is None
+
+
+def test_publishers_that_lose_their_exchange_at_the_same_time_ask_at_different_ones() -> None:
+    waits = set()
+    for jitter in (0.1, 0.5, 0.9):
+        script = Script(lambda jitter=jitter: jitter)
+        script.assign()
+        assert AskAttach(((1, 5),)) in script.lost("refused")
+        script.assign(X2, 2)
+        assert AskAttach(((2, 8),)) not in script.lost("refused")
+        wake = script.links.next_deadline()
+        assert wake is not None
+        waits.add(wake - script.now)
+    assert len(waits) == 3
+
+
+def test_asking_for_an_exchange_is_tried_for_ever_with_bounded_waits() -> None:
+    script = Script(lambda: 0.999)
+    for epoch in range(1, 30):
+        script.assign(epoch=epoch)
+        if AskAttach(((1, 5),)) in script.lost("refused"):
+            continue
+        wake = script.links.next_deadline()
+        assert wake is not None
+        assert wake - script.now <= MOST_SECONDS
+        script.now = wake
+        assert AskAttach(((1, 5),)) in script.feed(Tick())
+
+
+def test_an_exchange_that_answers_late_gets_more_time_the_next_time() -> None:
+    script = Script(lambda: 0.0)
+    seconds = []
+    for epoch in range(1, 6):
+        begun = script.now
+        script.assign(epoch=epoch)
+        while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
+            script.now += 0.25
+        seconds.append(script.now - begun)
+    assert seconds[0] == READY_SECONDS
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == READY_SECONDS_MOST
+    script.assign(epoch=9)
+    script.accept()
+    begun = script.now
+    opened(script.lost("cut"))
+    opened(script.assign(epoch=10))
+    while not any(isinstance(each, AskAttach) for each in script.feed(Tick())):
+        script.now += 0.25
+    assert script.now - begun == READY_SECONDS
+
+
+def test_a_connection_that_breaks_as_soon_as_it_works_is_not_made_again_for_ever(
+    ready: Script,
+) -> None:
+    for _ in range(FLAPS_MAX):
+        opened(ready.lost("closed"))
+        ready.accept()
+    assert AskAttach(((1, 5),)) in ready.lost("closed")
+
+
+def test_a_connection_that_has_worked_for_a_while_is_made_again_at_once(ready: Script) -> None:
+    for _ in range(3 * FLAPS_MAX):
+        ready.now += STEADY_SECONDS
+        opened(ready.lost("cut"))
+        ready.accept()
