@@ -16,6 +16,7 @@ from watched import Scene
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.state import Cause, ClientState
+from roq.client.subscribe.shell import ReadBy
 from roq.client.subscribe.subscriber import Subscriber
 from roq.model import Limits
 from roq.testing.faults import Relay
@@ -90,7 +91,7 @@ def test_one_that_is_paused_with_a_backlog_keeps_nothing_from_another(
             publisher.publish(payload, topic=topic)
         publisher.flush(60)
         with subscriber() as paused:
-            eventually(lambda: paused._shell._paused)
+            eventually(lambda: paused._shell._reads is ReadBy.NOBODY)
             with subscriber() as eager, subscriber("latest") as late:
                 assert by_topic(take(eager, len(everything))) == by_topic(everything)
                 publisher.publish(b"new ", topic="new")
@@ -98,7 +99,7 @@ def test_one_that_is_paused_with_a_backlog_keeps_nothing_from_another(
                 assert len(engine.exchanges._by_address) == 1
                 (shared,) = engine.exchanges._by_address.values()
                 assert [len(each.users) for each in shared] == [3]
-            assert paused._shell._paused
+            assert paused._shell._reads is ReadBy.NOBODY
             got = take(paused, len(everything) + 1)
             assert by_topic(got) == by_topic([*everything, ("new", b"new ")])
             assert paused.stats().counts.lost == paused.stats().gaps == 0

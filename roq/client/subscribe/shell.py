@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum
 from typing import Final, assert_never
 
 from roq.client.io.clock import ActiveClock
@@ -48,6 +49,17 @@ LOOK_SECONDS: Final = 0.01
 """A user's thread that stays away for longer than this has the I/O thread read in its place."""
 
 log = logging.getLogger(__name__)
+
+
+class ReadBy(Enum):
+    """Who reads the fan-out; the others leave it alone."""
+
+    USER = "user"
+    """The user's thread, when it comes for messages."""
+    IO = "io"
+    """The I/O thread: the user's thread stays away, or waits in an event loop."""
+    NOBODY = "nobody"
+    """The user has fallen behind. Exchanges that do not know of this subscriber are read on."""
 
 
 class SubscriberShell:
@@ -106,9 +118,7 @@ class SubscriberShell:
         self._connections: dict[LogId, LogConnection] = {}
         self._read_taps: dict[LogId, LogConnection] = {}
         """Those that are read now: the others are held back."""
-        self._watching = True
-        """Whether the I/O thread reads the fan-out."""
-        self._paused = False
+        self._reads = ReadBy.IO
         self._resting = False
         """`_rest` is at work."""
         self._closed = False
@@ -128,7 +138,7 @@ class SubscriberShell:
         with self._lock:
             self._attendance.come()
             if not items:
-                if self._paused:
+                if self._reads is ReadBy.NOBODY:
                     self._call_soon(self._resume)
                 elif not self._torn:
                     self._read_here()
@@ -141,7 +151,8 @@ class SubscriberShell:
         attendance = self._attendance
         try:
             with self._lock:
-                connections = () if self._paused or self._torn else self._read_taps.values()
+                resting = self._reads is ReadBy.NOBODY or self._torn
+                connections = () if resting else self._read_taps.values()
                 if (
                     self._closed
                     or self._receive_queue.items
@@ -160,7 +171,7 @@ class SubscriberShell:
 
     def emptied(self) -> None:
         """The user's thread, which does not read by itself, has taken everything."""
-        if self._paused:
+        if self._reads is ReadBy.NOBODY:
             self._call_soon(self._resume)
 
     def _read_here(self) -> None:
@@ -199,7 +210,7 @@ class SubscriberShell:
     def _facts(self, queue: str, session: SessionFacts) -> SubscriberFacts:
         now, receive_queue = self._clock(), self._receive_queue
         facts = self._machine.facts(queue, session, now)
-        if self._paused:  # nobody listens, so nobody is silent
+        if self._reads is ReadBy.NOBODY:  # so nobody is silent
             heard = tuple(replace(each, silent=0.0) for each in facts.exchanges)
             facts = replace(facts, exchanges=heard)
         for trouble in {
@@ -210,7 +221,7 @@ class SubscriberShell:
             facts,
             untaken=receive_queue.untaken(now),
             batches=len(receive_queue.items),
-            full=self._paused,
+            full=self._reads is ReadBy.NOBODY,
         )
 
     def losses(self) -> Losses:
@@ -285,8 +296,9 @@ class SubscriberShell:
             self._looking = presence is Presence.BUSY
             if self._looking:
                 self._engine.reactor.call_later(LOOK_SECONDS, self._look)
-            self._watching = presence is Presence.AWAY
-            self._watch()
+            if self._reads is not ReadBy.NOBODY:
+                self._reads = ReadBy.IO if presence is Presence.AWAY else ReadBy.USER
+                self._watch()
             if self._torn:
                 self._mend()
                 self._after()
@@ -294,11 +306,11 @@ class SubscriberShell:
     def _resume(self) -> None:
         """The user has caught up."""
         with self._lock:
-            if self._paused and not self._closed:
-                self._paused = False
+            if self._reads is ReadBy.NOBODY and not self._closed:
+                self._reads = ReadBy.IO
                 self._machine.read_again(self._clock())
                 for connection in list(self._connections.values()):
-                    if self._paused:
+                    if self._reads is ReadBy.NOBODY:
                         break  # what the ones before have brought has filled it again
                     connection.resume()
                 self._watch()
@@ -374,16 +386,17 @@ class SubscriberShell:
             self._timer, self._timer_at = None, float("inf")
             self._mend()
             now = self._clock()
-            if self._paused and self._receive_queue.eased:
+            resting = self._reads is ReadBy.NOBODY
+            if resting and self._receive_queue.eased:
                 self._call_soon(self._resume)
-            self._perform(self._machine.tick(now, resting=self._paused))
+            self._perform(self._machine.tick(now, resting=resting))
             self._after()
 
     def _watch(self) -> None:
         """Have the I/O thread read what is to be read, if it is to read."""
         for source, connection in self._connections.items():
-            wanted = (self._watching or self._paused) and connection.reading
-            connection.watch(wanted=wanted and source in self._read_taps)
+            wanted = connection.reading and source in self._read_taps
+            connection.watch(wanted=wanted and self._reads is not ReadBy.USER)
 
     def _pace(self) -> None:
         """Leave exchanges alone that are ahead of others, and read those that are so no more."""
@@ -411,7 +424,7 @@ class SubscriberShell:
             self._on_confirmed()
             if self._receive_queue.full:
                 self._pause()
-        if self._paused and not self._resting:
+        if self._reads is ReadBy.NOBODY and not self._resting:
             self._rest()
         if self._machine.gaps:
             self._report()
@@ -442,7 +455,7 @@ class SubscriberShell:
     def _deliver(self) -> None:
         self._put()
         self._attendance.ring()
-        if self._receive_queue.full and not self._paused:
+        if self._receive_queue.full and self._reads is not ReadBy.NOBODY:
             self._pause()
 
     def _pause(self) -> None:
@@ -450,10 +463,11 @@ class SubscriberShell:
 
         Nobody can take anything before the start is confirmed.
         """
-        self._paused = self.confirmed
+        if self.confirmed:
+            self._reads = ReadBy.NOBODY
         self._receive_queue.stop()
         self._rest()
-        if self._paused and not self._receive_queue.items:
+        if self.confirmed and not self._receive_queue.items:
             self._call_soon(self._resume)  # all was taken before its pause could be seen
 
     def _rest(self) -> None:
@@ -493,7 +507,7 @@ class SubscriberShell:
         if self._closed:
             return
         now = self._clock()
-        deadline = None if self._paused else self._machine.next_deadline(now)
+        deadline = None if self._reads is ReadBy.NOBODY else self._machine.next_deadline(now)
         wait = TICK_SECONDS
         if deadline is not None:
             wait = max(TICK_SECONDS_MIN, min(wait, deadline - now))

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import cast
 
-from roq.client.subscribe.shell import SubscriberShell
+from roq.client.subscribe.shell import ReadBy, SubscriberShell
 
 
 def test_who_is_full_again_while_reading_begins_reads_no_further_exchange() -> None:
@@ -18,12 +18,12 @@ def test_who_is_full_again_while_reading_begins_reads_no_further_exchange() -> N
     def connection(number: int) -> SimpleNamespace:
         def resume() -> None:
             resumed.append(number)
-            shell._paused = True
+            shell._reads = ReadBy.NOBODY
 
         return SimpleNamespace(resume=resume)
 
     shell = SimpleNamespace(
-        _lock=nullcontext(), _paused=True, _closed=False, _clock=lambda: 0.0,
+        _lock=nullcontext(), _reads=ReadBy.NOBODY, _closed=False, _clock=lambda: 0.0,
         _machine=SimpleNamespace(read_again=nothing), _connections={1: connection(1), 2:
         connection(2)}, _watch=nothing, _arm=nothing, _attendance=SimpleNamespace(ring=nothing),
     )  # fmt: skip
