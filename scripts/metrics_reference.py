@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from roq.gcm.ports.figures import METRICS as OF_MANAGER
-from roq.hcm.figures import METRICS as OF_HOST
-from roq.protocol.figures import Metric
+from roq.gcm.interfaces.metrics import METRICS as OF_MANAGER
+from roq.hcm.metrics import METRICS as OF_HOST
+from roq.protocol.metrics import Metric
 from roq.runtime.metrics import COMMON
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "operations.md"

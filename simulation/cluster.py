@@ -14,12 +14,12 @@ from typing import Final
 from roq.client.subscribe.machine import Starts
 from roq.errors import Unavailable
 from roq.model import Limits, PublisherId
-from roq.simulation.actors.exchange import Exchange
-from roq.simulation.actors.monitor import Monitor
-from roq.simulation.actors.publisher import Publisher
-from roq.simulation.actors.subscriber import LATEST, Subscriber
-from roq.simulation.network import Network
-from roq.simulation.world import World
+from roq.simulation.virtual.actors.exchange import Exchange
+from roq.simulation.virtual.actors.monitor import Monitor
+from roq.simulation.virtual.actors.publisher import Publisher
+from roq.simulation.virtual.actors.subscriber import LATEST, Subscriber
+from roq.simulation.virtual.network import Network
+from roq.simulation.virtual.world import World
 from roq.testing.history import History, Verdict
 
 QUEUE: Final = b"q" * 16

@@ -15,13 +15,13 @@ import msgspec
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
 from roq.simulation.archive.live_stats import stats_of
+from roq.simulation.experiment import environment, measures, results
+from roq.simulation.experiment.display import Display, display
+from roq.simulation.experiment.profile import Profile
+from roq.simulation.experiment.results import Counts, Machine, Target
+from roq.simulation.experiment.under_load import UnderLoad, under_load
 from roq.simulation.report import picture
 from roq.simulation.report.charts import Bounds
-from roq.simulation.scenario import environment, measures, results
-from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.profile import Profile
-from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.under_load import UnderLoad, under_load
 
 NAME: Final = "elastic"
 PAYLOAD: Final = 2_000

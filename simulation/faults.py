@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from roq.simulation.actors.exchange import Exchange
 from roq.simulation.cluster import Cluster
-from roq.simulation.network import Connection
+from roq.simulation.virtual.actors.exchange import Exchange
+from roq.simulation.virtual.network import Connection
 
 NOTICED_SECONDS: Final = (0.2, 2.0)
 """A dead exchange is missed by the monitor within this."""

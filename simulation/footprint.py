@@ -20,8 +20,8 @@ import psutil
 
 import roq.testing
 from roq.errors import RoQError
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine, Target
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine, Target
 from roq.simulation.waiting import rest
 
 NAME: Final = "footprint"

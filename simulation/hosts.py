@@ -18,11 +18,11 @@ import msgspec
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.scenario import environment, measures, results
-from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.environment import Environment, Links
-from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
+from roq.simulation.experiment import environment, measures, results
+from roq.simulation.experiment.display import Display, display
+from roq.simulation.experiment.environment import Environment, Links
+from roq.simulation.experiment.results import Counts, Machine, Target
+from roq.simulation.experiment.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "hosts"
 STRIPES: Final = 3

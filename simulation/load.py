@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from roq.model import PublisherId
-from roq.simulation.world import Time
+from roq.simulation.virtual.world import Time
 from roq.testing.history import History
 
 BLOCKED_SECONDS: Final = 0.002

@@ -17,15 +17,15 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
+from roq.simulation.experiment import environment, measures, results, shuffle
+from roq.simulation.experiment.display import Display, display
+from roq.simulation.experiment.measures import Window
+from roq.simulation.experiment.results import Counts, Machine, Target
+from roq.simulation.experiment.under_load import QUEUE, UnderLoad, under_load
 from roq.simulation.real.commands import Move
 from roq.simulation.real.relays import relays
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.workers import Worker, Workers
-from roq.simulation.scenario import environment, measures, results, shuffle
-from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.measures import Window
-from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "moves"
 RATIO_GOAL: Final = 2.0

@@ -18,12 +18,12 @@ import click
 import msgspec
 
 from roq.client.admin.views import ScalingRules
+from roq.simulation.experiment import environment, measures, results
+from roq.simulation.experiment.display import Display, display
+from roq.simulation.experiment.environment import Environment
+from roq.simulation.experiment.results import Counts, Machine, Target
+from roq.simulation.experiment.under_load import QUEUE, UnderLoad, under_load
 from roq.simulation.real.workers import Worker
-from roq.simulation.scenario import environment, measures, results
-from roq.simulation.scenario.display import Display, display
-from roq.simulation.scenario.environment import Environment
-from roq.simulation.scenario.results import Counts, Machine, Target
-from roq.simulation.scenario.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "reaction"
 LIMIT: Final = 30_000_000

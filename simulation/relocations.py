@@ -20,10 +20,10 @@ import click
 import msgspec
 
 from roq.simulation.case import Case
+from roq.simulation.experiment import results
+from roq.simulation.experiment.bar import bar
+from roq.simulation.experiment.results import Machine
 from roq.simulation.real.timings import percentile
-from roq.simulation.scenario import results
-from roq.simulation.scenario.bar import bar
-from roq.simulation.scenario.results import Machine
 from roq.simulation.trial import Result, Trial
 
 NAME: Final = "relocations"

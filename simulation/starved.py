@@ -20,9 +20,9 @@ import psutil
 import roq
 import roq.testing
 from roq.errors import RoQError
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine, Target
 from roq.simulation.quota import Quota
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine, Target
 from roq.simulation.waiting import rest, until
 from roq.testing import RunningCluster
 

@@ -28,11 +28,11 @@ import msgspec
 from rich.console import Console
 
 from roq.cli.output import print_json
-from roq.simulation.model.kinds import KINDS
-from roq.simulation.model.trial import Case, Result, Trial
-from roq.simulation.scenario import results
-from roq.simulation.scenario.bar import bar
-from roq.simulation.scenario.results import Machine
+from roq.simulation.experiment import results
+from roq.simulation.experiment.bar import bar
+from roq.simulation.experiment.results import Machine
+from roq.simulation.virtual.kinds import KINDS
+from roq.simulation.virtual.trial import Case, Result, Trial
 
 NAME: Final = "survival"
 TROUBLE: Final = click.Choice(list(KINDS))

@@ -8,7 +8,7 @@
     plan.py         which contenders meet which cases, how often and how long
     runner.py       goes through the plan, alternating contenders
     cluster.py      a RoQ cluster by `roq up`: start-up time, idle cost
-    figures.py      medians, percentiles, ratios
+    statistics.py   medians, percentiles, ratios
     targets.py      what RoQ promises to reach, and whether it did
     report.py       tables for the terminal
     picture.py      the same as a picture

@@ -11,11 +11,11 @@ from roq.benchmarks import picture, plan, report, targets
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, roq_aio, zmq_proxy
-from roq.benchmarks.figures import figures
 from roq.benchmarks.plan import Plan
 from roq.benchmarks.processes import temporary_directory
 from roq.benchmarks.results import Idle, Results, environment, write_json
 from roq.benchmarks.runner import Runner
+from roq.benchmarks.statistics import figures
 
 JSON_NAME: Final = "latest.json"
 PICTURE_NAME: Final = "latest.png"

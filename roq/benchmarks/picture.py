@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from roq.benchmarks import plan
 from roq.benchmarks.case import Case
-from roq.benchmarks.figures import Figure
 from roq.benchmarks.report import rate_text, size_text
 from roq.benchmarks.results import Results, Verdict
+from roq.benchmarks.statistics import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

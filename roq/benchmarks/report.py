@@ -14,8 +14,8 @@ from rich.text import Text
 from roq.benchmarks import plan
 from roq.benchmarks.case import Case, Failure, Sample, busy_text
 from roq.benchmarks.contender import Contender
-from roq.benchmarks.figures import Figure
 from roq.benchmarks.results import Results, Verdict
+from roq.benchmarks.statistics import Figure
 
 ROLES: Final = {"publisher": "publisher", "exchange": "server", "subscriber": "subscribers"}
 ROLES_SERVER: Final = "exchange"

@@ -15,7 +15,7 @@ import msgspec
 import zmq
 
 from roq.benchmarks.case import Failure
-from roq.benchmarks.figures import Figure
+from roq.benchmarks.statistics import Figure
 
 LIBRARIES: Final = ("roq", "pyzmq", "msgspec", "xxhash", "nats-py", "redis", "hiredis")
 

@@ -27,11 +27,11 @@ from pyarrow import ipc
 import roq
 from roq.benchmarks.arrow_source import ArrowSource
 from roq.read.log_reader import LogReader
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine, Target
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine, Target
 from roq.spark import register
-from roq.spark.logs import Logs
 from roq.spark.options import read_options
+from roq.spark.queue_logs import QueueLogs
 from roq.spark.rows import SCHEMA, record_batches
 from roq.testing import cluster
 
@@ -91,7 +91,7 @@ def save(address: str, path: Path) -> int:
     """Write the rows as Arrow batches, just as the format `roq` makes them; gives how many."""
     rows = 0
     options = read_options({"cluster": address, "queue": QUEUE}, streaming=False)
-    with Logs(options) as logs, ipc.new_file(path, SCHEMA) as out:
+    with QueueLogs(options) as logs, ipc.new_file(path, SCHEMA) as out:
         ((log, span),) = logs.spans().items()
         with LogReader(
             logs.address(log),

@@ -9,8 +9,8 @@ import msgspec
 
 from roq.benchmarks import plan
 from roq.benchmarks.case import Case, Sample, busy_text
-from roq.benchmarks.figures import Ratio, exchange_cpu, p50, rate, ratio
 from roq.benchmarks.results import Idle, Verdict
+from roq.benchmarks.statistics import Ratio, exchange_cpu, p50, rate, ratio
 
 PERCENT_MAX: Final = 0.5
 RSS_MAX: Final = 40 * 1024 * 1024

@@ -12,7 +12,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import click
 
 import roq
-from roq.cli.given import address_given, cluster_after
+from roq.cli.cluster_option import address_given, cluster_after
 from roq.client.addresses import parse_addresses
 from roq.errors import InvalidRequest, Unavailable
 
@@ -115,7 +115,7 @@ def explained(text: str, addresses: str) -> str:
 
 def what_is_there_instead(addresses: str) -> list[str]:
     """What is at the addresses at which no configuration manager answers, as far as it is known."""
-    from roq.cli.wrong_port import what_is_at  # noqa: PLC0415 - rarely needed, and large
+    from roq.cli.no_answer import what_is_at  # noqa: PLC0415 - rarely needed, and large
 
     looked = [what_is_at(each) for each in parse_addresses(addresses)[:ADDRESSES_LOOKED_AT_MAX]]
     return [each for each in looked if each]

@@ -14,7 +14,7 @@ import roq
 from roq.cli import completion
 from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, change_command, cluster_command
-from roq.cli.given import cluster_before
+from roq.cli.cluster_option import cluster_before
 from roq.cli.output import (
     bytes_text,
     done,

@@ -10,12 +10,12 @@ import msgspec
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.given import cluster_before
+from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, print_fields, print_json
 from roq.client.admin.views import QueueDescription, ScalingRules, rules_of
 from roq.errors import InvalidName
 from roq.model import ElasticRules, check_name
-from roq.protocol.rules import RANGES, SLOW
+from roq.protocol.scaling_rules import RANGES, SLOW
 
 _DEFAULTS: Final = ElasticRules()
 _NAME: Final = "rules"

@@ -14,7 +14,7 @@ from roq.cli.sim_run import run
 from roq.cli.sim_sweep import sweep
 
 if TYPE_CHECKING:
-    from roq.simulation.description.scenario import Scenario
+    from roq.simulation.scenario.scenario import Scenario
 
 
 class Commands(click.Group):
@@ -53,7 +53,7 @@ def list_(as_json: bool) -> None:
     Example:
       roq sim list
     """
-    reading = wanted("roq.simulation.description.reading")
+    reading = wanted("roq.simulation.scenario.reading")
     found: list[Scenario] = [reading.read(path) for path in reading.known()]
     if as_json:
         print_json([{"name": each.name, "title": each.title} for each in found])
@@ -79,7 +79,7 @@ def show(scenario: str, as_json: bool) -> None:
       roq sim show ramp
       roq sim show ./mine.yaml --json
     """
-    reading = wanted("roq.simulation.description.reading")
+    reading = wanted("roq.simulation.scenario.reading")
     found: Scenario = reading.read(reading.find(scenario))
     if as_json:
         click.echo(reading.dump(found))
@@ -116,7 +116,7 @@ def show(scenario: str, as_json: bool) -> None:
 def _phases(found: Scenario) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
     subscribers = 0
-    offered = wanted("roq.simulation.description.offered").offered_by_phase(found)
+    offered = wanted("roq.simulation.scenario.offered").offered_by_phase(found)
     for phase, (messages, total) in zip(found.phases, offered, strict=True):
         if phase.subscribers:
             subscribers = sum(group.count for group in phase.subscribers)

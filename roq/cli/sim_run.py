@@ -19,7 +19,7 @@ from roq.cli.sim_report import made, open_option
 
 if TYPE_CHECKING:
     from roq.simulation.archive.document import Run
-    from roq.simulation.description.scenario import Scenario
+    from roq.simulation.scenario.scenario import Scenario
 
 LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
 MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
@@ -94,7 +94,7 @@ def _check_kind(context: click.Context, *, model: bool) -> None:
 
 
 def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
-    reading = wanted("roq.simulation.description.reading")
+    reading = wanted("roq.simulation.scenario.reading")
     request = wanted("roq.simulation.live.request")
     runs = wanted("roq.simulation.live.run")
     path = reading.find(name)
@@ -135,7 +135,7 @@ def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
         settings=dict(map(orders.setting, given["settings"])),
         **{option: given[option] for option in MODEL_ONLY},
     )  # fmt: skip
-    with ends_quietly(), wanted("roq.simulation.scenario.bar").bar("cells") as progress:
+    with ends_quietly(), wanted("roq.simulation.experiment.bar").bar("cells") as progress:
         folder: Path = wanted("roq.simulation.forecast.run").run(order, progress)
         return folder
     raise SystemExit(INTERRUPTED)

@@ -28,7 +28,7 @@ from roq.protocol.control import (
     Located,
     LocateRequest,
 )
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 from roq.runtime.sockets import new_context

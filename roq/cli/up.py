@@ -15,9 +15,9 @@ from roq.errors import RoQError
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.plan import Addresses
 from roq.local.settings import FILE, HOSTS_MAX, MANAGERS_MAX, ZOOKEEPER, Settings
-from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
+from roq.runtime.structured_logs import FORMATS, LEVELS
 
 _PORT_BASE_MAX: Final = 65_530
 

@@ -32,7 +32,7 @@ from roq.client.admin.views import (
 )
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
-from roq.client.port import what_is_at
+from roq.client.no_answer import what_is_at
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.status.reporter import OnState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roq.coordination.addresses import file_of
-from roq.coordination.port import Post, Registry
+from roq.coordination.contract import Post, Registry
 
 
 def open_registry(address: str, post: Post, *, root: str, session_seconds: float) -> Registry:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from roq.coordination.port import check_path
+from roq.coordination.contract import check_path
 from roq.errors import ConfigError, LocalProtocolError
 
 FILE: Final = "file:"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.port import (
+from roq.coordination.contract import (
     BASE,
     CLUSTER,
     EPOCH,

@@ -22,8 +22,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from roq.coordination.contract import ANY_VERSION, Committed, Create, Delete, Node, Reason, Set
 from roq.coordination.mounts import shared_file_system
-from roq.coordination.port import ANY_VERSION, Committed, Create, Delete, Node, Reason, Set
 from roq.coordination.session_locks import SESSION_MAX, SessionLocks
 from roq.coordination.store import Check, CreateNext, Refused, Step
 from roq.errors import ConfigError, RegistryAway

@@ -16,8 +16,7 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
-from roq.coordination.counter import Counter
-from roq.coordination.port import (
+from roq.coordination.contract import (
     CANDIDATES,
     CLUSTER,
     LEADER,
@@ -32,6 +31,7 @@ from roq.coordination.port import (
     Set,
     identity_of,
 )
+from roq.coordination.counter import Counter
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
 

@@ -37,8 +37,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
+from roq.coordination.contract import Node, Post, SessionState
 from roq.coordination.database import Database, Place, Session, SessionGone, State
-from roq.coordination.port import Node, Post, SessionState
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import MultiResult, Step, Watch
 from roq.errors import ConfigError, RegistryAway

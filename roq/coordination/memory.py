@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from roq.coordination.port import (
+from roq.coordination.contract import (
     ANY_VERSION,
     CLUSTER,
     Committed,

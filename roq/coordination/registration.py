@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from roq.coordination.port import (
+from roq.coordination.contract import (
     Committed,
     Conflict,
     Create,

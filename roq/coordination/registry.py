@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roq.coordination.counter import Counter
-from roq.coordination.election import Election
-from roq.coordination.port import (
+from roq.coordination.contract import (
     ANY_VERSION,
     BASE,
     CANDIDATES,
@@ -43,6 +41,8 @@ from roq.coordination.port import (
     ignored,
     nothing,
 )
+from roq.coordination.counter import Counter
+from roq.coordination.election import Election
 from roq.coordination.registration import Registration
 from roq.coordination.store import Check, MultiResult, Refused, Step, Store
 from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch

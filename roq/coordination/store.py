@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from roq.coordination.port import (
+from roq.coordination.contract import (
     ANY_VERSION,
     Committed,
     Create,

@@ -46,8 +46,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 
 from roq.coordination.addresses import check_root, check_servers
-from roq.coordination.kazoo_client import new_client
-from roq.coordination.port import (
+from roq.coordination.contract import (
     ANY_VERSION,
     Committed,
     Create,
@@ -59,6 +58,7 @@ from roq.coordination.port import (
     SessionState,
     Set,
 )
+from roq.coordination.kazoo_client import new_client
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway

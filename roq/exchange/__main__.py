@@ -16,21 +16,21 @@ import msgspec
 from roq.errors import ConfigError, Unavailable
 from roq.exchange.config import load_spec
 from roq.exchange.daemon import ExchangeServer
-from roq.runtime import descriptors, exits, logs
+from roq.runtime import descriptors, exits, structured_logs
 
 log = logging.getLogger("roq.exchange")
 
 
 def main(arguments: list[str]) -> int:
     """Read the spec and serve; gives the exit code."""
-    logs.configure("info", "text", process="exchange")
+    structured_logs.configure("info", "text", process="exchange")
     if len(arguments) != 1:
         log.error("usage: python -m roq.exchange FILE")
         return exits.USAGE
     descriptors.raise_limit()
     try:
         spec = load_spec(Path(arguments[0]))
-        logs.configure(spec.log_level, spec.log_format, process=f"exchange {spec.child}")
+        structured_logs.configure(spec.log_level, spec.log_format, process=f"exchange {spec.child}")
         server = ExchangeServer(spec)
     except ConfigError as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400

@@ -33,19 +33,19 @@ from roq.exchange.events import (
     Woken,
 )
 from roq.exchange.intake import batch_bytes_max
-from roq.exchange.load import CpuMeter, busiest_publishers, load_of, metrics_of
+from roq.exchange.kpi_report import CpuMeter, busiest_publishers, load_of, metrics_of
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
-from roq.exchange.troubles import Troubles
-from roq.exchange.turns import Outcome, ReaderTurns
+from roq.exchange.reader_turns import Outcome, ReaderTurns
+from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER
 from roq.protocol.control import ExchangeReport
 from roq.protocol.entry import announcement
-from roq.protocol.facts import ChildInfo, ExchangeLoad
 from roq.protocol.framing import join_answer, join_large, join_live
+from roq.protocol.reports import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
@@ -126,7 +126,7 @@ class ExchangeServer:
         )
         self._stopping_since = 0.0
         self._last_read = 0.0
-        self._troubles = Troubles(self.core.counters, self._backlogs)
+        self._troubles = TroubleLog(self.core.counters, self._backlogs)
         self._cpu = CpuMeter(self.reactor.now())
         self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)

@@ -12,10 +12,10 @@ from struct import Struct
 from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.backpressure import Backpressure
 from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.holding import Holding
 from roq.exchange.links import Link, LinkTable, owner_of
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import refusal
@@ -79,7 +79,7 @@ class Intake(Generic[B]):
         publishers: Publishers[B],
         subscriptions: Subscriptions,
         counters: Counters,
-        holding: Holding[B | bytes],
+        holding: Backpressure[B | bytes],
     ) -> None:
         self._log = log
         self._log_append = log.append

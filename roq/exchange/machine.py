@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
+from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
 from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import (
@@ -30,7 +31,6 @@ from roq.exchange.events import (
     Woken,
 )
 from roq.exchange.fetches import Fetches
-from roq.exchange.holding import RESERVE_PARTS, Holding
 from roq.exchange.intake import PROBE_PARTS, Intake
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
@@ -101,7 +101,7 @@ class ExchangeCore(Generic[B]):
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
-        self.holding: Holding[B | bytes] = Holding(self.log)
+        self.holding: Backpressure[B | bytes] = Backpressure(self.log)
         self.backlogs = Backlogs(
             self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )

@@ -15,9 +15,9 @@ from roq.errors import QueueNotFound, Unavailable
 from roq.model import is_address
 from roq.protocol.control import NOT_LEADER, Answer, Failure, Located, LocateRequest
 from roq.runtime.backoff import Backoff, Jitter
+from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.leader_finder import SEARCH_MOST_SECONDS
-from roq.runtime.ports import Dialer, Loop, Socket
 
 ANSWER_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.5

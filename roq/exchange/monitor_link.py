@@ -24,9 +24,9 @@ from roq.protocol.control import (
     Failure,
     Passed,
 )
-from roq.runtime.logs import RateLimited
-from roq.runtime.ports import Dialer, Loop, Socket
+from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
+from roq.runtime.structured_logs import RateLimited
 from roq.timing import IDLE_FACTOR, MONITOR_UNHEARD_SECONDS
 
 FAREWELL_MS: Final = 200

@@ -12,10 +12,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.backpressure import Backpressure
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.fetches import Fetches
-from roq.exchange.holding import Holding
 from roq.exchange.requests import Request
 from roq.log.log import Log
 from roq.log.streams import StreamTable
@@ -73,7 +73,7 @@ class Readers(Generic[B]):
         streams: StreamTable,
         fetches: Fetches[B],
         counters: Counters,
-        holding: Holding[B],
+        holding: Backpressure[B],
     ) -> None:
         self._queue = queue
         self._log = log

@@ -18,30 +18,30 @@ from typing import Final, NamedTuple
 import zmq
 
 from roq.coordination.addresses import name_of, remedy, unreachable
-from roq.coordination.port import Post, Registry
+from roq.coordination.contract import Post, Registry
 from roq.errors import Unavailable
 from roq.gcm import events, flight
 from roq.gcm.config import WILDCARDS, GcmConfig
+from roq.gcm.interfaces import metrics
+from roq.gcm.interfaces.listeners import Listeners
 from roq.gcm.machine import GcmMachine, Settings
-from roq.gcm.ports import figures
-from roq.gcm.ports.listeners import Listeners
+from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.provision.calls import ProviderCalls
-from roq.gcm.registry.definitions import Definitions
 from roq.gcm.state.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of, host_epoch
 from roq.protocol.control import Answer, Health
-from roq.protocol.facts import Check
-from roq.protocol.figures import Sample
+from roq.protocol.metrics import Sample
+from roq.protocol.reports import Check
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
 from roq.runtime import exits, plugins, resources, sockets
 from roq.runtime.flight import Recorder, kept_kilobytes, save
-from roq.runtime.logs import RateLimited
+from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
-from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer, RpcClient, RpcServer
+from roq.runtime.structured_logs import RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Gcm:
             self._telemetry = Telemetry(
                 self._reactor,
                 config.metrics,
-                figures.METRICS,
+                metrics.METRICS,
                 measure=self._measure,
                 look=self._look,
             )

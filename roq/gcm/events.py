@@ -18,7 +18,7 @@ from roq.errors import RequestError
 from roq.gcm.state.records import Manager, Snapshot
 from roq.machine import Tick
 from roq.protocol.control import Answer, Control
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 from roq.provider.port import ProvidedHost
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from roq.errors import RegistryAway, RequestError
 from roq.gcm.change.operations import Operations
-from roq.gcm.change.rules import Rules
 from roq.gcm.change.sagas import Sagas
+from roq.gcm.change.scaling_rules import Rules
 from roq.gcm.events import (
     Answered,
     Broadcast,
@@ -45,12 +45,12 @@ from roq.gcm.events import (
     Subscribed,
     Unanswered,
 )
-from roq.gcm.ports import views
-from roq.gcm.ports.client import ClientPort
-from roq.gcm.ports.figures import figures
-from roq.gcm.ports.health import of_manager
-from roq.gcm.ports.management import ManagementPort
-from roq.gcm.ports.reports import Reports
+from roq.gcm.interfaces import views
+from roq.gcm.interfaces.client import ClientPort
+from roq.gcm.interfaces.health import of_manager
+from roq.gcm.interfaces.management import ManagementPort
+from roq.gcm.interfaces.metrics import figures
+from roq.gcm.interfaces.reports import Reports
 from roq.gcm.provision.hosts import Provisioning, ProvisionSettings
 from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import LOOK_SECONDS, RepairSchedule
@@ -60,11 +60,11 @@ from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import HOSTS, Manager, Snapshot
 from roq.gcm.state.role import Rank, Role
 from roq.machine import Tick
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.protocol import broadcast
 from roq.protocol.control import Health
 from roq.protocol.documents import RawDocument
-from roq.protocol.figures import Sample
+from roq.protocol.metrics import Sample
 from roq.protocol.public_answers import refusal
 
 _VERSION_BITS: Final = 16
@@ -181,7 +181,7 @@ class GcmMachine:
         )
 
     def figures(self) -> Iterator[Sample]:
-        """`roq.gcm.ports.figures.METRICS` as they stand now."""
+        """`roq.gcm.interfaces.metrics.METRICS` as they stand now."""
         return figures(self._role, self.queues, self.hosts, self.operations, self.repairs)
 
     # --- the contract of a machine ----------------------------------------------------------------

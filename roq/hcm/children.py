@@ -15,13 +15,13 @@ from typing import Final
 from roq.errors import InvalidRequest
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
-from roq.hcm.ports import port_of
+from roq.hcm.port_book import port_of
 from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name, is_address
 from roq.protocol.control import (
     StartExchange,
     StartMonitor,
 )
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 
 MONITOR: Final = "monitor"
 EXCHANGE: Final = "exchange"
@@ -73,7 +73,7 @@ class Child:
         begun: when its present process was started.
         deadline: when something is due: the first report, the next start, or SIGKILL.
         peer: where its reports come from.
-        metrics: what it has told last about its work, by name; see `roq.hcm.figures`.
+        metrics: what it has told last about its work, by name; see `roq.hcm.metrics`.
         reason: why it does not run, in a sentence.
         stop_reason: what its clients are told when it stops.
         successor: what shall be started in its place once it is gone.

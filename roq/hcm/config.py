@@ -19,8 +19,8 @@ from roq.hcm.crash_history import CrashLimits
 from roq.hcm.settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
-from roq.runtime.logs import FORMATS, LEVELS
 from roq.runtime.metrics import MetricsSettings
+from roq.runtime.structured_logs import FORMATS, LEVELS
 from roq.timing import HUNG_SECONDS_MIN
 
 PORT_TOO_HIGH = 65_536

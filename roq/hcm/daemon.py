@@ -17,10 +17,11 @@ import psutil
 import zmq
 
 from roq.coordination.addresses import remedy, unreachable
-from roq.coordination.port import Committed, Conflict, Post, Registry, SessionState
+from roq.coordination.contract import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
-from roq.hcm import figures, flight
+from roq.hcm import flight, metrics
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
+from roq.hcm.cpu_watch import CpuWatch
 from roq.hcm.events import (
     Announce,
     Discard,
@@ -48,24 +49,23 @@ from roq.hcm.events import (
 from roq.hcm.host_name_lock import HostNameLock
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
-from roq.hcm.ports import port_of
+from roq.hcm.port_book import port_of
 from roq.hcm.processes import Processes
-from roq.hcm.pulse import ProcessorWatch
 from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
-from roq.protocol.facts import Check
-from roq.protocol.figures import Sample
+from roq.protocol.metrics import Sample
+from roq.protocol.reports import Check
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.flight import Recorder, kept_kilobytes, save
-from roq.runtime.logs import RateLimited
+from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
-from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
 from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
 from roq.runtime.rpc_connections import RpcConnections
+from roq.runtime.structured_logs import RateLimited
 
 RETRY_SECONDS: Final = 0.5
 SAID_MAX: Final = 4_000
@@ -116,7 +116,7 @@ class HostManager:
             self._telemetry = Telemetry(
                 self._reactor,
                 config.metrics,
-                figures.METRICS,
+                metrics.METRICS,
                 measure=self._measure,
                 look=self._look,
             )
@@ -141,9 +141,7 @@ class HostManager:
         self._name_lock = HostNameLock(
             self._managers, self._registry, self._host, self._settings.control
         )
-        self._processor = ProcessorWatch(
-            self._reactor, lambda sample: self._handle(Pressed(sample))
-        )
+        self._processor = CpuWatch(self._reactor, lambda sample: self._handle(Pressed(sample)))
         self._said: dict[bytes, ChildReport] = {}
         """Reports that come again and again, as they were read."""
         self._limited = RateLimited(log)
@@ -307,7 +305,7 @@ class HostManager:
 
     def _look(self) -> tuple[Iterable[Sample], Health]:
         found = self._resources
-        used = figures.of_machine(found.disk_bytes, found.disk_free_bytes, found.others)
+        used = metrics.of_machine(found.disk_bytes, found.disk_free_bytes, found.others)
         return chain(used, self._machine.figures()), self._machine.health()
 
     # --- events -----------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.errors import Unavailable
-from roq.hcm.processor import Sample
+from roq.hcm.cpu import Sample
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 from roq.protocol.spec import Spec
 
 Peer = tuple[bytes, bool]

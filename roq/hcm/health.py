@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from roq.hcm.children import Children, State
+from roq.hcm.cpu import HostCpu
 from roq.hcm.leader import Leader
-from roq.hcm.processor import Processor
 from roq.protocol.control import Health
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 
 SHOWN_MAX: Final = 10
 """Children that are named one by one."""
@@ -45,7 +45,7 @@ def of_host(
     )
 
 
-def shortage(processor: Processor) -> str:
+def shortage(processor: HostCpu) -> str:
     """What is wrong with the processor of a host, and what to do; follows its name."""
     return (
         f"gets too little processor: {processor.text()}. Its processes are given more time; give "
@@ -53,7 +53,7 @@ def shortage(processor: Processor) -> str:
     )
 
 
-def processor_check(processor: Processor, short: bool) -> Check:
+def processor_check(processor: HostCpu, short: bool) -> Check:
     """Whether the host gets enough of it; if not, everything takes its time but goes on."""
     text = shortage(processor) if short else processor.text()
     detail = f"this host {text}" if short else text

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.port import HOSTS, Node, Registry
+from roq.coordination.contract import HOSTS, Node, Registry
 from roq.errors import RegistryAway, Unavailable
 from roq.model import is_address
 from roq.protocol.control import Answer, Health, HealthRequest

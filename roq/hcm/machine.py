@@ -30,6 +30,7 @@ from roq.hcm.children import (
     child_name,
     number_of,
 )  # fmt: skip
+from roq.hcm.cpu import Sample
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
@@ -55,10 +56,9 @@ from roq.hcm.events import (
     SpawnFailed,
     StopWanted,
 )  # fmt: skip
-from roq.hcm.figures import figures, known
 from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import Leader
-from roq.hcm.processor import Sample
+from roq.hcm.metrics import figures, known
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
 from roq.hcm.supervisor import Supervisor
@@ -81,8 +81,8 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )  # fmt: skip
-from roq.protocol.facts import Check
-from roq.protocol.figures import Sample as Figure
+from roq.protocol.metrics import Sample as Figure
+from roq.protocol.reports import Check
 from roq.timing import LEADERLESS_SECONDS
 
 KILL_SECONDS: Final = 3.0

@@ -21,6 +21,7 @@ from roq.hcm.children import (
     check_start,
     number_of,
 )
+from roq.hcm.cpu import HostCpu
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.epochs import Epochs
 from roq.hcm.events import (
@@ -42,8 +43,7 @@ from roq.hcm.events import (
 )
 from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
-from roq.hcm.ports import PortBook
-from roq.hcm.processor import Processor
+from roq.hcm.port_book import PortBook
 from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
@@ -72,7 +72,7 @@ class Supervisor:
         self.children = Children()
         self._ports = PortBook()
         self.stops = Stops()
-        self.processor = Processor()
+        self.processor = HostCpu()
         self._starts = Starts(settings.starts_max)
         self._settings = settings
         self._leader = leader

@@ -26,7 +26,7 @@ from roq.local.part import Part
 from roq.local.plan import GCM, HOST, Addresses, Plan, Planned, host_folder
 from roq.local.settings import ZOOKEEPER, Settings
 from roq.runtime import exits
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
 
 STOP_SECONDS: Final = 10.0

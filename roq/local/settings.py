@@ -39,7 +39,7 @@ class Settings:
         zookeeper: `host:port[,host:port…]` of an ensemble; empty: embedded servers.
         zookeepers: how many embedded servers there are; with 3 one may fail, with 5 two.
         restart: a process that ends unasked is started again, until it does so too often.
-        log_level, log_format: of all daemons; see `roq.runtime.logs`.
+        log_level, log_format: of all daemons; see `roq.runtime.structured_logs`.
         start_seconds: all must serve within this.
         slots: exchanges that each host may have; 0: no limit.
         provider: who makes further hosts when all are full, such as `local`; empty: none.

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from roq.monitor.process import MonitorProcess
-from roq.runtime import descriptors, exits, logs
+from roq.runtime import descriptors, exits, structured_logs
 
 
 def main(arguments: list[str]) -> int:
     """Serve what is said through the pipe; gives the exit code."""
-    logs.configure("info", "text", process="monitors")
+    structured_logs.configure("info", "text", process="monitors")
     if len(arguments) != 1:
         logging.getLogger(__name__).error("usage: python -m roq.monitor PIPE")
         return exits.USAGE

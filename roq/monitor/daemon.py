@@ -40,18 +40,18 @@ from roq.protocol.control import (
     Failure,
     MonitorRequest,
 )
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import sockets
 from roq.runtime.flight import Recorder, kept_kilobytes, save
+from roq.runtime.interfaces import Timer
 from roq.runtime.leader_client import LeaderClient
-from roq.runtime.logs import RateLimited
 from roq.runtime.manager import ManagerLink
-from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer as RpcPeer
 from roq.runtime.rpc import RpcServer
+from roq.runtime.structured_logs import RateLimited
 
 SUBSCRIBED: Final = b"\x01"
 UNSUBSCRIBED: Final = b"\x00"

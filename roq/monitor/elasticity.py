@@ -22,8 +22,8 @@ from roq.monitor.events import Ask, Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
 from roq.monitor.orphans import EMPTY_SECONDS, Orphans
-from roq.monitor.rules import PolicyNamed, Rules
 from roq.monitor.scaling import Scaling
+from roq.monitor.scaling_rules import PolicyNamed, Rules
 from roq.monitor.sessions import PUBLISHER, Session, Sessions
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.view import Viewer

@@ -15,7 +15,7 @@ from roq.policy.assignment import Candidate
 from roq.protocol.control import (
     ExchangeReport,
 )
-from roq.protocol.facts import ExchangeLoad
+from roq.protocol.reports import ExchangeLoad
 from roq.timing import EXCHANGE_HEARD_SECONDS, EXCHANGE_LOST_SECONDS, IDLE_FACTOR
 
 Key = tuple[int, int]

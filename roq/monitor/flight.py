@@ -12,7 +12,7 @@ import msgspec
 from roq.model import Limits
 from roq.monitor.events import Event
 from roq.monitor.machine import MonitorMachine
-from roq.monitor.rules import PolicyNamed
+from roq.monitor.scaling_rules import PolicyNamed
 from roq.runtime import plugins
 from roq.runtime.flight import Kind
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from roq.model import exchange_name
 from roq.protocol.control import Health
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 
 NAMES_MAX: Final = 10
 

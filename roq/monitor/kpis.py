@@ -11,7 +11,7 @@ from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.sessions import Session, Sessions
 from roq.monitor.window import PublisherRates
 from roq.protocol import kpi
-from roq.protocol.facts import ExchangeLoad
+from roq.protocol.reports import ExchangeLoad
 
 BYTES_PER_MB: Final = 1024 * 1024
 

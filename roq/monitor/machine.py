@@ -42,7 +42,7 @@ from roq.monitor.exchanges import Exchanges, Outcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
 from roq.monitor.publishers import Publishers, Waiting
-from roq.monitor.rules import PolicyNamed, own_policy
+from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
 from roq.monitor.takeover_wait import TakeoverWait
 from roq.monitor.waiting_subscribers import WaitingSubscribers

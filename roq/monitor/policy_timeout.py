@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 from roq.errors import ConfigError, Unavailable
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.policy.snapshot import Decision, Memory, Policy, QueueView
 from roq.runtime import plugins
 

@@ -19,10 +19,10 @@ from roq.model import check_name
 from roq.monitor.daemon import Monitor, child_info
 from roq.monitor.policy_timeout import PolicyTimeout
 from roq.protocol.control import ChildReport
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.protocol.spec import COMMAND_BYTES_MAX, End, MonitorSpec, Serve, decode_command
 from roq.ranges import UNREADABLE
-from roq.runtime import logs, sockets
+from roq.runtime import sockets, structured_logs
 from roq.runtime.flight import save
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
@@ -159,7 +159,7 @@ class MonitorProcess:
     def _shared(self, spec: MonitorSpec) -> tuple[ManagerLink, LeaderClient]:
         """The connections of all monitors; made as the first spec says."""
         if self._link is None or self._leader is None:
-            logs.configure(spec.log_level, spec.log_format, process="monitors")
+            structured_logs.configure(spec.log_level, spec.log_format, process="monitors")
             self._link = ManagerLink(
                 self._reactor, self._context, spec.manager, orphan_seconds=spec.orphan_seconds
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roq.model import PublisherId
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
-from roq.monitor.rules import Rules
+from roq.monitor.scaling_rules import Rules
 from roq.monitor.sessions import Session, Sessions
 from roq.policy.snapshot import ExchangeView, PublisherView, QueueView
 

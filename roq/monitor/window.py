@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from roq.model import PublisherId
-from roq.protocol.facts import ExchangeLoad, PublisherLoad
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
 
 WINDOW_SECONDS: Final = 5.0
 """Means are taken over so long: they tell what lasts."""

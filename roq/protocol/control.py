@@ -30,8 +30,8 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.model import ElasticRules, ExchangeInfo, Limits, LogId
-from roq.protocol.facts import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
-from roq.protocol.rules import HoldSeconds
+from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.scaling_rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import (
     Amount,

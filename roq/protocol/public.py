@@ -50,7 +50,7 @@ from roq.protocol.public_hosts import (
     UncordonHost,
 )
 from roq.protocol.request import check_version
-from roq.protocol.rules import (
+from roq.protocol.scaling_rules import (
     NUMBER_MAX,
     PARTS,
     ElasticityRule,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from roq.errors import ConfigError
-from roq.runtime.logs import RateLimited
+from roq.runtime.structured_logs import RateLimited
 
 REQUEST_BYTES_MAX: Final = 8_192
 CONNECTIONS_MAX: Final = 32

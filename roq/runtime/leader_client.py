@@ -8,8 +8,8 @@ from typing import Final
 
 from roq.errors import Unavailable
 from roq.protocol.control import NOT_LEADER, Answer, Control, Failure
+from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.leader_finder import LeaderFinder
-from roq.runtime.ports import Dialer, Loop, Socket
 from roq.runtime.rpc_connections import RpcConnections
 
 PENDING_MAX: Final = 4_096

@@ -23,7 +23,7 @@ from typing import Final
 import zmq
 
 from roq.runtime import descriptors
-from roq.runtime.ports import Loop, Socket, Timer
+from roq.runtime.interfaces import Loop, Socket, Timer
 
 BEGIN_SECONDS: Final = 3.0
 """A connection is begun within this, if ever; that it takes longer to succeed is another matter."""

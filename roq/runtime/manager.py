@@ -15,9 +15,9 @@ import msgspec
 from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, ChildAck, ChildReport
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.runtime.backoff import longest_wait
-from roq.runtime.ports import Dialer, Loop, Socket
+from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
 from roq.timing import CHILD_REPORT_SECONDS, IDLE_CHILD_FACTOR
 

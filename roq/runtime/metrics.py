@@ -23,10 +23,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from roq.protocol.control import Health
-from roq.protocol.facts import Check
-from roq.protocol.figures import Kind, Metric, Sample, gauge
+from roq.protocol.metrics import Kind, Metric, Sample, gauge
+from roq.protocol.reports import Check
 from roq.runtime.http import HttpServer, Response
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
 
 LOOK_SECONDS: Final = 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roq.errors import ConfigError
-from roq.policy.registry import ENTRY_POINTS, POLICIES, as_policy
+from roq.policy.catalogue import ENTRY_POINTS, POLICIES, as_policy
 from roq.policy.snapshot import Policy
 
 if TYPE_CHECKING:

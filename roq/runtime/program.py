@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from roq.errors import ConfigError, Unavailable
-from roq.runtime import descriptors, exits, logs
+from roq.runtime import descriptors, exits, structured_logs
 from roq.runtime.service import Service
 
 log = logging.getLogger(__name__)
@@ -75,12 +75,12 @@ class Program(Generic[ConfigT]):
         parser.add_argument("--config", type=Path, help=f"{self.file}; searched for if not given")
         parser.add_argument("--ready-fd", type=int, help=f"descriptor that gets {self.ready}")
         options = parser.parse_args(arguments)
-        logs.hold()
+        structured_logs.hold()
         descriptors.raise_limit()
         try:
             config = self.load(options.config, os.environ)
         except ConfigError as error:
-            logs.configure("info", "text", process=self.process)
+            structured_logs.configure("info", "text", process=self.process)
             return _misconfigured(error)
         return self.run(config, partial(_ready, Service(os.environ), options.ready_fd))
 
@@ -103,7 +103,7 @@ def serve(
     Returns:
         What `run` gives, 78 when a setting is wrong, 70 when it crashed.
     """
-    logs.configure(settings.level, settings.format, process=process)
+    structured_logs.configure(settings.level, settings.format, process=process)
     try:
         daemon = make()
     except (ConfigError, Unavailable) as error:

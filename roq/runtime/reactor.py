@@ -22,7 +22,7 @@ import zmq
 from zmq import zmq_poll
 
 from roq.errors import LocalProtocolError
-from roq.runtime.ports import BEAT_SECONDS, Call, Loop, Socket, Source, Timer
+from roq.runtime.interfaces import BEAT_SECONDS, Call, Loop, Socket, Source, Timer
 
 _Key = zmq.Socket[bytes] | int
 _POLLIN: Final = int(zmq.POLLIN)

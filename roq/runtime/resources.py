@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 from roq.runtime import procfs
 
 FILES_SHARE_MAX: Final = 0.9

@@ -30,10 +30,10 @@ from roq.protocol.control import FAILED, NOT_LEADER, Answer, Control, Failure
 from roq.protocol.documents import RawDocument
 from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 from roq.runtime import descriptors, sockets
+from roq.runtime.interfaces import Dialer, Loop, Socket, Source, Timer
 from roq.runtime.lifeline import Lifeline
-from roq.runtime.logs import RateLimited
-from roq.runtime.ports import Dialer, Loop, Socket, Source, Timer
 from roq.runtime.reactor import drain
+from roq.runtime.structured_logs import RateLimited
 
 PENDING_MAX: Final = 10_000
 """Requests that one client may have under way."""

@@ -13,7 +13,7 @@ import zmq
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Control
 from roq.runtime import descriptors
-from roq.runtime.ports import Dialer, Loop, Socket, Timer
+from roq.runtime.interfaces import Dialer, Loop, Socket, Timer
 from roq.runtime.rpc import RpcClient
 
 IDLE_SECONDS: Final = 2.0

@@ -21,7 +21,7 @@ import zmq
 from roq.errors import ConfigError, Unavailable
 from roq.model import endpoint_of
 from roq.protocol.channel import transfer_seconds
-from roq.runtime.ports import Dialer, Socket
+from roq.runtime.interfaces import Dialer, Socket
 from roq.timing import CONNECT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
 CONTROL_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -18,9 +18,7 @@ from pyspark.sql.datasource import (
 from roq.errors import ConfigError, StaleEpoch, Unavailable
 from roq.model import LogId
 from roq.read.log_reader import LogReader
-from roq.spark.attendance import Attendance
 from roq.spark.filters import narrowed
-from roq.spark.logs import Logs
 from roq.spark.loss import lose
 from roq.spark.offsets import (
     Departed,
@@ -36,6 +34,8 @@ from roq.spark.offsets import (
     within,
 )
 from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
+from roq.spark.query_session import QuerySession
+from roq.spark.queue_logs import QueueLogs
 from roq.spark.rows import SPARK_SCHEMA, record_batches
 from roq.spark.shipping import Shipped
 from roq.spark.sink import BatchWriter, StreamWriter, check
@@ -151,7 +151,7 @@ class BatchReader(Shipped, DataSourceReader):
         """
         if not self._prefixes:
             return []
-        with Logs(self._options) as logs:
+        with QueueLogs(self._options) as logs:
             spans = logs.spans()
             options = self._options
             start = _offsets_at(options.start, "startingOffsets", logs, spans, options)
@@ -168,7 +168,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._logs: Logs | None = None
+        self._logs: QueueLogs | None = None
         self._told: set[LogId] = set()
         self._seen: dict[LogId, int] = {}
         """The last known end of each log."""
@@ -176,7 +176,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """What was answered last: Spark before 4.2 does not say where it stands."""
         self._target: dict[LogId, int] | None = None
         """Where a query ends that reads what there is now; None: it goes on."""
-        self._attendance: Attendance | None = None
+        self._attendance: QuerySession | None = None
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
@@ -261,14 +261,14 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         # Tasks get a copy, and open what they need themselves.
         return {**self.__dict__, "_logs": None, "_attendance": None}
 
-    def _open(self) -> Logs:
+    def _open(self) -> QueueLogs:
         if self._logs is None:
-            self._logs = Logs(self._options)
+            self._logs = QueueLogs(self._options)
         return self._logs
 
     def _attend(self, read: Offsets) -> None:
         if self._attendance is None:
-            self._attendance = Attendance(self._options)
+            self._attendance = QuerySession(self._options)
         self._attendance.read(read.next)
 
     def _judge(self, start: Offsets, end: Offsets) -> None:
@@ -320,7 +320,7 @@ def _check_schema(schema: StructType) -> None:
 
 
 def _offsets_at(
-    place: Place, name: str, logs: Logs, spans: Mapping[LogId, Span], options: Options
+    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
 ) -> Offsets:
     """The offsets that the place in this option means, in the logs that there are."""
     highest = settled(Offsets(logs.queue_id), spans, logs.numbers(), logs.departed())
@@ -329,7 +329,7 @@ def _offsets_at(
 
 
 def _next_at(
-    place: Place, name: str, logs: Logs, spans: Mapping[LogId, Span], options: Options
+    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
 ) -> dict[LogId, int]:
     if place.time_us is not None:
         return logs.seek(place.time_us)
@@ -345,7 +345,9 @@ def _next_at(
     return {key: given.get(key, span.floor) for key, span in spans.items()}
 
 
-def _partitions(start: Offsets, end: Offsets, logs: Logs, options: Options) -> list[InputPartition]:
+def _partitions(
+    start: Offsets, end: Offsets, logs: QueueLogs, options: Options
+) -> list[InputPartition]:
     found: list[InputPartition] = []
     for part in parts(start, end, options.partitions):
         address = logs.address(part.log)
@@ -393,7 +395,7 @@ def _read(
 
 
 def _is_there(key: LogId, options: Options) -> bool:
-    with Logs(options) as logs:
+    with QueueLogs(options) as logs:
         return bool(logs.address(key))
 
 

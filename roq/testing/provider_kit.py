@@ -25,7 +25,13 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError, InvalidName, ProviderFailed
-from roq.provider.port import HANDLE_CHARACTERS_MAX, HostRequest, HostState, ProvidedHost, Provider
+from roq.provider.port import (
+    HANDLE_CHARACTERS_MAX,
+    HostRequest,
+    HostState,
+    ProvidedHost,
+    Provider,
+)
 from roq.runtime.config import convert
 from roq.testing.running import RunningCluster
 

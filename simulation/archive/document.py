@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from roq.demo.latency import Histogram
-from roq.simulation.description.scenario import Expectation, Scenario
-from roq.simulation.scenario.results import Machine
+from roq.simulation.experiment.results import Machine
+from roq.simulation.scenario.scenario import Expectation, Scenario
 
 VERSION: Final = 1
 """Of `run.json` and `series.json`; a reader refuses later ones."""

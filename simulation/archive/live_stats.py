@@ -28,7 +28,7 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.scenario.record import Record
+from roq.simulation.experiment.record import Record
 
 EVENTS_MAX: Final = 10_000
 WINDOWS_MAX: Final = 600

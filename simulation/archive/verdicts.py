@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 
 from roq.simulation.archive.document import RunKind, Verdict
-from roq.simulation.description.scenario import Expectation
+from roq.simulation.scenario.scenario import Expectation
 
 
 def judge(expected: Sequence[Expectation], figures: Mapping[str, float]) -> list[Verdict]:

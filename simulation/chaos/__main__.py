@@ -17,8 +17,8 @@ from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.faults import FAULTS
 from roq.simulation.chaos.plan import Kind, chosen, plan
 from roq.simulation.chaos.player import Outcome, Player
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine
 from roq.testing import namespaces
 
 NAME: Final = "chaos"

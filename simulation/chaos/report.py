@@ -14,10 +14,10 @@ from rich.text import Text
 
 from roq.simulation.chaos.environment import Environment, Wish, environment
 from roq.simulation.chaos.rows import NOMAD, STEADY, Measure, Row, Rows
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.workers import ScenarioError
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine
 from roq.testing import namespaces
 
 NAME: Final = "chaos_report"

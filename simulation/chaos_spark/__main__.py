@@ -19,8 +19,8 @@ from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disor
 from roq.simulation.chaos_spark.player import Kill, Player, Scaling, plan
 from roq.simulation.chaos_spark.standalone import Standalone
 from roq.simulation.chaos_spark.traffic import SOURCE, TARGET, Traffic
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine
 from roq.testing import cluster
 
 NAME: Final = "chaos_spark"

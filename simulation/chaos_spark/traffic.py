@@ -20,9 +20,9 @@ from roq.protocol.batch import Kind
 from roq.read.log_reader import LogReader
 from roq.simulation.chaos_spark.judge import Row
 from roq.simulation.waiting import until
-from roq.spark.logs import Logs
 from roq.spark.offsets import Offsets
 from roq.spark.options import Options, read_options
+from roq.spark.queue_logs import QueueLogs
 
 SOURCE: Final = "chaos-in"
 TARGET: Final = "chaos-out"
@@ -128,7 +128,7 @@ class Traffic:
         with self._turn:
             for publisher in self._publishers:
                 publisher.flush(FLUSH_SECONDS)
-            with Logs(_options(self._address, SOURCE)) as logs:
+            with QueueLogs(_options(self._address, SOURCE)) as logs:
                 span = logs.spans()[log]
                 rows = list(_rows(logs, log, span.floor, span.end))
             return {row.payload: offset for offset, row in rows}, len(self.sent)
@@ -155,13 +155,13 @@ class Traffic:
 
     def ends(self) -> Offsets:
         """Where the logs of the first queue end now."""
-        with Logs(_options(self._address, SOURCE)) as logs:
+        with QueueLogs(_options(self._address, SOURCE)) as logs:
             return Offsets(logs.queue_id, {log: span.end for log, span in logs.spans().items()})
 
     def log(self, queue: str) -> dict[LogId, list[Row]]:
         """All messages in the logs of a queue, each log in its order."""
         options = _options(self._address, queue)
-        with Logs(options) as logs:
+        with QueueLogs(options) as logs:
             return {
                 log: [row for _, row in _rows(logs, log, span.floor, span.end)]
                 for log, span in logs.spans().items()
@@ -215,7 +215,7 @@ def _options(address: str, queue: str) -> Options:
     return read_options({"cluster": address, "queue": queue}, streaming=False)
 
 
-def _rows(logs: Logs, log: LogId, first: int, until: int) -> Iterator[tuple[int, Row]]:
+def _rows(logs: QueueLogs, log: LogId, first: int, until: int) -> Iterator[tuple[int, Row]]:
     """The messages of a part of a log, each with its offset."""
     with LogReader(
         logs.address(log),

@@ -11,8 +11,8 @@ from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import ElasticRules, Limits
 from roq.simulation.archive.document import WINDOWS_MAX
-from roq.simulation.description.scenario import Scenario
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario.scenario import Scenario
 
 RULES: Final = {
     "policy": "policy",

@@ -11,9 +11,8 @@ from random import Random
 from typing import Final
 
 from roq.errors import ConfigError, NoCapacity
+from roq.policy.catalogue import POLICIES
 from roq.policy.known import OVERLOAD
-from roq.policy.registry import POLICIES
-from roq.simulation.description.scenario import Fault
 from roq.simulation.forecast import thresholds
 from roq.simulation.forecast.account import LOADED, Totals
 from roq.simulation.forecast.case import Case
@@ -22,6 +21,7 @@ from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.outcome import Outcome, Sums, first_events, outcome
 from roq.simulation.forecast.queue import Queue
 from roq.simulation.forecast.windows import Recorder, Window
+from roq.simulation.scenario.scenario import Fault
 
 MODELLED: Final = {("kill", "host"), ("kill", "exchange"), ("kill", "monitor")}
 """Faults of scenarios that mean something here; the others are left out."""

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from roq.errors import ConfigError
-from roq.simulation.description.scenario import Phase, Scenario
 from roq.simulation.forecast import thresholds
 from roq.simulation.forecast.case import RULES, Case
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario.scenario import Phase, Scenario
 
 Value: TypeAlias = int | float | str
 RUNS_MAX: Final = 1_000_000

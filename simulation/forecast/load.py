@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from roq.simulation.description.draws import mean_size
-from roq.simulation.description.offered import crowds
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
 from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.forecast.timeline import Timeline, steps
+from roq.simulation.scenario.draws import mean_size
+from roq.simulation.scenario.offered import crowds
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
 
 
 class Coming(NamedTuple):

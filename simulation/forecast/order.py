@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from roq.errors import ConfigError
 from roq.simulation.archive.folder import RUNS
-from roq.simulation.description import reading
-from roq.simulation.description.scenario import Scenario
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import Value, value, varied
 from roq.simulation.forecast.outcome import METRICS
+from roq.simulation.scenario import reading
+from roq.simulation.scenario.scenario import Scenario
 
 CLUSTER_NAME: Final = "cluster"
 CLUSTER: Final = Path(__file__).with_name("cluster.yaml")

@@ -14,14 +14,14 @@ from roq.model import exchange_name
 from roq.simulation.archive import document as archive
 from roq.simulation.archive.document import EventKind, Run, RunKind, RunState
 from roq.simulation.archive.verdicts import judge
-from roq.simulation.description.offered import offered
-from roq.simulation.description.scenario import Scenario
+from roq.simulation.experiment.results import Machine
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import MODELLED
 from roq.simulation.forecast.order import RunOrder
 from roq.simulation.forecast.outcome import Outcome
 from roq.simulation.forecast.windows import PARTS, Window, Work
-from roq.simulation.scenario.results import Machine
+from roq.simulation.scenario.offered import offered
+from roq.simulation.scenario.scenario import Scenario
 
 WINDOWS: Final = 600
 """Of one queue; the windows of short runs are of a second."""

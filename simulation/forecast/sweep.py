@@ -17,6 +17,7 @@ import roq
 from roq.errors import ConfigError
 from roq.simulation.archive import folder as folders
 from roq.simulation.archive.folder import RunError
+from roq.simulation.experiment.results import Machine, measured
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import RUNS_MAX, Value, combinations, in_order, varied
 from roq.simulation.forecast.order import SweepOrder, case_of
@@ -24,7 +25,6 @@ from roq.simulation.forecast.outcome import Outcome
 from roq.simulation.forecast.run import Progress, untold
 from roq.simulation.forecast.table import PREFIX, Row, table, write
 from roq.simulation.forecast.work import Processes, Workers, on_spark, play_all
-from roq.simulation.scenario.results import Machine, measured
 
 KIND: Final = "sweep"
 FILE: Final = "sweep.json"

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from math import ceil
 
-from roq.simulation.description.rates import Burst, Rate, Step, sent_by
+from roq.simulation.scenario.rates import Burst, Rate, Step, sent_by
 
 STEPS_MAX = 100_000
 """Pieces of one phase; a finer step is made coarser."""

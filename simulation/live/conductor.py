@@ -15,7 +15,6 @@ import msgspec
 import roq
 from roq.errors import RoQError, Unavailable
 from roq.simulation.archive.document import EventKind
-from roq.simulation.description.offered import offered
 from roq.simulation.live.clocks import monotonic_us
 from roq.simulation.live.driver import Driver, Herald
 from roq.simulation.live.faults import Faults, Parts
@@ -25,6 +24,7 @@ from roq.simulation.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.live.show import Picture
 from roq.simulation.live.tasks import Stage, Tasks
 from roq.simulation.live.verdict import TaskTally
+from roq.simulation.scenario.offered import offered
 
 if TYPE_CHECKING:
     from roq.client.admin.statistics import Statistics

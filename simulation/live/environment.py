@@ -13,11 +13,11 @@ from typing import Final
 import roq
 from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, QueueExists, RoQError
-from roq.simulation.description.settings import queue_rules
 from roq.simulation.live import faults
 from roq.simulation.live.interrupts import Aside, check
 from roq.simulation.live.setting import Queues, Setting
 from roq.simulation.live.tasks import Tasks
+from roq.simulation.scenario.settings import queue_rules
 from roq.testing import cluster as own_cluster
 from roq.testing.running import RunningCluster
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol, Self
 import roq
 from roq.client.admin.views import HostSummary
 from roq.errors import ConfigError, RoQError
-from roq.simulation.description.scenario import Fault, Scenario
+from roq.simulation.scenario.scenario import Fault, Scenario
 
 ENSEMBLES: Final = (1, 3, 5)
 """How many ZooKeeper servers there may be."""

@@ -24,8 +24,8 @@ import msgspec
 import roq
 from roq.errors import WouldBlock
 from roq.local.part import guarded
-from roq.simulation.description.draws import Topics
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.experiment import results
+from roq.simulation.experiment.results import Machine, Target, measured
 from roq.simulation.live.clocks import Clock, anchor
 from roq.simulation.live.driver import Driver
 from roq.simulation.live.load import Job, perform
@@ -33,8 +33,8 @@ from roq.simulation.live.plan import plan
 from roq.simulation.live.setting import LiveFailed
 from roq.simulation.live.tasks import Stage, Tasks
 from roq.simulation.live.verdict import TaskTally
-from roq.simulation.scenario import results
-from roq.simulation.scenario.results import Machine, Target, measured
+from roq.simulation.scenario.draws import Topics
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
 from roq.testing import cluster as own_cluster
 
 NAME: Final = "live-overhead"

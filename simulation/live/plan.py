@@ -16,7 +16,8 @@ import msgspec
 
 from roq.errors import ConfigError
 from roq.model import encode_topic
-from roq.simulation.description.draws import (
+from roq.simulation.live.stamp import STAMP_BYTES
+from roq.simulation.scenario.draws import (
     Choice,
     LogNormal,
     Size,
@@ -24,10 +25,9 @@ from roq.simulation.description.draws import (
     Uniform,
     mean_size,
 )
-from roq.simulation.description.rates import Rate, sent_by
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
-from roq.simulation.description.settings import queue_limits, queue_rules
-from roq.simulation.live.stamp import STAMP_BYTES
+from roq.simulation.scenario.rates import Rate, sent_by
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
+from roq.simulation.scenario.settings import queue_limits, queue_rules
 
 GRACE_SECONDS: Final = 3.0
 """A subscriber that joins under load is in force so much later; what it is owed ends so much before

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from roq.simulation.archive.folder import RUNS
-from roq.simulation.description.scenario import Scenario
+from roq.simulation.scenario.scenario import Scenario
 
 
 class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,8 +33,7 @@ from roq.simulation.archive.folder import make, new_id, write_run, write_series
 from roq.simulation.archive.life import this_process
 from roq.simulation.archive.live_stats import LiveStats, window_seconds
 from roq.simulation.archive.verdicts import judge
-from roq.simulation.description.offered import offered
-from roq.simulation.description.scenario import Scenario
+from roq.simulation.experiment.results import Machine, measured
 from roq.simulation.live import faults
 from roq.simulation.live.clocks import Clock, anchor, sentence
 from roq.simulation.live.conductor import Conductor
@@ -48,7 +47,8 @@ from roq.simulation.live.show import Show, Silent
 from roq.simulation.live.tasks import Tasks, master_for
 from roq.simulation.live.tracing import Tracing
 from roq.simulation.live.verdict import Counts, TaskTally, count, figures
-from roq.simulation.scenario.results import Machine, measured
+from roq.simulation.scenario.offered import offered
+from roq.simulation.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

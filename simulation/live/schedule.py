@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import floor
 from typing import Final, Protocol
 
-from roq.simulation.description.rates import Burst, Rate, Step, Trace, rate_at, sent_by
 from roq.simulation.live.plan import PublisherStay, Stretch
+from roq.simulation.scenario.rates import Burst, Rate, Step, Trace, rate_at, sent_by
 
 SLICE_SECONDS: Final = 0.005
 """Rates count as constant for so long, between two points at which they jump."""

@@ -20,9 +20,9 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.description.offered import present
 from roq.simulation.report.bounds import LATEST, bounded_phases
 from roq.simulation.report.wording import duration, listed, moment
+from roq.simulation.scenario.offered import present
 
 T = TypeVar("T")
 WINDOWS_MAX: Final = 720

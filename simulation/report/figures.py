@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, get_args
 
-from roq.simulation.description.scenario import What
 from roq.simulation.report.wording import clean
+from roq.simulation.scenario.scenario import What
 
 
 class Figure(NamedTuple):

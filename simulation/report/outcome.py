@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from roq.simulation.archive.document import Run, RunKind, RunState, Verdict
 from roq.simulation.archive.verdicts import fulfilled
-from roq.simulation.description.scenario import Expectation
 from roq.simulation.report.figures import about
 from roq.simulation.report.wording import clean, count, quantity
+from roq.simulation.scenario.scenario import Expectation
 
 _ERROR_MAX: Final = 600
 _NOTHING: Final = "Nothing in particular was expected."

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from roq.simulation.archive.folder import RunError
-from roq.simulation.description.reading import FOLDER
 from roq.simulation.report.wording import clean, quantity
+from roq.simulation.scenario.reading import FOLDER
 
 
 class PublishedError(RunError):

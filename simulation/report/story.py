@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from roq.simulation.description.draws import Choice, LogNormal, Size, Topics, Uniform
-from roq.simulation.description.offered import Offered, offered_by_phase
-from roq.simulation.description.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, highest
-from roq.simulation.description.scenario import (
+from roq.simulation.report.wording import clean, count, duration, listed, number, quantity
+from roq.simulation.scenario.draws import Choice, LogNormal, Size, Topics, Uniform
+from roq.simulation.scenario.offered import Offered, offered_by_phase
+from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, highest
+from roq.simulation.scenario.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -15,7 +16,6 @@ from roq.simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.report.wording import clean, count, duration, listed, number, quantity
 
 _LISTED_MAX: Final = 6
 

@@ -1,12 +1,12 @@
-"""Programs that put a real cluster under load and look at what it does.
+"""What a scenario is: phases of load, faults and expectations, as plain checked data.
 
-    place.py      where the cluster runs: loopback, or hosts of a real network with limited links
-    profile.py    load over time
-    under_load.py      cluster, workers and recording together, and the loop that drives them
-    record.py     what was seen: the statistics stream, and the scenario's own marks
-    measures.py   what follows from a record; pure
-    results.py    what a scenario prints and writes
+    scenario   the whole, as written in simulation/scenarios/*.yaml
+    rates      how many messages a publisher sends, second by second
+    draws      sizes and topics, drawn from distributions
+    reading    from a file to a Scenario; errors name file, line and key
+    offered    what is to be sent, from moment to moment
+    settings   limits and rules of the queue
+    legacy     the old JSON description of a load test
 
-The scenarios stand above: `python -m roq.simulation.NAME`, with NAME one of `elastic`, `moves`,
-`published`, `hosts`, `reaction`.
+Live runs and the model take the same scenarios. Nothing here looks at a clock or opens a socket.
 """

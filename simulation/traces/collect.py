@@ -28,9 +28,9 @@ from roq.simulation.traces.files import CHECKPOINT, TracesError, files, put, rem
 from roq.simulation.traces.rows import Message, Part, files_of
 from roq.simulation.traces.tables import TABLES
 from roq.spark import register
-from roq.spark.logs import Logs
 from roq.spark.offsets import Offsets, read_offsets
 from roq.spark.options import read_options
+from roq.spark.queue_logs import QueueLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,7 @@ class Collector:
         self._run = run or folder.name
         self._seconds = seconds
         self._query: StreamingQuery | None = None
-        self._logs: Logs | None = None
+        self._logs: QueueLogs | None = None
         self._failure = ""
 
     @property
@@ -108,7 +108,7 @@ class Collector:
                 f"{self._folder} has traces, but {checkpoint} is gone: how far they go is not "
                 "known. Use another folder, or remove them"
             )
-        self._logs = Logs(read_options(dict(self._options), streaming=True))
+        self._logs = QueueLogs(read_options(dict(self._options), streaming=True))
         try:
             self._logs.spans()
             self._done(self._logs.queue_id)

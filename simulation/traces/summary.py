@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.simulation.archive.document import Run, Series, Window
-from roq.simulation.description.offered import offered
+from roq.simulation.scenario.offered import offered
 from roq.simulation.traces import events as run_events
 from roq.simulation.traces.aggregate import Traces
 from roq.simulation.traces.grid import MICROSECONDS, Grid, grid

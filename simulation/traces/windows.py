@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from roq.demo.latency import Histogram
 from roq.simulation.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
-from roq.simulation.description.offered import offered
-from roq.simulation.description.scenario import Scenario
+from roq.simulation.scenario.offered import offered
+from roq.simulation.scenario.scenario import Scenario
 from roq.simulation.traces.grid import MICROSECONDS, Grid
 
 Rows = Sequence[dict[str, Any]]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from posting import Loop
 
+from roq.coordination.contract import Committed, Create, Node, SessionState
 from roq.coordination.embedded import EmbeddedZooKeeper, serves
-from roq.coordination.port import Committed, Create, Node, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError
 from roq.local.ports import choose_ports

@@ -13,8 +13,8 @@ import pytest
 from commands import roq, started, until
 from prometheus_client.parser import text_string_to_metric_families
 
-from roq.gcm.ports.figures import METRICS as GCM_METRICS
-from roq.hcm.figures import METRICS as HOST_METRICS
+from roq.gcm.interfaces.metrics import METRICS as GCM_METRICS
+from roq.hcm.metrics import METRICS as HOST_METRICS
 from roq.local.ports import choose_ports
 from roq.runtime.metrics import COMMON
 from roq.testing import RunningCluster, cluster

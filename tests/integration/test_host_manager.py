@@ -25,8 +25,8 @@ from fake_leader import (
     topology,
 )
 
+from roq.coordination.contract import Post
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import Post
 from roq.errors import ConfigError
 from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager
@@ -42,9 +42,9 @@ from roq.protocol.control import (
     StopQueue,
     Topology,
 )
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.runtime import exits
-from roq.runtime.ports import Call
+from roq.runtime.interfaces import Call
 
 pytestmark = pytest.mark.integration
 

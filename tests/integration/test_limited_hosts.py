@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from roq.simulation import hosts
-from roq.simulation.scenario.display import Silent
+from roq.simulation.experiment.display import Silent
 from roq.testing.namespaces import NetworkHost, missing, network
 
 pytestmark = [pytest.mark.integration, pytest.mark.netns, pytest.mark.long]

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 import roq
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 from roq.simulation.live.clocks import Anchor, Clock, anchor
 from roq.simulation.live.driver import Driver
 from roq.simulation.live.load import Job, perform
 from roq.simulation.live.plan import Plan, plan
 from roq.simulation.live.verdict import TaskTally, count
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 from roq.simulation.traces.messages import ClientTrace, Trace, decode
 from roq.testing.running import RunningCluster
 

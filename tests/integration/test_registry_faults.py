@@ -12,8 +12,8 @@ from founding import end_session
 from posting import Loop
 from tcp_relay import TcpRelay
 
+from roq.coordination.contract import Committed, Conflict, Create, SessionState
 from roq.coordination.embedded import EmbeddedZooKeeper
-from roq.coordination.port import Committed, Conflict, Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import RegistryAway
 from roq.local.ports import choose_ports

@@ -12,8 +12,7 @@ from posting import Loop
 from registry_contract import RegistryContract
 from tcp_relay import TcpRelay
 
-from roq.coordination.embedded import EmbeddedZooKeeper
-from roq.coordination.port import (
+from roq.coordination.contract import (
     ANY_VERSION,
     Committed,
     Conflict,
@@ -25,6 +24,7 @@ from roq.coordination.port import (
     SessionState,
     Set,
 )
+from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
 from roq.errors import RegistryAway
 

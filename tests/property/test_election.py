@@ -4,8 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from posting import Loop
 
+from roq.coordination.contract import (
+    LEADER,
+    CommitResult,
+    Committed,
+    Create,
+    Leadership,
+    SessionState,
+)
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import LEADER, CommitResult, Committed, Create, Leadership, SessionState
 
 MANAGERS = 3
 STEPS = ("suspend", "resume", "expire", "expire for good", "deliver", "write")

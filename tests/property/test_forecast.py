@@ -7,11 +7,11 @@ from forecasts import LIMIT, case, rate_of, scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.simulation.description.rates import Burst, Diurnal, Ramp, Step
-from roq.simulation.description.scenario import Fault
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell, play
 from roq.simulation.forecast.outcome import Outcome
+from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Step
+from roq.simulation.scenario.scenario import Fault
 
 SHARES = st.floats(0.05, 4.5)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roq.errors import RegistryAway
 from roq.gcm import events
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 
 QUEUES = st.sampled_from(["a", "b"])
 HOSTS = st.sampled_from(["h1", "h2", "h3"])

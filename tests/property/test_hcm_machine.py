@@ -19,7 +19,7 @@ from roq.hcm.events import (
     Spawn,
     Spawned,
 )
-from roq.hcm.ports import QUARANTINE_SECONDS
+from roq.hcm.port_book import QUARANTINE_SECONDS
 from roq.model import Limits
 from roq.protocol.control import (
     Answer,

@@ -10,11 +10,11 @@ from itertools import count
 from roq.client.publish.link import READY_SECONDS
 from roq.model import Limits
 from roq.read.events import Verify
-from roq.simulation.actors.exchange import Exchange
-from roq.simulation.actors.publisher import Publisher
-from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import Cluster
-from roq.simulation.network import Client, Connection, Network
+from roq.simulation.virtual.actors.exchange import Exchange
+from roq.simulation.virtual.actors.publisher import Publisher
+from roq.simulation.virtual.actors.subscriber import Subscriber
+from roq.simulation.virtual.network import Client, Connection, Network
 from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_SECONDS
 
 SETTLE_SECONDS = 30.0

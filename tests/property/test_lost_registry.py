@@ -6,12 +6,12 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roq.coordination.contract import CLUSTER
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.port import CLUSTER
 from roq.gcm import events
-from roq.gcm.registry.definitions import Definitions
+from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.state import records
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 
 MANAGERS = 3
 STEPS = ("suspend", "resume", "expire", "deliver", "write", "doubt", "wipe", "draw")

@@ -21,7 +21,7 @@ from roq.protocol.control import (
     Relocated,
     ScaledOut,
 )
-from roq.protocol.facts import ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.reports import ExchangeLoad, HostUse, PublisherLoad
 
 INT = st.integers(0, 5) | st.sampled_from([-1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)])
 FLOAT = INT.map(float) | st.floats()

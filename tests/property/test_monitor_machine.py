@@ -21,7 +21,7 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
-from roq.protocol.facts import ExchangeLoad
+from roq.protocol.reports import ExchangeLoad
 
 CLIENTS = st.sampled_from(["a", "b", "c"])
 NUMBERS = st.integers(1, 3)

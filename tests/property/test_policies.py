@@ -15,9 +15,9 @@ from queue_model import QueueModel
 
 from roq.model import ElasticRules
 from roq.policy.balanced import ROUNDS_TO_REST, Balanced
+from roq.policy.catalogue import POLICIES
 from roq.policy.known import OVERLOAD, Known
 from roq.policy.loads import Loads
-from roq.policy.registry import POLICIES
 from roq.policy.resignation import REACH
 from roq.policy.snapshot import Decision, Grow, Move, QueueView, Shrink, Stripe
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from roq.model import Limits
 from roq.read.events import From, Start
-from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import Cluster
 from roq.simulation.dispatch import Dispatcher
 from roq.simulation.faults import FaultRates, Faults
 from roq.simulation.load import Profile, User
+from roq.simulation.virtual.actors.subscriber import Subscriber
 from roq.testing.history import Verdict
 
 SETTLE_SECONDS = 30.0

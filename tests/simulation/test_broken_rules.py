@@ -36,8 +36,8 @@ from roq.protocol.public import CreateExchange
 from roq.read.offset_chain import OffsetChain
 from roq.runtime.manager import ManagedChild
 from roq.simulation.load import Profile
-from roq.simulation.model import trial
-from roq.simulation.model.troubles import Trouble
+from roq.simulation.virtual import trial
+from roq.simulation.virtual.troubles import Trouble
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]

@@ -7,14 +7,14 @@ from typing import cast
 import pytest
 import zmq
 
-from roq.coordination.port import SessionState
+from roq.coordination.contract import SessionState
 from roq.runtime import sockets
 from roq.runtime.reactor import drain
-from roq.simulation.model.ensemble import MACHINE, Ensemble
-from roq.simulation.model.process import Clocks, Process
-from roq.simulation.model.sockets import Router, Sockets
-from roq.simulation.model.wires import Wires
-from roq.simulation.world import World
+from roq.simulation.virtual.ensemble import MACHINE, Ensemble
+from roq.simulation.virtual.process import Clocks, Process
+from roq.simulation.virtual.sockets import Router, Sockets
+from roq.simulation.virtual.wires import Wires
+from roq.simulation.virtual.world import World
 
 ADDRESS = "tcp://server:5000"
 

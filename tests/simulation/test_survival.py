@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from roq.client.publish.replay import ReplayBuffers
-from roq.coordination.port import Fence, Leadership, SessionState
+from roq.coordination.contract import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
-from roq.exchange.holding import Holding
+from roq.exchange.backpressure import Backpressure
 from roq.gcm.change.steps import without_exchange
-from roq.gcm.registry.definitions import Definitions
+from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.records import ExchangeRecord
 from roq.hcm import events
@@ -32,12 +32,12 @@ from roq.monitor.orphans import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
 from roq.simulation.load import Profile
-from roq.simulation.model import bounds, promises, troubles
-from roq.simulation.model.cluster import QUEUE, Cluster, Shape
-from roq.simulation.model.kinds import KINDS
-from roq.simulation.model.trial import LARGE, TIGHT, Case, Result, Trial
-from roq.simulation.model.troubles import Trouble
 from roq.simulation.survival import replay_command, try_seeds
+from roq.simulation.virtual import bounds, promises, troubles
+from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
+from roq.simulation.virtual.kinds import KINDS
+from roq.simulation.virtual.trial import LARGE, TIGHT, Case, Result, Trial
+from roq.simulation.virtual.troubles import Trouble
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 300
@@ -168,7 +168,7 @@ def test_a_replay_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_publishers_that_wait_for_nobody_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Holding, "look", lambda _holding: None)
+    monkeypatch.setattr(Backpressure, "look", lambda _holding: None)
     broken = [text for seed in range(10) for text in slow_subscribers(seed).run().broken]
     assert any("though nobody was cut off" in text for text in broken), broken
 

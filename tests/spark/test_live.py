@@ -13,9 +13,12 @@ import roq
 from roq.errors import ConfigError, Unavailable
 from roq.simulation.archive.document import EventKind, RunState
 from roq.simulation.archive.folder import read_run, read_series, runs
-from roq.simulation.description.draws import Topics
-from roq.simulation.description.rates import Ramp
-from roq.simulation.description.scenario import (
+from roq.simulation.live.request import LiveRequest
+from roq.simulation.live.run import run
+from roq.simulation.live.show import Picture, Silent
+from roq.simulation.scenario.draws import Topics
+from roq.simulation.scenario.rates import Ramp
+from roq.simulation.scenario.scenario import (
     Expectation,
     Fault,
     Phase,
@@ -23,9 +26,6 @@ from roq.simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.live.request import LiveRequest
-from roq.simulation.live.run import run
-from roq.simulation.live.show import Picture, Silent
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]

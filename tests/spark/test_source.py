@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 import roq
-from roq.spark.logs import Logs
 from roq.spark.options import read_options
+from roq.spark.queue_logs import QueueLogs
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
@@ -162,7 +162,9 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
 
 def ends(cluster: RunningCluster, queue: str) -> dict[int, int]:
     """By number of the exchange, where its log ends."""
-    with Logs(read_options({"cluster": cluster.address, "queue": queue}, streaming=False)) as logs:
+    with QueueLogs(
+        read_options({"cluster": cluster.address, "queue": queue}, streaming=False)
+    ) as logs:
         return {key.number: span.end for key, span in logs.spans().items()}
 
 

@@ -30,8 +30,8 @@ from roq.protocol.control import (
     Relocated,
     Topology,
 )
-from roq.protocol.facts import ExchangeLoad
 from roq.protocol.public_answers import failure_of
+from roq.protocol.reports import ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import sockets
 from roq.runtime.rpc import Peer, RpcServer

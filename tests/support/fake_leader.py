@@ -26,7 +26,7 @@ from roq.protocol.control import (
     StartMonitor,
     Topology,
 )
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from roq.simulation.description.rates import Rate
-from roq.simulation.description.scenario import (
+from roq.simulation.forecast.case import Case
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario.rates import Rate
+from roq.simulation.scenario.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -11,8 +13,6 @@ from roq.simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.forecast.case import Case
-from roq.simulation.forecast.parameters import Parameters
 
 LIMIT = 6_000_000
 """Of one exchange, bytes per minute."""

@@ -42,7 +42,7 @@ from roq.client.subscribe.merge import Merge  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
-from roq.gcm.change.rules import elastic_of  # noqa: E402
+from roq.gcm.change.scaling_rules import elastic_of  # noqa: E402
 from roq.gcm.config import GcmConfig  # noqa: E402
 from roq.gcm.state import records  # noqa: E402
 from roq.hcm.config import HcmConfig  # noqa: E402
@@ -459,8 +459,9 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ("client/subscribe/merge", "read/reader", "read/log_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
-    "host": (), "broadcast": ("protocol/broadcast", "cli/wrong_port"),
-    "registry": ("gcm/state/records",), "rules": ("gcm/change/rules", "cli/rules"), "spark": (),
+    "host": (), "broadcast": ("protocol/broadcast", "cli/no_answer"),
+    "registry": ("gcm/state/records",), "rules": ("gcm/change/scaling_rules", "cli/rules"),
+    "spark": (),
     "files": (
         "exchange/config", "monitor/process", "protocol/spec", "hcm/records", "provider/record",
         "runtime/config",

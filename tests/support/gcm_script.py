@@ -33,7 +33,7 @@ from roq.protocol.control import (
     StopQueue,
 )
 from roq.protocol.documents import RawDocument
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.protocol.version import WIRE_VERSION
 
 ME = records.Manager(

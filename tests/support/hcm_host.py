@@ -46,7 +46,7 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 
 QUEUE_ID = b"q" * 16

@@ -16,7 +16,7 @@ from roq.monitor.events import (
     StopWanted,
 )
 from roq.monitor.machine import MonitorMachine
-from roq.monitor.rules import PolicyNamed, own_policy
+from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.protocol.control import (
     Alive,
     Answer,
@@ -28,7 +28,7 @@ from roq.protocol.control import (
     Join,
     Leave,
 )
-from roq.protocol.facts import ExchangeLoad, PublisherLoad
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
 
 QUEUE_ID = b"q" * 16
 EPOCH = 7 << 16

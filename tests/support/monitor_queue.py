@@ -33,7 +33,7 @@ from roq.protocol.control import (
     ScaleIn,
     ScaleOut,
 )
-from roq.protocol.facts import ExchangeLoad, PublisherLoad
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
 
 STEP = 0.25
 PERIOD = 1.0

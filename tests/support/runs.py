@@ -19,14 +19,14 @@ from roq.simulation.archive.document import (
     Window,
 )
 from roq.simulation.archive.verdicts import judge
-from roq.simulation.description.scenario import (
+from roq.simulation.experiment.results import Machine
+from roq.simulation.scenario.scenario import (
     Expectation,
     Phase,
     PublisherGroup,
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.scenario.results import Machine
 
 FIGURES = {"lost": 0.0, "moves": 4.0, "latency_p99_ms": 12.5, "exchanges_most": 2.0}
 

@@ -19,12 +19,12 @@ from roq.protocol import channel, documents
 from roq.protocol.batch import Kind, read_header
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
 from roq.protocol.entry import NONE, EntryKind, read_entry
-from roq.simulation.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
-from roq.simulation.actors.monitor import Listener, Monitor
-from roq.simulation.actors.publisher import Publisher
-from roq.simulation.actors.subscriber import Subscriber
 from roq.simulation.cluster import QUEUE, Cluster
-from roq.simulation.network import Client, Connection, Frames, Network, Server
+from roq.simulation.virtual.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
+from roq.simulation.virtual.actors.monitor import Listener, Monitor
+from roq.simulation.virtual.actors.publisher import Publisher
+from roq.simulation.virtual.actors.subscriber import Subscriber
+from roq.simulation.virtual.network import Client, Connection, Frames, Network, Server
 from roq.testing.history import History
 
 DELAY_SECONDS: Final = 0.001

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roq.gcm.ports.figures import METRICS as OF_MANAGER
-from roq.hcm.figures import METRICS as OF_HOST
+from roq.gcm.interfaces.metrics import METRICS as OF_MANAGER
+from roq.hcm.metrics import METRICS as OF_HOST
 from roq.runtime.metrics import COMMON
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from roq.errors import Closed, RemoteProtocolError
 from roq.protocol import broadcast
 from roq.protocol.control import ClusterInfo
 from roq.runtime import sockets
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 12.0

@@ -20,9 +20,9 @@ from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import error_of
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff
+from roq.runtime.interfaces import Timer
 from roq.runtime.leader_finder import SEARCH_MOST_SECONDS, LeaderFinder
 from roq.runtime.lifeline import Lifeline, never_connected
-from roq.runtime.ports import Timer
 from roq.runtime.rpc import Party
 
 INFO_SECONDS: Final = 1.0

@@ -21,7 +21,7 @@ from roq.protocol.documents import RawDocument, convert
 from roq.protocol.kpi import NUMERIC_TOPIC, NumericDocument, decode_numeric
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 3.0

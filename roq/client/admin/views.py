@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from roq.model import ElasticRules, Limits, LogId
 from roq.protocol.documents import RawDocument, convert
-from roq.protocol.rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
+from roq.protocol.scaling_rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
 from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 
 _DEFAULTS: Final = ElasticRules()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from roq.client.io.engine import Engine
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
 
 
 class Alarm:

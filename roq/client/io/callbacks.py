@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final
 
-from roq.runtime.logs import RateLimited
+from roq.runtime.structured_logs import RateLimited
 
 NOTICES_MAX: Final = 100_000
 """Calls that wait for a slow one; beyond it the oldest are dropped."""

@@ -27,10 +27,10 @@ from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Unavailable
 from roq.runtime import descriptors
 from roq.runtime.backoff import Jitter
-from roq.runtime.logs import RateLimited
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc_connections import RpcConnections
 from roq.runtime.sockets import new_context
+from roq.runtime.structured_logs import RateLimited
 
 logger = logging.getLogger(__name__)
 

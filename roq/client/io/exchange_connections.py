@@ -30,8 +30,8 @@ from roq.protocol.framing import Answers
 from roq.ranges import OFFSET_MAX
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
+from roq.runtime.interfaces import Timer
 from roq.runtime.lifeline import Lifeline, not_begun
-from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
 from roq.timing import FETCH_PATIENCE_SECONDS
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from roq.errors import Unavailable
 from roq.protocol.control import Answer, Control, Relocate
-from roq.runtime.ports import Dialer, Loop, Socket
+from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.rpc import PENDING_MAX, RpcClient
 from roq.timing import VERSION_SECONDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from roq.runtime.ports import Loop, Timer
+from roq.runtime.interfaces import Loop, Timer
 
 BEAT_SECONDS: Final = 0.5
 

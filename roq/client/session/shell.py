@@ -52,7 +52,7 @@ from roq.protocol.control import (
 )
 from roq.runtime import descriptors
 from roq.runtime.backoff import Jitter
-from roq.runtime.ports import Loop, Timer
+from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.rpc_connections import NotReached, RpcConnections
 
 

@@ -27,8 +27,8 @@ from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.read.reader import Reader
 from roq.runtime import descriptors, sockets
 from roq.runtime.backoff import Backoff, Jitter
+from roq.runtime.interfaces import Timer
 from roq.runtime.lifeline import Lifeline, not_begun
-from roq.runtime.ports import Timer
 from roq.runtime.reactor import Reactor
 from roq.timing import END_LATE_SECONDS
 

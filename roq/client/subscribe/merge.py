@@ -14,9 +14,9 @@ from typing import Final
 from roq.client.subscribe.counts import Counts
 from roq.client.subscribe.losses import LossRules
 from roq.client.subscribe.message import MICROSECONDS, Batch, Gap
+from roq.client.subscribe.recalls import Recall, Recalls
 from roq.client.subscribe.stream import BOUNDS, LOST, Held, Stream, hold, missed
 from roq.client.subscribe.streams import STREAMS_MAX, Streams
-from roq.client.subscribe.wishes import Recall, Wishes
 from roq.errors import RemoteProtocolError
 from roq.model import LogId, PublisherId
 from roq.protocol.attributes import BatchAttributes
@@ -80,7 +80,7 @@ class Merge:
         self._memory = Streams(streams_max)
         self._streams = self._memory.known
         self._waiting: dict[bytes, Stream] = {}
-        self._wishes = Wishes()
+        self._recall_queue = Recalls()
         self._rules = LossRules()
         self._given_up_at: dict[LogId, float] = {}
         self._left: set[LogId] = set()
@@ -157,7 +157,7 @@ class Merge:
 
     def gone(self, source: LogId, topic: bytes, offset: int) -> None:
         """A batch that was to be fetched again has left the log."""
-        key = self._wishes.done(source, topic, offset)
+        key = self._recall_queue.done(source, topic, offset)
         stream = self._waiting.get(key) if key is not None else None
         if key is None or stream is None:
             self._grant()
@@ -196,7 +196,7 @@ class Merge:
             self._rules.replaying(now)
         self._left.discard(source)
         if self._given_up_at.pop(source, None) is not None:
-            self._wishes.drop(source)
+            self._recall_queue.drop(source)
             for key, stream in list(self._waiting.items()):
                 for held in stream.held:
                     held.recalled = held.recalled and held.source != source
@@ -244,7 +244,7 @@ class Merge:
             if stubs and not self._rules.over(at, now, verified):
                 continue
             del self._given_up_at[source]
-            self._wishes.drop(source)
+            self._recall_queue.drop(source)
             for key, stream, held in stubs:
                 held.not_there()
                 self._advance(key, stream)
@@ -308,7 +308,7 @@ class Merge:
             return
         key = header.publisher + topic
         stream = self._stream(key, header.publisher, topic)
-        self._wishes.done(source, topic, offset)
+        self._recall_queue.done(source, topic, offset)
         if header.kind in BOUNDS:
             self._bound(stream, header, now)
         elif header.next_sequence <= stream.expected and self._check_duplicates:
@@ -369,7 +369,7 @@ class Merge:
             present = stream.held[at]
             present.came_again(held)
             if not present.data:
-                self._wishes.done(present.source, present.topic, present.offset)
+                self._recall_queue.done(present.source, present.topic, present.offset)
                 present.kind, present.data = held.kind, held.data
                 self.held_bytes += len(held.data or b"")
             else:
@@ -457,15 +457,15 @@ class Merge:
         """The next batch is a stub: fetch it, and a few that follow."""
         for held in stream.held[:RECALL_AHEAD]:
             if held.data is None and not held.recalled:
-                recall = self._wishes.make(key, held)
+                recall = self._recall_queue.make(key, held)
                 if recall is not None:
                     held.recalled = True
                     self.recalls.append(recall)
 
     def _grant(self) -> None:
         """Have those fetched that had to wait, if there is room now."""
-        if self._wishes.queued:
-            for key in self._wishes.ready():
+        if self._recall_queue.queued:
+            for key in self._recall_queue.ready():
                 if key in self._waiting:
                     self._advance(key, self._waiting[key])
 
@@ -477,7 +477,7 @@ class Merge:
                 stream.begun = True
                 stream.expected = max(stream.expected, batch.sequence + len(batch))
         self.recalls.clear()
-        self._wishes.clear()
+        self._recall_queue.clear()
         self._waiting = {key: stream for key, stream in self._streams.items() if stream.held}
         self.held_bytes = sum(
             held.size for stream in self._waiting.values() for held in stream.held

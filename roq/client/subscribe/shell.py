@@ -25,18 +25,18 @@ from roq.client.io.engine import Engine
 from roq.client.session.events import SessionFacts
 from roq.client.status.reporter import Losses
 from roq.client.status.status import SubscriberFacts
-from roq.client.subscribe.attendance import Attendance, Presence
 from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
 from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine
 from roq.client.subscribe.message import MICROSECONDS
 from roq.client.subscribe.receive_queue import ReceiveQueue
+from roq.client.subscribe.user_thread import Presence, UserThread
 from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
 from roq.read.events import Ask, Event, Subscribe, Unsubscribe
-from roq.runtime.logs import RateLimited
-from roq.runtime.ports import Timer
+from roq.runtime.interfaces import Timer
+from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
@@ -109,7 +109,7 @@ class SubscriberShell:
         )
         self._guard = engine.guard("the subscriber")
         self._lock = self._guard.lock
-        self._attendance = Attendance()
+        self._attendance = UserThread()
         self._looking = False
         """Whether a `_look` is about to be made."""
         self._settling = False

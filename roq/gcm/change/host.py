@@ -17,7 +17,7 @@ import msgspec
 
 from roq.errors import Busy, HostNotFound, NoCapacity, RequestError
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.healing import HealingSagas
+from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.saga import Call, Calls, Emit, Saga, Save
 from roq.gcm.change.steps import NoRoom, Part, Steps
 from roq.gcm.events import Note, Put
@@ -43,7 +43,7 @@ class NotYet(RequestError):
 class HostSagas:
     """What is wanted of hosts, and what comes of it for the queues."""
 
-    def __init__(self, steps: Steps, exchange: ExchangeSagas, healing: HealingSagas) -> None:
+    def __init__(self, steps: Steps, exchange: ExchangeSagas, healing: ReplacementSagas) -> None:
         self._steps = steps
         self._exchange = exchange
         self._healing = healing

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import QueueExists, QueueStopped, RequestError
-from roq.gcm.change.healing import HealingSagas
+from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
 from roq.gcm.change.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
 from roq.gcm.events import Note
@@ -26,7 +26,7 @@ class QueueSagas:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._healing = HealingSagas(steps)
+        self._healing = ReplacementSagas(steps)
         self._unanswered: set[bytes] = set()
         """Ids of the queues whose creation was resumed, and whose creator got no answer."""
         self._refused: set[bytes] = set()

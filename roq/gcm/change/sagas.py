@@ -23,11 +23,11 @@ idempotent at the host manager.
 from __future__ import annotations
 
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.healing import HealingSagas
 from roq.gcm.change.host import HostSagas
 from roq.gcm.change.queue import QueueSagas
+from roq.gcm.change.reconciliation import Reconciliation
+from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.steps import Steps
-from roq.gcm.change.upkeep import Upkeep
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
@@ -40,8 +40,8 @@ class Sagas:
         self._steps = Steps(queues, hosts, heartbeats)
         self.queue = QueueSagas(self._steps)
         self.exchange = ExchangeSagas(self._steps)
-        self.healing = HealingSagas(self._steps)
-        self.upkeep = Upkeep(self._steps)
+        self.healing = ReplacementSagas(self._steps)
+        self.upkeep = Reconciliation(self._steps)
         self.host = HostSagas(self._steps, self.exchange, self.healing)
 
     @property
@@ -55,4 +55,11 @@ class Sagas:
         self._steps.cluster = cluster
 
 
-__all__ = ["ExchangeSagas", "HealingSagas", "HostSagas", "QueueSagas", "Sagas", "Upkeep"]
+__all__ = [
+    "ExchangeSagas",
+    "ReplacementSagas",
+    "HostSagas",
+    "QueueSagas",
+    "Sagas",
+    "Reconciliation",
+]

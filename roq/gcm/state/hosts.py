@@ -25,8 +25,8 @@ from roq.policy.placement import HostLoad
 from roq.protocol.control import (
     HostReport,
 )
-from roq.protocol.facts import ChildInfo
 from roq.protocol.public import check_address, check_host
+from roq.protocol.reports import ChildInfo
 from roq.timing import HOST_SILENT_SECONDS
 
 PAUSE_SECONDS: Final = 2.0

@@ -17,8 +17,8 @@ import msgspec
 from roq.errors import QueueNotFound, QueueStopped
 from roq.gcm.state.records import EPOCH_END, QueueRecord, Snapshot, Transactions
 from roq.model import QueueState
-from roq.protocol.facts import ChildInfo
 from roq.protocol.public import is_address
+from roq.protocol.reports import ChildInfo
 
 MONITOR: Final = 0
 """The number under which a queue's monitor stands among its children."""

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from roq.errors import NotLeader, QueueNotFound, RegistryAway, RequestError
 from roq.gcm.state.records import Manager
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 
 
 class Rank(Enum):

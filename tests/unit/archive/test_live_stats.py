@@ -10,7 +10,7 @@ from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
 from roq.simulation.archive.document import EventKind
 from roq.simulation.archive.live_stats import LiveStats, stats_of, window_seconds
-from roq.simulation.scenario.record import Record
+from roq.simulation.experiment.record import Record
 
 
 def live_stats(*samples: Sample, seconds: float = 10.0) -> LiveStats:

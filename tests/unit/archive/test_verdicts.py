@@ -6,7 +6,7 @@ from math import nan
 
 from roq.simulation.archive.document import RunKind
 from roq.simulation.archive.verdicts import fulfilled, judge
-from roq.simulation.description.scenario import Expectation
+from roq.simulation.scenario.scenario import Expectation
 
 LOST = Expectation(what="lost", op="==", value=0)
 QUICK = Expectation(what="latency_mean_ms", op="<=", value=16)

@@ -9,8 +9,8 @@ from roq.benchmarks import picture, plan, report
 from roq.benchmarks.benchmark import nothing_measured
 from roq.benchmarks.case import Case, Failure, Sample
 from roq.benchmarks.contenders import redis_streams
-from roq.benchmarks.figures import figures
 from roq.benchmarks.results import Environment, Idle, ProcessCost, Results, Verdict, write_json
+from roq.benchmarks.statistics import figures
 from roq.benchmarks.targets import verdicts
 
 

@@ -14,7 +14,7 @@ from roq.cli import health
 from roq.cli.commands import cli
 from roq.cli.survey import Finding, Survey, _forgotten
 from roq.client.admin.views import HostSummary
-from roq.protocol.facts import Check
+from roq.protocol.reports import Check
 
 Run = Callable[..., Result]
 

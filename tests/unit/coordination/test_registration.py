@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from roq.coordination.port import Committed, Conflict, Create, Node
+from roq.coordination.contract import Committed, Conflict, Create, Node
 from roq.coordination.registration import Registration
 from roq.coordination.store import MultiResult, Step, Store
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from posting import Loop
 
-from roq.coordination.port import Committed, Conflict, Node, Reason, SessionState
+from roq.coordination.contract import Committed, Conflict, Node, Reason, SessionState
 from roq.coordination.registry import LAYOUT, StoreRegistry
 from roq.coordination.store import MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway

@@ -7,7 +7,7 @@ from roq.exchange import events, monitor_link
 from roq.exchange.monitor_link import MonitorLink
 from roq.model import ExchangeInfo
 from roq.protocol.control import FAILED, Control, ExchangeAck, ExchangeReport, Failure
-from roq.protocol.facts import ExchangeLoad
+from roq.protocol.reports import ExchangeLoad
 
 QUEUE_ID = b"q" * 16
 PERIOD = 0.1

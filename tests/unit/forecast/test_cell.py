@@ -4,15 +4,15 @@ from monitor_queue import Queue
 
 from roq.errors import ConfigError
 from roq.policy.balanced import Balanced
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.policy.snapshot import Grow, Memory, Move, QueueView
-from roq.simulation.description.rates import Step
-from roq.simulation.description.reading import find, read
-from roq.simulation.description.scenario import Fault
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell, play
 from roq.simulation.forecast.exchange import id_of
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.scenario.rates import Step
+from roq.simulation.scenario.reading import find, read
+from roq.simulation.scenario.scenario import Fault
 
 
 def test_the_policy_of_the_monitor_decides(monkeypatch) -> None:

@@ -11,9 +11,14 @@ from forecasts import case, rate_of, scenario
 from roq.errors import ConfigError
 from roq.simulation.archive.document import EventKind, RunKind, RunState
 from roq.simulation.archive.folder import read_run, read_series
-from roq.simulation.description.offered import offered_by_phase
-from roq.simulation.description.rates import Ramp
-from roq.simulation.description.scenario import (
+from roq.simulation.forecast import record
+from roq.simulation.forecast.cell import play
+from roq.simulation.forecast.order import RunOrder, case_of
+from roq.simulation.forecast.run import run
+from roq.simulation.forecast.windows import LEVELS, PARTS, Latency
+from roq.simulation.scenario.offered import offered_by_phase
+from roq.simulation.scenario.rates import Ramp
+from roq.simulation.scenario.scenario import (
     Fault,
     Phase,
     PublisherGroup,
@@ -21,11 +26,6 @@ from roq.simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.forecast import record
-from roq.simulation.forecast.cell import play
-from roq.simulation.forecast.order import RunOrder, case_of
-from roq.simulation.forecast.run import run
-from roq.simulation.forecast.windows import LEVELS, PARTS, Latency
 
 
 def ramp(**sizes: int) -> tuple[record.Case, record.Outcome]:

@@ -6,13 +6,13 @@ import pytest
 
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
 from roq.hcm.crash_history import CrashHistory, CrashLimits
-from roq.hcm.figures import METRICS, figures, known, of_machine
 from roq.hcm.health import SHOWN_MAX, of_host
 from roq.hcm.leader import Leader
+from roq.hcm.metrics import METRICS, figures, known, of_machine
 from roq.model import Limits
 from roq.protocol.control import NOT_LEADER, Failure, HostReportAck
-from roq.protocol.facts import Check
-from roq.protocol.figures import Sample
+from roq.protocol.metrics import Sample
+from roq.protocol.reports import Check
 
 LEADER = "tcp://a:5000"
 

@@ -9,7 +9,7 @@ from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.hcm.events import Probe, Probed
 from roq.hcm.liveness import BUSY_SECONDS, Liveness
 from roq.model import Limits
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.timing import IDLE_CHILD_FACTOR
 
 EPOCH = 7

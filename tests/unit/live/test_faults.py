@@ -14,8 +14,8 @@ import pytest
 
 import roq
 from roq.errors import ConfigError, InvalidRequest
-from roq.simulation.description.scenario import Fault, Phase, PublisherGroup, Scenario
 from roq.simulation.live.faults import Faults, check, managers, zookeepers
+from roq.simulation.scenario.scenario import Fault, Phase, PublisherGroup, Scenario
 
 
 def scenario_of(*faults: Fault, hosts: int = 2) -> Scenario:

@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
-from roq.simulation.description.draws import LogNormal, Topics, Uniform
-from roq.simulation.description.offered import offered
-from roq.simulation.description.rates import Ramp
-from roq.simulation.description.reading import find, known, read
-from roq.simulation.description.scenario import (
+from roq.simulation.forecast.load import Load
+from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.live.plan import CLIENTS_MAX, Plan, plan
+from roq.simulation.scenario.draws import LogNormal, Topics, Uniform
+from roq.simulation.scenario.offered import offered
+from roq.simulation.scenario.rates import Ramp
+from roq.simulation.scenario.reading import find, known, read
+from roq.simulation.scenario.scenario import (
     ConsumerGroup,
     Phase,
     PublisherGroup,
@@ -20,10 +23,7 @@ from roq.simulation.description.scenario import (
     Scenario,
     SubscriberGroup,
 )
-from roq.simulation.description.settings import queue_rules
-from roq.simulation.forecast.load import Load
-from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.live.plan import CLIENTS_MAX, Plan, plan
+from roq.simulation.scenario.settings import queue_rules
 
 
 def scenario_of(*phases: Phase, **settings: Any) -> Scenario:

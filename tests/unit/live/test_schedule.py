@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.description.draws import Topics
-from roq.simulation.description.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, sent_by
 from roq.simulation.live.plan import PublisherStay, Stretch
 from roq.simulation.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.scenario.draws import Topics
+from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, sent_by
 
 PHASE = 10.0
 

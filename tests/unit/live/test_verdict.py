@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 from roq.simulation.live.plan import Plan, plan
 from roq.simulation.live.verdict import (
     ReceivedTally,
@@ -14,6 +13,7 @@ from roq.simulation.live.verdict import (
     count,
     figures,
 )
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
 
 
 def plan_of(*phases: Phase) -> Plan:

@@ -6,7 +6,7 @@ from monitor_queue import PERIOD, Queue, Script
 
 from roq.errors import ConfigError
 from roq.model import ElasticRules, publisher_epoch
-from roq.monitor.rules import NOTED_REFUSALS
+from roq.monitor.scaling_rules import NOTED_REFUSALS
 from roq.policy.snapshot import Grow, Memory, Move, Shrink, Stripe
 from roq.protocol import kpi
 from roq.protocol.control import (

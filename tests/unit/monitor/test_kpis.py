@@ -4,7 +4,7 @@ from monitor_driver import QUEUE_ID, Driver, published
 from roq.monitor.events import Effect, Listened
 from roq.protocol import kpi
 from roq.protocol.control import Alive, Attach, Empty
-from roq.protocol.facts import PublisherLoad
+from roq.protocol.reports import PublisherLoad
 
 
 def old(effects: list[Effect]) -> list[list[dict[str, object]]]:

@@ -19,8 +19,8 @@ from roq.protocol.control import (
     Topology,
     Version,
 )
-from roq.protocol.facts import ExchangeLoad, PublisherLoad
 from roq.protocol.public_answers import failure_of
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
 from roq.timing import EXCHANGE_LOST_SECONDS
 
 

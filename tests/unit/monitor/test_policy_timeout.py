@@ -7,7 +7,7 @@ from roq.errors import ConfigError, Unavailable
 from roq.model import ElasticRules
 from roq.monitor import policy_timeout
 from roq.monitor.policy_timeout import Alarm, PolicyTimeout
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.policy.snapshot import Memory, QueueView
 from roq.runtime import plugins
 

@@ -4,7 +4,7 @@ import pytest
 
 from roq.clock import ObservedClock
 from roq.monitor.window import LoadWindow, Rates, rate
-from roq.protocol.facts import ExchangeLoad, PublisherLoad
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
 
 
 def test_one_report_says_nothing_about_rates() -> None:

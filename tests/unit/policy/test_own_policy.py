@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from queue_model import QueueModel
 
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.policy.snapshot import Grow, Move
-from roq.protocol.rules import PARTS
+from roq.protocol.scaling_rules import PARTS
 from roq.runtime import plugins
 
 PAGE = Path(__file__).parents[3] / "docs" / "elasticity.md"

@@ -18,11 +18,11 @@ from roq.protocol import (
     channel,
     control,
     documents,
-    facts,
     kpi,
     public,
     public_answers,
-    rules,
+    reports,
+    scaling_rules,
     spec,
 )
 from roq.protocol.batch import HEADER, MAGIC, WIRE_VERSION, read_header, read_payloads
@@ -30,10 +30,10 @@ from roq.provider import record as hosts
 from roq.ranges import NUMBER_MAX, saturated
 
 MODULES = (
-    broadcast, channel, control, facts, kpi, model, public, public_answers, rules, spec, registry,
-    processes, hosts,
+    broadcast, channel, control, kpi, model, public, public_answers, reports, scaling_rules, spec,
+    registry, processes, hosts,
 )  # fmt: skip
-CHECKED_BY_NAME = frozenset(rules.RANGES) | {"Limits", "TransactionID", "Exchange"}
+CHECKED_BY_NAME = frozenset(scaling_rules.RANGES) | {"Limits", "TransactionID", "Exchange"}
 """Fields whose range has a sentence of its own, which existing tools show."""
 
 

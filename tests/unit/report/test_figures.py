@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from roq.simulation.description.scenario import What
 from roq.simulation.report.figures import FIGURES, Figure, about, ordered
+from roq.simulation.scenario.scenario import What
 
 
 def test_everything_that_can_be_expected_has_a_name() -> None:

@@ -8,8 +8,8 @@ from runs import run_of
 
 from roq.simulation.archive.document import Run, RunKind, RunState
 from roq.simulation.archive.verdicts import judge
-from roq.simulation.description.scenario import Expectation, What
 from roq.simulation.report.outcome import Tone, found, outcome, wanted
+from roq.simulation.scenario.scenario import Expectation, What
 
 
 def run_with(*expected: tuple[What, float], kind: RunKind = RunKind.LIVE) -> Run:

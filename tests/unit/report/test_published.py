@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.description.reading import known
 from roq.simulation.report.figures import FIGURES
 from roq.simulation.report.published import PublishedError, Span, published
+from roq.simulation.scenario.reading import known
 
 
 def test_the_experiment_of_2011_is_known() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.description.draws import Choice, LogNormal, Topics, Uniform
-from roq.simulation.description.rates import Burst, Diurnal, Ramp, Step, Trace
-from roq.simulation.description.reading import known, read
-from roq.simulation.description.scenario import Fault, PublisherGroup, QueueSettings
 from roq.simulation.report import story
+from roq.simulation.scenario.draws import Choice, LogNormal, Topics, Uniform
+from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Step, Trace
+from roq.simulation.scenario.reading import known, read
+from roq.simulation.scenario.scenario import Fault, PublisherGroup, QueueSettings
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import zmq
 
 from roq.protocol import documents
 from roq.protocol.control import ChildAck, ChildReport
-from roq.protocol.facts import ChildInfo
+from roq.protocol.reports import ChildInfo
 from roq.runtime import manager, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor

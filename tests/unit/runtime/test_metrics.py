@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from roq.protocol.control import Health
-from roq.protocol.facts import Check
-from roq.protocol.figures import Sample, counter, gauge
+from roq.protocol.metrics import Sample, counter, gauge
+from roq.protocol.reports import Check
 from roq.runtime.metrics import ALIVE_SECONDS, Page, Picture, Telemetry, exposition
 from roq.runtime.metrics import MetricsSettings as Settings
 from roq.runtime.reactor import Reactor

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from roq.errors import ConfigError
-from roq.policy.registry import POLICIES
+from roq.policy.catalogue import POLICIES
 from roq.policy.static import Static
 from roq.runtime import plugins
 

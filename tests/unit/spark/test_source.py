@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 
 from roq.errors import ConfigError
 from roq.model import LogId
-from roq.spark.attendance import Attendance
-from roq.spark.logs import Logs
 from roq.spark.loss import DataLoss, lose
 from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
+from roq.spark.query_session import QuerySession
+from roq.spark.queue_logs import QueueLogs
 from roq.spark.source import LogPartition, StreamReader
 
 Document = dict[str, Any]
@@ -27,7 +27,7 @@ X1, X2, X3 = LogId(1, 65537), LogId(2, 65538), LogId(1, 65539)
 
 
 class FakeLogs:
-    """Logs that a test lets come and go."""
+    """QueueLogs that a test lets come and go."""
 
     queue_id = QUEUE
 
@@ -56,7 +56,7 @@ class FakeLogs:
         pass
 
 
-class FakeAttendance:
+class FakeQuerySession:
     """What the monitor was told."""
 
     def __init__(self) -> None:
@@ -69,8 +69,8 @@ class FakeAttendance:
 def reader(logs: FakeLogs, **options: str) -> StreamReader:
     given = {"cluster": "a:1", "queue": "q", **options}
     made = StreamReader(read_options(given, streaming=True))
-    made._logs = cast("Logs", logs)
-    made._attendance = cast("Attendance", FakeAttendance())
+    made._logs = cast("QueueLogs", logs)
+    made._attendance = cast("QuerySession", FakeQuerySession())
     return made
 
 
@@ -253,7 +253,7 @@ def test_an_exchange_that_does_not_serve_yet_did_not_come_and_go() -> None:
 def test_the_monitor_is_told_what_was_read_and_not_what_is_planned() -> None:
     logs = FakeLogs({X1: Span(0, 9)})
     stream = reader(logs, startingOffsets="earliest")
-    told = cast("FakeAttendance", stream._attendance).told
+    told = cast("FakeQuerySession", stream._attendance).told
     start = stream.initialOffset()
     end = stream.latestOffset(start)
     assert told[-1] == {X1: 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from roq.simulation.description.scenario import What
+from roq.simulation.scenario.scenario import What
 from roq.simulation.traces.summary import remarks
 from roq.simulation.traces.tables import COLUMNS, reference
 

@@ -7,7 +7,7 @@ from traces import BEGAN_US, SECOND_US, us
 
 from roq.demo.latency import Histogram
 from roq.simulation.archive.document import HEARD_FROM
-from roq.simulation.description.scenario import Phase, PublisherGroup, Scenario
+from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
 from roq.simulation.traces.grid import Grid, grid
 from roq.simulation.traces.windows import Latencies, imbalance, silences, windows
 

@@ -2,7 +2,7 @@ import xxhash
 
 from roq.client.subscribe.merge import Merge
 from roq.client.subscribe.message import Batch
-from roq.client.subscribe.wishes import WISHES_MAX, Recall
+from roq.client.subscribe.recalls import WISHES_MAX, Recall
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.extensions import pack_floor

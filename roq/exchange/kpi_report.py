@@ -1,0 +1,99 @@
+"""What this process costs, and what its exchange reports to the monitor."""
+
+from __future__ import annotations
+
+import os
+from heapq import nlargest
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from roq.exchange.machine import ExchangeCore
+from roq.protocol.reports import ExchangeLoad, PublisherLoad
+
+B = TypeVar("B")
+
+TOP_PUBLISHERS: Final = 64
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class CpuMeter:
+    """CPU of this process in percent of one core, from one reading to the next."""
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._used = _cpu_seconds()
+
+    def read(self, now: float) -> float:
+        """The mean since the last reading; 0 if no time has passed."""
+        used = _cpu_seconds()
+        elapsed = now - self._at
+        percent = 100 * (used - self._used) / elapsed if elapsed > 0 else 0.0
+        self._at, self._used = now, used
+        return round(percent, 2)
+
+
+def memory_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not tell."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0
+
+
+def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0) -> ExchangeLoad:
+    """The counters of an exchange and its present state.
+
+    Args:
+        cpu_percent: of one core, since the last report.
+        lag_seconds: the longest turn of the loop since then.
+    """
+    messages, payload_bytes, batches = core.totals()
+    counters = core.counters
+    return ExchangeLoad(
+        messages_in=messages,
+        bytes_in=payload_bytes,
+        batches_in=batches,
+        messages_out=counters.messages_out,
+        bytes_out=counters.bytes_out,
+        publishers=len(core.links.routes),
+        subscribers=core.subscriptions.subscribers,
+        ring_bytes=core.log.kept,
+        end_offset=core.log.end,
+        floor_offset=core.log.floor,
+        cpu_percent=cpu_percent,
+        memory_bytes=memory_bytes(),
+        malformed=counters.malformed,
+        duplicates=counters.duplicates,
+        resets=counters.resets,
+        fetches=counters.fetches,
+        acks_pending=sum(link.owes_ack for link in core.links.routes.values()),
+        lag_ms=round(1_000 * lag_seconds, 3),
+        holding=int(core.holding.near),
+        held_seconds=round(core.holding.held_seconds, 3),
+        behind=len(core.holding.behind),
+        left_behind=core.holding.left_behind,
+        slow_bytes=core.backlogs.occupied,
+        cut_off=core.backlogs.cut_off,
+    )
+
+
+def metrics_of(load: ExchangeLoad) -> dict[str, float]:
+    """The same for the metrics of the host manager."""
+    return {name: float(value) for name, value in msgspec.structs.asdict(load).items()}
+
+
+def busiest_publishers(core: ExchangeCore[B]) -> list[PublisherLoad]:
+    """Those that have brought most since this was asked for the last time, busiest first."""
+    links = list(core.links.routes.values())
+    busiest = nlargest(TOP_PUBLISHERS, links, key=lambda link: link.bytes - link.reported_bytes)
+    for link in links:
+        link.reported_bytes = link.bytes
+    return [PublisherLoad(link.publisher, link.messages, link.payload_bytes) for link in busiest]
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system

@@ -1,0 +1,144 @@
+"""What readers get of the loop beside the publishers: a moment in each turn, never the whole of it.
+
+Fetches and questions wait in the core; here they are served, one by one, for a fifth of the time
+when publishers keep the loop busy, and for longer when they do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import zmq
+
+from roq.exchange.events import Effect, Send
+from roq.exchange.machine import ExchangeCore
+from roq.runtime.interfaces import Timer
+from roq.runtime.reactor import Reactor
+
+READERS_SECONDS: Final = 0.001
+"""What readers may take of one turn."""
+READERS_SHARE: Final = 0.25
+"""And of the time that a full burst took, when there are more: a fifth of the turn."""
+
+
+class Outcome(Enum):
+    """What became of a message to one peer."""
+
+    SENT = "sent"
+    BLOCKED = "blocked"
+    GONE = "gone"
+
+
+SendParts = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
+"""Sends to one peer without waiting."""
+
+
+class ReaderTurns:
+    """Serves the readers of one exchange.
+
+    Args:
+        core: where they wait.
+        send: sends a piece of what is fetched.
+        perform: performs what the core decides.
+        gone: called when a peer is not there any more.
+        served: called afterwards: publishers may be told more than before.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        core: ExchangeCore[bytes | zmq.Frame],
+        send: SendParts,
+        perform: Callable[[list[Effect]], None],
+        gone: Callable[[bytes], None],
+        served: Callable[[], None],
+    ) -> None:
+        self._reactor = reactor
+        self._core = core
+        self._fetches = core.fetches
+        self._send = send
+        self._perform = perform
+        self._gone = gone
+        self._served = served
+        self._serving = False
+        """Whether `_serve` is about to be called."""
+        self._retry_timer = Timer(0.0, self._serve)
+        self._burst_seconds = 0.0
+        self._credit = 0.0
+        """Seconds that readers may take now."""
+
+    def burst(self, seconds: float) -> None:
+        """Publishers had as much to say as is heard in one turn; it took so long."""
+        self._burst_seconds = seconds
+
+    def look(self) -> None:
+        """Serve the readers that wait, soon."""
+        if not self._serving and (self._core.requests or self._fetches):
+            self._serve_soon()
+
+    def _serve_soon(self) -> None:
+        self._serving = True
+        self._reactor.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Answer readers for a moment; publishers who wait get four fifths of the time.
+
+        A turn that took longer than it had is paid for by the turns to come.
+        """
+        if self._burst_seconds:
+            self._credit = min(self._credit + self._burst_seconds * READERS_SHARE, READERS_SECONDS)
+            self._burst_seconds = 0.0
+        else:
+            self._credit = READERS_SECONDS
+        now = time.monotonic()
+        busy = True
+        while busy and self._credit > 0:
+            busy = self._serve_one(now)
+            started, now = now, time.monotonic()
+            self._credit -= now - started
+        self._served()
+        self._serving = False
+        self._retry_timer.cancel()
+        if self._core.requests or self._fetches.runnable(now):
+            self._serve_soon()
+            return
+        retry_at = self._fetches.next_deadline()
+        if retry_at is not None:
+            self._retry_timer = self._reactor.call_at(retry_at, self._serve)
+
+    def _serve_one(self, now: float) -> bool:
+        """One answer and one piece of a fetch; whether there was either."""
+        busy = False
+        if self._core.requests:
+            for effect in self._core.answer_next(now):
+                self._answer(effect)
+            busy = True
+        if self._fetches.runnable(now):
+            self._send_piece(now)
+            busy = True
+        return busy
+
+    def _answer(self, effect: Effect) -> None:
+        if not isinstance(effect, Send):
+            self._perform([effect])
+            return
+        outcome = self._send(effect.route, effect.parts, None)
+        if outcome is Outcome.GONE:
+            self._gone(effect.route)
+        elif outcome is Outcome.BLOCKED:
+            self._fetches.answer_later(effect.route, effect.parts)
+
+    def _send_piece(self, now: float) -> None:
+        fetches = self._fetches
+        piece = fetches.next_piece()
+        outcome = self._send(piece.route, piece.parts, piece.batch)
+        if outcome is Outcome.SENT:
+            fetches.sent(piece)
+            self._core.counters.bytes_out += piece.size
+        elif outcome is Outcome.GONE:
+            self._gone(piece.route)
+        else:
+            self._core.counters.fetches_abandoned += fetches.blocked(now)

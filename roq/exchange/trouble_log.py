@@ -1,0 +1,51 @@
+"""What goes wrong around an exchange, as lines in its log: few, however much it is."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Generic, TypeVar
+
+from roq.exchange.backlogs import Backlogs
+from roq.exchange.counters import Counters
+from roq.runtime import descriptors
+
+B = TypeVar("B")
+
+REPEAT_SECONDS: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class TroubleLog(Generic[B]):
+    """Looks every few seconds at what peers have done and at what is left to serve them with."""
+
+    def __init__(self, counters: Counters, backlogs: Backlogs[B]) -> None:
+        self._counters = counters
+        self._backlogs = backlogs
+        self._told = counters.abuse()
+        self._told_cut_off = 0
+        self._next = 0.0
+
+    def look(self, now: float) -> None:
+        """Write a line if there is something new to tell, and time for it."""
+        if now >= self._next:
+            self._next = now + REPEAT_SECONDS
+            self.tell()
+
+    def tell(self) -> None:
+        """The same, whenever it is."""
+        abuse = self._counters.abuse()
+        risen = {name: n - self._told[name] for name, n in abuse.items() if n > self._told[name]}
+        if risen:
+            self._told = abuse
+            text = ", ".join(f"{count} {name}" for name, count in risen.items())
+            log.warning("peers misbehave: %s", text, extra={"event": "abuse"})
+        cut_off = self._backlogs.cut_off - self._told_cut_off
+        if cut_off:
+            self._told_cut_off += cut_off
+            log.warning(
+                "subscribers that do not read took too much memory together (limit slow_bytes): "
+                "%d of their connections ended", cut_off, extra={"event": "cut_off"},
+            )  # fmt: skip
+        if descriptors.exhausted():
+            log.warning("%s", descriptors.EXHAUSTED, extra={"event": "descriptors"})

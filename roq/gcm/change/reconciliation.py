@@ -1,0 +1,82 @@
+"""Keeps definitions and processes together: addresses written down, unwanted processes stopped."""
+
+from __future__ import annotations
+
+from roq.gcm.change.saga import Call, Calls, Saga
+from roq.gcm.change.steps import EVERYTHING, STOP_SECONDS, Steps
+from roq.gcm.state.queues import MONITOR, Queue
+from roq.model import QueueState
+from roq.protocol.control import StopQueue
+from roq.protocol.public_answers import done
+
+
+class Reconciliation:
+    """What nobody has asked for and is done all the same."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def note_addresses(self, name: str) -> Saga:
+        """Write down where the processes of a queue are now."""
+        queue = self._steps.queues.get(name)
+        if queue is not None and queue.running:
+            record = queue.with_addresses()
+            if record != queue.record:
+                yield from self._steps.save(record)
+        return done()
+
+    def stop_stray(self, host: str, queue: str, queue_id: bytes, number: int) -> Saga:
+        """Stop a process that a host reports and the cluster does not want there."""
+        live = self._steps.hosts.live(host)
+        if live is not None and self.is_stray(host, queue, queue_id, number):
+            present = self._steps.queues.get(queue)
+            known = present if present is not None and _is(present, queue_id) else None
+            whole = known is None or not _wants_children(known)
+            message = StopQueue(
+                queue=queue,
+                queue_id=queue_id,
+                number=EVERYTHING if whole else number,
+                leader_epoch=self._steps.leader_epoch,
+                cluster=self._steps.cluster,
+                reason=_reason(known, number),
+            )
+            yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))
+        return done()
+
+    def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:
+        """Whether no definition wants this process (number 0: a monitor) on this host.
+
+        What belongs to a definition that nobody can read is left alone.
+        """
+        if name in self._steps.queues.unreadable:
+            return False
+        queue = self._steps.queues.get(name)
+        if queue is None or not _is(queue, queue_id) or not _wants_children(queue):
+            return True
+        exchange = queue.record.exchange(number)
+        if exchange is not None and not exchange.wanted:
+            return True
+        return queue.place(number) != host
+
+
+def _reason(queue: Queue | None, number: int) -> str:
+    """What the clients of a stray process are told."""
+    if queue is None or queue.record.state is QueueState.REMOVING:
+        return "removed"
+    if not _wants_children(queue):
+        return "stopped"
+    exchange = queue.record.exchange(number)
+    wanted = number == MONITOR or (exchange is not None and exchange.wanted)
+    return "moved" if wanted else "removed"
+
+
+def _is(queue: Queue, queue_id: bytes) -> bool:
+    return queue.record.queue_id == queue_id
+
+
+def _wants_children(queue: Queue) -> bool:
+    return queue.record.state in {
+        QueueState.CREATING,
+        QueueState.STARTING,
+        QueueState.RUNNING,
+    }

@@ -1,0 +1,222 @@
+"""What the leader tells about queues, hosts and exchanges (2101-2104) and broadcasts to all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from roq.gcm.change.scaling_rules import Rules
+from roq.gcm.repair.draining import Draining
+from roq.gcm.repair.schedule import RepairSchedule
+from roq.gcm.state.hosts import AWAY, LIVE, Host, Hosts, Schedule
+from roq.gcm.state.queues import MONITOR, Queue, Queues
+from roq.gcm.state.records import ExchangeRecord
+from roq.model import exchange_name
+from roq.protocol.broadcast import QueueStatus
+from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import (
+    ChildRow,
+    DepartedRow,
+    ExchangeRow,
+    HostRow,
+    QueueDescription,
+    QueueRow,
+    done,
+)
+from roq.protocol.reports import ChildInfo
+
+UNREADABLE: Final = "unreadable"
+"""State of a queue whose definition nobody can read."""
+
+
+def list_queues(queues: Queues, repairs: RepairSchedule, rules: Rules) -> RawDocument:
+    """The answer to 2101."""
+    rows = {queue.name: _queue_row(queue, repairs, rules) for queue in queues}
+    rows |= {name: _unreadable_row(name, why) for name, why in queues.unreadable.items()}
+    return done(Queues=_plain(rows[name] for name in sorted(rows)))
+
+
+def list_hosts(
+    hosts: Hosts, queues: Queues, provided: frozenset[str], draining: Draining
+) -> RawDocument:
+    """The answer to 2102; `provided` are the hosts that a provider has made."""
+    exchanges, monitors = queues.placed()
+    return done(
+        Hosts=_plain(
+            _host_row(
+                host,
+                exchanges.get(host.name, 0),
+                monitors.get(host.name, 0),
+                reason=hosts.reason(host),
+                provided=host.name in provided,
+                schedule=hosts.schedule(host.name),
+                draining=draining,
+            )
+            for host in hosts
+        )
+    )
+
+
+def list_exchanges(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> RawDocument:
+    """The answer to 2103."""
+    return done(Exchanges=_plain(exchange_rows(queue, hosts, repairs)))
+
+
+def describe_queue(
+    queue: Queue, hosts: Hosts, repairs: RepairSchedule, rules: RawDocument
+) -> RawDocument:
+    """The answer to 2104."""
+    record = queue.record
+    description = QueueDescription(
+        Name=queue.name,
+        Host=record.host,
+        State=record.state.value,
+        Running=queue.running,
+        Durability=record.durability,
+        Monitor=queue.monitor if queue.running else "",
+        Statistics=queue.statistics if queue.running else "",
+        Created=record.created,
+        QueueId=record.queue_id.hex(),
+        Limits=record.limits,
+        Exchanges=exchange_rows(queue, hosts, repairs),
+        Departed=[
+            DepartedRow(Number=each.number, Epoch=each.epoch, End=each.end)
+            for each in record.departed
+        ],
+        Rules=rules,
+        Reasons=repairs.reasons(queue),
+    )
+    fields: RawDocument = msgspec.to_builtins(description)
+    return {**done(), **fields}
+
+
+def exchange_rows(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> list[ExchangeRow]:
+    """The exchanges of a queue, as defined and as they run."""
+    return [_exchange_row(queue, each, hosts, repairs) for each in queue.record.exchanges]
+
+
+def broadcast_queues(queues: Queues) -> tuple[QueueStatus, ...]:
+    """What everybody is told about the queues."""
+    told = {queue.name: (queue.record.host, queue.running) for queue in queues}
+    told |= dict.fromkeys(queues.unreadable, ("", False))
+    return tuple(QueueStatus(name, *told[name]) for name in sorted(told))
+
+
+def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
+    """The hosts that everybody is told of."""
+    return tuple(
+        host.name
+        for host in hosts
+        if hosts.is_present(host.name) or (host.report is not None and host.state not in AWAY)
+    )
+
+
+def _queue_row(queue: Queue, repairs: RepairSchedule, rules: Rules) -> QueueRow:
+    slow = rules.elastic(queue.name)
+    return QueueRow(
+        Name=queue.name,
+        Host=queue.record.host,
+        State=queue.record.state.value,
+        Running=queue.running,
+        Exchanges=len(queue.record.exchanges),
+        Durability=queue.record.durability,
+        Reasons=repairs.reasons(queue),
+        SlowSubscriber=slow.slow_subscriber,
+        HoldSeconds=slow.hold_seconds,
+    )
+
+
+def _unreadable_row(name: str, why: str) -> QueueRow:
+    reason = (
+        f"its definition in the registry is unreadable ({why}); its processes are left alone; "
+        f"repair it and start the manager again, or `roq queue remove {name}`"
+    )
+    return QueueRow(
+        Name=name, Host="", State=UNREADABLE, Running=False, Exchanges=0, Durability="",
+        Reasons=[reason],
+    )  # fmt: skip
+
+
+def _host_row(
+    host: Host,
+    exchanges: int,
+    monitors: int,
+    *,
+    reason: str,
+    provided: bool,
+    schedule: Schedule,
+    draining: Draining,
+) -> HostRow:
+    report = host.report
+    return HostRow(
+        Host=host.name,
+        Control=host.control,
+        Exchanges=exchanges,
+        Monitors=monitors,
+        ExchangeMax=report.exchange_max if report is not None else 0,
+        Cpu=round(report.cpu_percent, 1) if report is not None else 0.0,
+        MemoryBytes=report.memory_bytes if report is not None else 0,
+        State=host.state.value,
+        Reason=reason,
+        Children=[_child_row(child) for child in host.children],
+        Provided=provided,
+        Epoch=report.epoch if report is not None else 0,
+        Schedule=schedule.value,
+        Left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
+        Stuck=draining.stuck(host.name),
+    )
+
+
+def _child_row(child: ChildInfo) -> ChildRow:
+    return ChildRow(
+        Child=child.child,
+        Role=child.role,
+        Queue=child.queue,
+        Number=MONITOR if child.role == "monitor" else child.number,
+        State=child.state,
+        Reason=child.reason,
+        Restarts=child.restarts,
+        Epoch=child.epoch,
+        Pid=child.pid,
+    )
+
+
+def _exchange_row(
+    queue: Queue, exchange: ExchangeRecord, hosts: Hosts, repairs: RepairSchedule
+) -> ExchangeRow:
+    child = queue.children.get(exchange.number)
+    loss = repairs.loss(queue, exchange.number)
+    host = hosts.get(exchange.host)
+    listed = host.child(queue.record.queue_id, exchange.number) if host is not None else None
+    reason = repairs.reason(queue, exchange.number)
+    if loss is not None:
+        state = loss.kind.value
+    elif host is not None and host.state is not LIVE and queue.running:
+        state, reason = f"host {host.state}", f"is on host {host.name}: {hosts.reason(host)}"
+    elif listed is not None:
+        state = listed.state
+    elif child is not None:
+        state = child.state
+    else:
+        # Nobody has reported it (yet): this leader has just begun, or the queue does not run.
+        state = "unknown" if queue.running else queue.record.state.value
+    epoch, pid = (child.epoch, child.pid) if child is not None else (exchange.epoch, 0)
+    up = queue.running
+    return ExchangeRow(
+        Name=exchange_name(exchange.number),
+        Number=exchange.number,
+        Host=exchange.host,
+        Data=(child.data if child is not None else exchange.data) if up else "",
+        Live=(child.live if child is not None else exchange.live) if up else "",
+        State=state,
+        Reason=reason,
+        Epoch=epoch,
+        Pid=pid,
+        Origin=exchange.origin,
+    )
+
+
+def _plain(rows: Iterable[msgspec.Struct]) -> list[object]:
+    return [msgspec.to_builtins(row) for row in rows]
