@@ -19,12 +19,12 @@ from typing import Final
 import click
 import msgspec
 
-from roq.simulation.case import Case
 from roq.simulation.experiment import results
 from roq.simulation.experiment.bar import bar
 from roq.simulation.experiment.results import Machine
 from roq.simulation.real.timings import percentile
-from roq.simulation.trial import Result, Trial
+from roq.simulation.virtual.relocation_case import Case
+from roq.simulation.virtual.relocation_trial import Result, Trial
 
 NAME: Final = "relocations"
 PER_TRIAL: Final = 50
@@ -75,7 +75,7 @@ def run(
         count: accepted relocations.
         seed: of the first trial; the others follow it.
         faults: None: in every second trial.
-        naive, check_duplicates: see `simulation.cluster`.
+        naive, check_duplicates: see `VirtualQueue`.
         on_trial: told of each one.
 
     Returns:

@@ -1,6 +1,7 @@
-"""A whole cluster on a virtual clock: the real machines, in processes that can fail.
+"""The virtual world: the real machines on a virtual clock, in processes that can fail.
 
-world      the clock; everything random comes from its seed        simulation.world
+world      the clock; everything random comes from its seed
+network    connections that delay, stall, break and lose
 wires      machines, connections, partitions                       wires
 process    a loop with a clock of its own; pauses, crashes         process
 sockets    ZeroMQ as far as daemons see it                         sockets
@@ -13,4 +14,7 @@ troubles   what goes wrong, drawn from the seed
 watch      what must hold while it happens; lookout: what stands still says why
 promises   what must hold all the same
 trial      one run from beginning to end
+
+queue      one queue without managers, for exact situations: actors, and a monitor that is told what
+           to do; relocation_case, relocation_trial, dispatcher, queue_faults: many moves in it
 """

@@ -21,9 +21,9 @@ from roq.model import LogId, PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.runtime.backoff import Jitter
 from roq.runtime.rpc_connections import RpcConnections
-from roq.simulation.load import Profile, User
 from roq.simulation.virtual.actors.publisher import Publisher
 from roq.simulation.virtual.actors.subscriber import Subscriber
+from roq.simulation.virtual.load import Profile, User
 from roq.simulation.virtual.process import LocalWorld, Process
 from roq.simulation.virtual.sockets import Sockets
 from roq.simulation.virtual.watch import Watch

@@ -23,12 +23,12 @@ from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import CreateExchange, CreateQueue
 from roq.protocol.public_hosts import Public
-from roq.simulation.load import Profile
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
 from roq.simulation.virtual.clients import PublisherShell, SubscriberShell
 from roq.simulation.virtual.console import Console
 from roq.simulation.virtual.ensemble import Ensemble
 from roq.simulation.virtual.hosts import Host
+from roq.simulation.virtual.load import Profile
 from roq.simulation.virtual.managers import ManagerShell
 from roq.simulation.virtual.policies import Restless
 from roq.simulation.virtual.process import Clocks, Process

@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from roq.errors import Unavailable
-from roq.simulation.load import Profile
 from roq.simulation.virtual import promises, troubles
 from roq.simulation.virtual.bounds import heal_seconds
 from roq.simulation.virtual.cluster import Cluster, Shape
+from roq.simulation.virtual.load import Profile
 from roq.simulation.virtual.lookout import Lookout
 from roq.simulation.virtual.promises import Happened
 from roq.simulation.virtual.troubles import Trouble, Troubles

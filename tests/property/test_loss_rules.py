@@ -10,11 +10,11 @@ from itertools import count
 from roq.client.publish.link import READY_SECONDS
 from roq.model import Limits
 from roq.read.events import Verify
-from roq.simulation.cluster import Cluster
 from roq.simulation.virtual.actors.exchange import Exchange
 from roq.simulation.virtual.actors.publisher import Publisher
 from roq.simulation.virtual.actors.subscriber import Subscriber
 from roq.simulation.virtual.network import Client, Connection, Network
+from roq.simulation.virtual.queue import VirtualQueue
 from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_SECONDS
 
 SETTLE_SECONDS = 30.0
@@ -24,7 +24,7 @@ class Scene:
     """Two exchanges, one publisher, one subscriber."""
 
     def __init__(self, held_bytes_max: int | None = None, limits: Limits | None = None) -> None:
-        self.cluster = Cluster(1, limits or Limits(), held_bytes_max=held_bytes_max)
+        self.cluster = VirtualQueue(1, limits or Limits(), held_bytes_max=held_bytes_max)
         self.world = self.cluster.world
         self.weather = self.cluster.network.weather
         self.one, self.two = self.cluster.add_exchange(1), self.cluster.add_exchange(2)

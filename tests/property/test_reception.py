@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from roq.model import Limits
 from roq.read.events import From, Start
-from roq.simulation.cluster import Cluster
-from roq.simulation.dispatch import Dispatcher
-from roq.simulation.faults import FaultRates, Faults
-from roq.simulation.load import Profile, User
 from roq.simulation.virtual.actors.subscriber import Subscriber
+from roq.simulation.virtual.dispatcher import Dispatcher
+from roq.simulation.virtual.load import Profile, User
+from roq.simulation.virtual.queue import VirtualQueue
+from roq.simulation.virtual.queue_faults import FaultRates, Faults
 from roq.testing.history import Verdict
 
 SETTLE_SECONDS = 30.0
@@ -35,7 +35,7 @@ class Course:
         held_bytes_max: int | None = None,
         repair: bool = True,
     ) -> None:
-        self.cluster = Cluster(
+        self.cluster = VirtualQueue(
             seed, limits or Limits(), held_bytes_max=held_bytes_max, repair=repair
         )
         for number in (1, 2, 3):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from roq.client.publish import relocation
-from roq.simulation.case import CALM, ROUGH, Case
 from roq.simulation.relocations import run
-from roq.simulation.trial import Result, Trial
+from roq.simulation.virtual.relocation_case import CALM, ROUGH, Case
+from roq.simulation.virtual.relocation_trial import Result, Trial
 
 
 def total(count: int, **options: bool) -> Result:

@@ -35,8 +35,8 @@ from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
 from roq.read.offset_chain import OffsetChain
 from roq.runtime.manager import ManagedChild
-from roq.simulation.load import Profile
 from roq.simulation.virtual import trial
+from roq.simulation.virtual.load import Profile
 from roq.simulation.virtual.troubles import Trouble
 
 Patch = pytest.MonkeyPatch

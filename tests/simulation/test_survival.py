@@ -31,11 +31,11 @@ from roq.hcm.machine import HostMachine
 from roq.monitor.orphans import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
-from roq.simulation.load import Profile
 from roq.simulation.survival import replay_command, try_seeds
 from roq.simulation.virtual import bounds, promises, troubles
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.kinds import KINDS
+from roq.simulation.virtual.load import Profile
 from roq.simulation.virtual.trial import LARGE, TIGHT, Case, Result, Trial
 from roq.simulation.virtual.troubles import Trouble
 

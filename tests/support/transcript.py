@@ -1,9 +1,9 @@
 """Writes down what the parties of a simulated queue say to each other, a line for each message.
 
 Publishers, exchanges and subscribers are the real machines on a virtual clock; the monitor is the
-one of `roq.simulation.cluster`, which does what the story wants. A message stands where it arrives,
-so one that is lost stands nowhere. What is left out: ids, limits, and what a story hides because it
-comes again and again.
+one of `roq.simulation.virtual.queue`, which does what the story wants. A message stands where it
+arrives, so one that is lost stands nowhere. What is left out: ids, limits, and what a story hides
+because it comes again and again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from roq.protocol import channel, documents
 from roq.protocol.batch import Kind, read_header
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
 from roq.protocol.entry import NONE, EntryKind, read_entry
-from roq.simulation.cluster import QUEUE, Cluster
 from roq.simulation.virtual.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
 from roq.simulation.virtual.actors.monitor import Listener, Monitor
 from roq.simulation.virtual.actors.publisher import Publisher
 from roq.simulation.virtual.actors.subscriber import Subscriber
 from roq.simulation.virtual.network import Client, Connection, Frames, Network, Server
+from roq.simulation.virtual.queue import QUEUE, VirtualQueue
 from roq.testing.history import History
 
 DELAY_SECONDS: Final = 0.001
@@ -72,7 +72,7 @@ SHOWN: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
 }
 
 
-class Transcript(Cluster):
+class Transcript(VirtualQueue):
     """A queue whose parties are heard; messages take a millisecond each.
 
     Args:

@@ -1,6 +1,7 @@
-"""A whole queue on a virtual clock: exchanges, publishers, subscribers, their monitor, a history.
+"""One queue on a virtual clock, for exact situations: its monitor does what a test or a dispatcher
+wants, and there are no managers and hosts. `cluster` has all of it.
 
-cluster = Cluster(seed=7)
+cluster = VirtualQueue(seed=7)
 ...
 cluster.world.run(10.0)
 assert cluster.settle(60.0)
@@ -28,7 +29,7 @@ QUIET_SECONDS: Final = 2.5
 """After the last message: time for everything that was missed to be noticed and fetched."""
 
 
-class Cluster:
+class VirtualQueue:
     """One queue.
 
     Args:

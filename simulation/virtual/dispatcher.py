@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.simulation.cluster import Cluster
+from roq.simulation.virtual.queue import VirtualQueue
 
 
 class Dispatcher:
@@ -13,7 +13,7 @@ class Dispatcher:
         stripes: the part of them that go to several exchanges.
     """
 
-    def __init__(self, cluster: Cluster, rate: float, stripes: float = 0.0) -> None:
+    def __init__(self, cluster: VirtualQueue, rate: float, stripes: float = 0.0) -> None:
         self._cluster = cluster
         self._random = cluster.world.random
         self._rate = rate

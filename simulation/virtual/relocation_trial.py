@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from roq.simulation.case import CALM, Case
-from roq.simulation.cluster import Cluster
-from roq.simulation.dispatch import Dispatcher
-from roq.simulation.faults import Faults
-from roq.simulation.load import User
+from roq.simulation.virtual.dispatcher import Dispatcher
+from roq.simulation.virtual.load import User
+from roq.simulation.virtual.queue import VirtualQueue
+from roq.simulation.virtual.queue_faults import Faults
+from roq.simulation.virtual.relocation_case import CALM, Case
 
 SETTLE_SECONDS: Final = 60.0
 MINUTES_MOST: Final = 600.0
@@ -74,7 +74,7 @@ class Trial:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.cluster = Cluster(
+        self.cluster = VirtualQueue(
             case.seed,
             case.limits,
             naive=case.naive,

@@ -7,8 +7,8 @@ from random import Random
 from typing import Final, Self
 
 from roq.model import Limits
-from roq.simulation.faults import FaultRates
-from roq.simulation.load import Profile
+from roq.simulation.virtual.load import Profile
+from roq.simulation.virtual.queue_faults import FaultRates
 
 CALM: Final = FaultRates()
 ROUGH: Final = FaultRates(

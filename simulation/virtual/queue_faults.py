@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from roq.simulation.cluster import Cluster
 from roq.simulation.virtual.actors.exchange import Exchange
 from roq.simulation.virtual.network import Connection
+from roq.simulation.virtual.queue import VirtualQueue
 
 NOTICED_SECONDS: Final = (0.2, 2.0)
 """A dead exchange is missed by the monitor within this."""
@@ -47,7 +47,7 @@ class Faults:
         happened: how often, by kind.
     """
 
-    def __init__(self, cluster: Cluster, rates: FaultRates) -> None:
+    def __init__(self, cluster: VirtualQueue, rates: FaultRates) -> None:
         self.happened: Counter[str] = Counter()
         self._cluster = cluster
         self._world = cluster.world
