@@ -79,11 +79,28 @@ def _described(name: str, value: object) -> Iterator[str]:
         yield f"### {name}\n"
         yield _text(ast.get_docstring(node))
         yield from _fields(node)
-        for each in node.body:
-            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and _public(each):
-                yield from _function(each, f"{name}.{each.name}", method=True)
+        for each in _methods(value):
+            yield from _function(each, f"{name}.{each.name}", method=True)
     else:
         yield from _function(node, name, method=False)
+
+
+def _methods(value: object) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Its public methods, and those that it inherits from a class that is told nowhere else."""
+    seen: set[str] = set()
+    told = importlib.import_module("roq").__all__
+    for owner in getattr(value, "__mro__", ()):
+        if owner is not value and (
+            not owner.__module__.startswith("roq.") or owner.__name__ in told
+        ):
+            continue
+        node = _node(owner)
+        assert isinstance(node, ast.ClassDef)  # noqa: S101
+        for each in node.body:
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name not in seen:
+                seen.add(each.name)
+                if _public(each):
+                    yield each
 
 
 def _node(value: object) -> Node:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from roq.client.admin import broadcast as sync_watch
 from roq.client.admin import statistics as sync_statistics
 from roq.client.admin.broadcast import ClusterState
+from roq.client.admin.listener import Listener as SyncListener
 from roq.client.admin.statistics import Sample, StreamState
 from roq.client.io.bell import Bell, deadline_in
 from roq.errors import Closed
 from roq.model import Limits
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class _Stream(Protocol[T_co]):
-    """What both streams of the synchronous client have."""
-
-    _on_ready: Callable[[], None] | None
-
-    def receive(self, timeout: float | None = None) -> T_co | None: ...
-    def close(self) -> None: ...
 
 
 class _Listener(Generic[T]):
     """Waits for what a stream brings."""
 
-    def __init__(self, stream: _Stream[T]) -> None:
+    def __init__(self, stream: SyncListener[T]) -> None:
         self._stream = stream
         self._bell = Bell()
         stream._on_ready = self._bell.ring  # noqa: SLF001 - made for this

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 import zmq
 
+from roq.client.admin.listener import Listener
 from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
-from roq.errors import Closed, RemoteProtocolError
+from roq.errors import RemoteProtocolError
 from roq.protocol import broadcast
 from roq.protocol.control import ClusterInfo
-from roq.runtime import sockets
-from roq.runtime.interfaces import Timer
-from roq.runtime.reactor import drain
 
 SILENCE_SECONDS: Final = 12.0
 """After so long without a broadcast another configuration manager is looked for."""
@@ -43,8 +37,8 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
 
 
-class Watch:
-    """Listens to the broadcast; iterate over it, or `receive` one state. A context manager.
+class Watch(Listener[ClusterState]):
+    """Listens to the broadcast: the present state first, then each change.
 
     Args:
         engine: the client's I/O thread.
@@ -52,75 +46,8 @@ class Watch:
     """
 
     def __init__(self, engine: Engine, management: Management) -> None:
-        self._engine = engine
-        self._management = management
-        self._states: SimpleQueue[ClusterState | None] = SimpleQueue()
         self._last: ClusterState | None = None
-        self._closed = False
-        self._socket: zmq.Socket[bytes] | None = None
-        self._endpoint = ""
-        self._timer: Timer | None = None
-        self._on_ready: Callable[[], None] | None = None
-        self.malformed = 0
-        engine.at_end(self._ended)
-        engine.call_soon(self._locate)
-
-    def receive(self, timeout: float | None = None) -> ClusterState | None:
-        """The next state; None if nothing has changed for `timeout` seconds.
-
-        Raises:
-            Closed: this watch, or the connection to the cluster, is closed.
-        """
-        self._engine.check_process()
-        try:
-            state = self._states.get(timeout=None if timeout is None else max(0.0, timeout))
-        except Empty:
-            return None
-        if state is None:
-            self._states.put(None)
-            raise Closed("the watch is closed")
-        return state
-
-    def __iter__(self) -> Iterator[ClusterState]:
-        """All states from now on, the present one first; ends when the watch is closed."""
-        while True:
-            try:
-                state = self.receive()
-            except Closed:
-                return
-            if state is not None:
-                yield state
-
-    def close(self) -> None:
-        """Stop listening; idempotent, from any thread."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            self._engine.check()
-            self._engine.not_at_end(self._ended)
-            self._engine.run_sync(self._release)
-        except Closed:
-            self._release_states()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    # --- for event loops --------------------------------------------------------------------------
-
-    def _take(self) -> ClusterState | None:
-        """A state that is there; None if there is none; `Closed` as `receive`."""
-        return self.receive(0)
-
-    # --- I/O thread -------------------------------------------------------------------------------
+        super().__init__(engine, management, name="watch", topic=b"", most=STATES_MAX)
 
     def _locate(self) -> None:
         if not self._closed:
@@ -129,30 +56,14 @@ class Watch:
     def _located(self, future: Future[ClusterInfo]) -> None:
         if self._closed:
             return
-        self._expect()
+        self._call_later(SILENCE_SECONDS, self._silent)
         if future.exception() is not None:
             self._locate()
             return
-        endpoint = future.result().broadcast
-        if endpoint != self._endpoint:
-            self._listen(endpoint)
-
-    def _listen(self, endpoint: str) -> None:
-        self._drop()
-        address = self._engine.translate(endpoint)
         try:
-            socket = sockets.listener(self._engine.context, address, b"")
+            self._listen(future.result().broadcast)
         except zmq.ZMQError:
             self.malformed += 1
-            return
-        self._endpoint = endpoint
-        self._socket = socket
-        self._engine.reactor.add(socket, lambda: drain(socket, self._received))
-
-    def _expect(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._engine.reactor.call_later(SILENCE_SECONDS, self._silent)
 
     def _silent(self) -> None:
         # Rotate, so that a manager that answers but does not broadcast is not asked for ever.
@@ -161,7 +72,7 @@ class Watch:
         self._locate()
 
     def _received(self, frames: list[bytes]) -> None:
-        self._expect()
+        self._call_later(SILENCE_SECONDS, self._silent)
         try:
             configuration = broadcast.decode(frames)
         except RemoteProtocolError:
@@ -175,36 +86,6 @@ class Watch:
             ),
             hosts=configuration.hosts,
         )
-        if state == self._last:
-            return
-        self._last = state
-        with suppress(Empty):  # the reader takes them meanwhile
-            while self._states.qsize() >= STATES_MAX:
-                self._states.get_nowait()
-        self._put(state)
-
-    def _put(self, state: ClusterState | None) -> None:
-        self._states.put(state)
-        if self._on_ready is not None:
-            self._on_ready()
-
-    def _drop(self) -> None:
-        if self._socket is not None:
-            socket, self._socket = self._socket, None
-            self._endpoint = ""
-            self._engine.reactor.remove(socket)
-            socket.close(0)
-
-    def _release(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._drop()
-        self._release_states()
-
-    def _release_states(self) -> None:
-        self._put(None)
-
-    def _ended(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._release()
+        if state != self._last:
+            self._last = state
+            self._add(state)
