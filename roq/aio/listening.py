@@ -9,7 +9,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from roq.client.admin import broadcast as sync_watch
 from roq.client.admin import statistics as sync_statistics
 from roq.client.admin.broadcast import ClusterState
 from roq.client.admin.listener import Listener as SyncListener
@@ -28,6 +27,16 @@ class _Listener(Generic[T]):
         self._stream = stream
         self._bell = Bell()
         stream._on_ready = self._bell.ring  # noqa: SLF001 - made for this
+
+    @property
+    def malformed(self) -> int:
+        """Messages that could not be read."""
+        return self._stream.malformed
+
+    @property
+    def dropped(self) -> int:
+        """Items that were not taken in time."""
+        return self._stream.dropped
 
     async def receive(self, timeout: float | None = None) -> T | None:
         """The next one; None if none has come for `timeout` seconds (None: wait for ever).
@@ -71,15 +80,6 @@ class _Listener(Generic[T]):
 class Watch(_Listener[ClusterState]):
     """The configuration broadcast: the present state, then each change. Made by `Cluster.watch`."""
 
-    def __init__(self, watch: sync_watch.Watch) -> None:
-        super().__init__(watch)
-        self._sync = watch
-
-    @property
-    def malformed(self) -> int:
-        """Messages that could not be read."""
-        return self._sync.malformed
-
 
 class Statistics(_Listener[Sample]):
     """The statistics stream of a queue. Made by `Cluster.statistics`."""
@@ -109,19 +109,9 @@ class Statistics(_Listener[Sample]):
         return self._sync.limits
 
     @property
-    def malformed(self) -> int:
-        """Messages that could not be read."""
-        return self._sync.malformed
-
-    @property
     def foreign(self) -> int:
         """Messages of another queue."""
         return self._sync.foreign
-
-    @property
-    def dropped(self) -> int:
-        """Samples that were not read in time."""
-        return self._sync.dropped
 
     def waiting(self) -> list[Sample]:
         """Everything that has come and was not read; does not wait."""

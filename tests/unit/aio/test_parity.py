@@ -57,9 +57,12 @@ each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 
 
 def public(kind: type) -> set[str]:
-    """Methods and properties, and what the constructor sets."""
-    constructor = inspect.getsource(kind.__init__) if "__init__" in vars(kind) else ""
-    names = {*dir(kind), *re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", constructor)}
+    """Methods and properties, and what the constructors set."""
+    constructors = [
+        vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)
+    ]
+    source = "".join(map(inspect.getsource, constructors))
+    names = {*dir(kind), *re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", source)}
     return {name for name in names if not name.startswith("_")}
 
 
