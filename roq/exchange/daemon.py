@@ -190,7 +190,7 @@ class ExchangeServer:
     def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
         if hold_seconds is not None:
-            self.core.holding.rule(hold_seconds)
+            self.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         if self._manager is not None:
             self._manager.confirmed()

@@ -79,12 +79,12 @@ class Intake(Generic[B]):
         publishers: Publishers[B],
         subscriptions: Subscriptions,
         counters: Counters,
-        holding: Backpressure[B | bytes],
+        backpressure: Backpressure[B | bytes],
     ) -> None:
         self._log = log
         self._log_append = log.append
         self._gate = gate
-        self._holding = holding
+        self._backpressure = backpressure
         self._links = links
         self._routes = links.routes
         self._publishers = publishers
@@ -106,14 +106,14 @@ class Intake(Generic[B]):
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now
-        if self._log.gone + self._log.kept >= self._holding.look_at:
-            self._holding.look()
+        if self._log.gone + self._log.kept >= self._backpressure.look_at:
+            self._backpressure.look()
         self.look()
 
     def look(self) -> None:
-        """Follow what `holding` has found."""
-        self._fast_bytes = min(self._bytes_max, self._holding.fast_bytes)
-        if self._waits and not self._holding.near and self._now >= self._ask_at:
+        """Follow what `backpressure` has found."""
+        self._fast_bytes = min(self._bytes_max, self._backpressure.fast_bytes)
+        if self._waits and not self._backpressure.near and self._now >= self._ask_at:
             self._ask_again()
 
     def append(self, route: bytes, topic: bytes, batch: B, size: int) -> bytes | None:
@@ -148,9 +148,9 @@ class Intake(Generic[B]):
 
     def take_acks(self) -> list[Link]:
         """The links that are due an ack up to `committed`; some may have lost their connection."""
-        if self._log.gone + self._log.kept >= self._holding.look_at:
+        if self._log.gone + self._log.kept >= self._backpressure.look_at:
             self.begin(self._now)
-        if self._holding.near:
+        if self._backpressure.near:
             return []
         links = self._acks
         if links:
@@ -186,17 +186,17 @@ class Intake(Generic[B]):
         if self._waits and not any(
             link.waits and not link.left and link.route is not None for link in self._links
         ):
-            self._holding.nothing_waits()
+            self._backpressure.nothing_waits()
 
     def tell_held(self) -> list[Effect]:
         """Tell the publishers that wait for their acks why."""
-        slowest = self._holding.slowest
-        if not self._holding.near or slowest is None:
+        slowest = self._backpressure.slowest
+        if not self._backpressure.near or slowest is None:
             return []
         held = Held(
             reader=slowest.name,
             seconds=max(slowest.waited, slowest.owes),
-            most=self._holding.seconds,
+            most=self._backpressure.seconds,
         )
         frames = (HELD, documents.encode(held))
         return [
@@ -331,15 +331,15 @@ class Intake(Generic[B]):
 
     def _has_room(self, link: Link, size: int) -> bool:
         """Whether the slowest reader leaves room for it; if not, it is asked for again later."""
-        if self._holding.room(size):
+        if self._backpressure.room(size):
             link.waits = False
             return True
         if not link.waits:
             link.waits = self._waits = True
             self._counters.held_batches += 1
-        if not self._holding.near:
-            self._holding.near = self._holding.end_due = True
-            self._fast_bytes = self._holding.fast_bytes
+        if not self._backpressure.near:
+            self._backpressure.near = self._backpressure.end_due = True
+            self._fast_bytes = self._backpressure.fast_bytes
         return False
 
     def _ask_again(self) -> None:

@@ -101,12 +101,12 @@ class ExchangeCore(Generic[B]):
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
-        self.holding: Backpressure[B | bytes] = Backpressure(self.log)
+        self.backpressure: Backpressure[B | bytes] = Backpressure(self.log)
         self.backlogs = Backlogs(
             self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
         self._readers = Readers(
-            queue, self.log, self.streams, self.fetches, self.counters, self.holding
+            queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
@@ -121,7 +121,7 @@ class ExchangeCore(Generic[B]):
         )
         self.intake: Intake[B] = Intake(
             limits, self.log, gate, self.links, self._publishers, self.subscriptions, self.counters,
-            self.holding,
+            self.backpressure,
         )  # fmt: skip
         self.append = self.intake.append
         self.take_acks = self.intake.take_acks
@@ -160,7 +160,7 @@ class ExchangeCore(Generic[B]):
             case Unsubscribed(prefix):
                 self.subscriptions.remove(prefix)
                 if is_presence(prefix):
-                    self.holding.presence_ended(prefix)
+                    self.backpressure.presence_ended(prefix)
                 return []
             case Passed():
                 self._publishers.passed(event)
@@ -174,8 +174,8 @@ class ExchangeCore(Generic[B]):
     def take_answers(self) -> list[Effect]:
         """What else publishers and readers are to be told since the last call."""
         answers = self.intake.take_answers()
-        if self.holding.end_due:
-            self.holding.end_due = False
+        if self.backpressure.end_due:
+            self.backpressure.end_due = False
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
         return answers
 
@@ -213,7 +213,7 @@ class ExchangeCore(Generic[B]):
         self.links.check()
         self.streams.check()
         self.fetches.check()
-        self.holding.check()
+        self.backpressure.check()
         self.backlogs.check()
         self.requests.check()
         self.intake.check()
@@ -294,6 +294,6 @@ class ExchangeCore(Generic[B]):
         self.intake.probe()
         self._publishers.expire(self._now)
         self.intake.look_who_waits()
-        self.holding.tick(self._now)
+        self.backpressure.tick(self._now)
         self.intake.look()
         return [self._end(EntryKind.END, END_TOPIC), *self.intake.tell_held()]

@@ -73,14 +73,14 @@ class Readers(Generic[B]):
         streams: StreamTable,
         fetches: Fetches[B],
         counters: Counters,
-        holding: Backpressure[B],
+        backpressure: Backpressure[B],
     ) -> None:
         self._queue = queue
         self._log = log
         self._streams = streams
         self._fetches = fetches
         self._counters = counters
-        self._holding = holding
+        self._backpressure = backpressure
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             HEADS: self._heads,
             STREAMS: self._stream_page,
@@ -154,9 +154,9 @@ class Readers(Generic[B]):
         request = self._read(asked.document, Position)
         self._check_log(request.generation)
         if request.leaves:
-            self._holding.leave(request.reader)
+            self._backpressure.leave(request.reader)
             return []
-        behind = self._holding.report(
+        behind = self._backpressure.report(
             request.reader, request.name[:PUBLISHER_ID_BYTES], request.read
         )
         until = min(request.until, self._log.committed)
@@ -170,7 +170,7 @@ class Readers(Generic[B]):
             Reading(
                 id=request.id, generation=self._log.generation, floor=self._log.floor,
                 until=until, heads=heads, next=heads[-1][1] + 1 if more else 0,
-                behind=behind, near=self._holding.near,
+                behind=behind, near=self._backpressure.near,
             ),
         )  # fmt: skip
 

@@ -185,7 +185,7 @@ class ExchangeShell:
     def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
         if hold_seconds is not None:
-            self.exchange.core.holding.rule(hold_seconds)
+            self.exchange.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         self._manager.confirmed()
 

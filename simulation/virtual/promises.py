@@ -161,7 +161,7 @@ def keeps_next_to_nothing(cluster: Cluster) -> bool:
 
 def left_behind(cluster: Cluster) -> bool:
     """Whether an exchange has given a subscriber up that did not read on."""
-    return any(each.exchange.core.holding.left_behind for each in cluster.exchanges)
+    return any(each.exchange.core.backpressure.left_behind for each in cluster.exchanges)
 
 
 def may_lose(cluster: Cluster, happened: Happened) -> bool:

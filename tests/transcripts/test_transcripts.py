@@ -120,7 +120,7 @@ def lost() -> Transcript:
     """What the fan-out has dropped has left the log, too: the subscriber is told of it."""
     story = Transcript(Limits(ring_bytes=4_000), hidden=("END", "Position", "Reading"))
     exchange = story.add_exchange(1)
-    exchange.core.holding.rule(0)
+    exchange.core.backpressure.rule(0)
     subscriber = story.add_subscriber()
     publisher = story.add_publisher()
     story.world.run(0.1)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
+from segmented_log import SegmentedLog
 
-from roq.exchange.backpressure import FORGET_SECONDS, LEFT_SECONDS
+from roq.exchange.backpressure import FORGET_SECONDS, HOLD_SECONDS, LEFT_SECONDS, Backpressure
 from roq.exchange.events import Passed, Received, Unreachable, Unsubscribed
 from roq.machine import Tick
 from roq.protocol import batch, channel, documents
@@ -131,7 +132,7 @@ def test_a_subscriber_that_leaves_is_waited_for_no_longer() -> None:
     assert acked(publisher) == taken
     assert [frames for to, frames in made.sent if to == leaving.name] == [], "nobody reads it"
     leaving.leave()  # it comes twice, or the exchange has never known it
-    made.core.holding.check()
+    made.core.backpressure.check()
 
 
 def test_what_there_was_no_room_for_is_asked_for_again_and_once() -> None:
@@ -171,10 +172,10 @@ def test_one_that_stands_still_is_left_behind_once() -> None:
     publish(publisher, 500)
     made.answers(publisher.route)
     pass_time(made, 9.0, reader)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     pass_time(made, 1.5, reader)
-    assert not made.core.holding.near
-    assert (made.core.holding.left_behind, len(made.core.holding.behind)) == (1, 1)
+    assert not made.core.backpressure.near
+    assert (made.core.backpressure.left_behind, len(made.core.backpressure.behind)) == (1, 1)
     assert reader.report().behind
     publisher.number = acked(publisher)
     assert publish(publisher, 500) == 500
@@ -188,10 +189,10 @@ def test_who_has_caught_up_is_waited_for_again_but_not_for_as_long() -> None:
     assert not reader.read_all().behind
     publisher.number = acked(publisher)
     publish(publisher, 500)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     pass_time(made, 1.5, reader)
-    assert not made.core.holding.near
-    assert made.core.holding.left_behind == 2
+    assert not made.core.backpressure.near
+    assert made.core.backpressure.left_behind == 2
 
 
 def test_who_reads_for_as_long_as_it_was_waited_for_is_given_as_long_again() -> None:
@@ -206,7 +207,7 @@ def test_who_reads_for_as_long_as_it_was_waited_for_is_given_as_long_again() -> 
         pass_time(made, TICK)
     publish(publisher, 500)
     pass_time(made, 9.0, reader)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
 
 
 def test_a_steady_reader_is_waited_for_as_long_as_it_takes() -> None:
@@ -217,7 +218,7 @@ def test_a_steady_reader_is_waited_for_as_long_as_it_takes() -> None:
         pass_time(made, TICK, reader)
         publisher.number = made.core.links.routes[publisher.route].expected - 1
         taken += publish(publisher, 3)
-    assert made.core.holding.left_behind == 0
+    assert made.core.backpressure.left_behind == 0
     assert made.core.log.floor <= reader.read
 
 
@@ -225,18 +226,18 @@ def test_who_says_nothing_any_more_is_not_waited_for() -> None:
     made, publisher, _ = crowd(b"s")
     publish(publisher, 500)
     pass_time(made, READER_GONE_SECONDS)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     pass_time(made, 2 * TICK)
-    assert not made.core.holding.near
+    assert not made.core.backpressure.near
     pass_time(made, FORGET_SECONDS)
-    assert not made.core.holding.behind
+    assert not made.core.backpressure.behind
 
 
 def test_who_has_read_everything_need_not_say_so() -> None:
     made, publisher, (reader,) = crowd(b"s")
     pass_time(made, 60.0)
     publish(publisher, 500)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     assert reader.read == 0
 
 
@@ -245,7 +246,7 @@ def test_who_has_closed_its_fan_out_is_waited_for_a_moment_only() -> None:
     publish(publisher, 500)
     made.tell(Unsubscribed(PRESENCE_TOPIC + b"\0" + reader.id))
     pass_time(made, LEFT_SECONDS + 2 * TICK)
-    assert not made.core.holding.near
+    assert not made.core.backpressure.near
 
 
 def test_a_newcomer_with_much_to_read_is_waited_for_when_it_has_read_most_of_it() -> None:
@@ -256,12 +257,12 @@ def test_a_newcomer_with_much_to_read_is_waited_for_when_it_has_read_most_of_it(
     assert publish(publisher, 10) == 10
     late.read_all()
     publish(publisher, 500)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
 
 
 def test_nobody_is_waited_for_where_the_rules_say_so() -> None:
     made, publisher, (reader,) = crowd(b"s")
-    made.core.holding.rule(0)
+    made.core.backpressure.rule(0)
     assert publish(publisher, 500) == 500
     assert not reader.report().behind
 
@@ -272,15 +273,15 @@ def test_a_stopped_process_does_not_take_its_readers_for_silent() -> None:
     pass_time(made, 1.0, reader)
     made.now += 100.0
     made.tell(Tick())
-    assert made.core.holding.near
+    assert made.core.backpressure.near
 
 
 def test_who_has_everything_lets_a_batch_through_that_is_larger_than_the_ring() -> None:
     made, publisher, (reader,) = crowd(b"s")
     publish(publisher, 1)
-    assert not made.core.holding.room(2 * RING)
+    assert not made.core.backpressure.room(2 * RING)
     reader.read_all()
-    assert made.core.holding.room(2 * RING)
+    assert made.core.backpressure.room(2 * RING)
 
 
 def test_a_position_is_answered_with_what_there_is_below_it() -> None:
@@ -346,10 +347,10 @@ def test_who_stands_still_does_not_hold_a_large_batch_for_ever() -> None:
     fill(made, publisher, 0.75)
     assert not send_large(publisher)
     pass_time(made, 9.0, reader)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     assert resets(made, publisher) == [], "it is asked for when there is room"
     pass_time(made, 2.0, reader)
-    assert made.core.holding.left_behind == 1
+    assert made.core.backpressure.left_behind == 1
     assert resets(made, publisher) == [publisher.number]
     assert send_large(publisher, again=True)
 
@@ -359,7 +360,7 @@ def test_a_large_batch_waits_until_the_reader_has_read_on_so_far() -> None:
     fill(made, publisher, 0.75)
     assert not send_large(publisher)
     reader.report(1)
-    assert made.core.holding.near
+    assert made.core.backpressure.near
     reader.report(made.core.log.end // 2)
     assert resets(made, publisher) == [publisher.number]
     assert send_large(publisher, again=True)
@@ -375,7 +376,7 @@ def test_a_large_batch_whose_publisher_has_gone_holds_nobody(*, moved: bool) -> 
     assert not send_large(other)
     made.tell(Passed(other.id, 2, ()) if moved else Unreachable(other.route))
     pass_time(made, 2 * TICK, reader)
-    assert not made.core.holding.near
+    assert not made.core.backpressure.near
 
 
 def test_what_has_no_room_twice_is_not_asked_for_before_its_publisher_takes_notice() -> None:
@@ -403,7 +404,7 @@ def test_who_has_to_fetch_old_batches_again_is_the_slowest_at_once() -> None:
     one.read_all()
     other.report(taken // 2)
     one.report(taken // 4)
-    slowest = made.core.holding.slowest
+    slowest = made.core.backpressure.slowest
     assert slowest is not None
     assert slowest.name == b"one"
 
@@ -413,7 +414,7 @@ def test_readers_hear_at_once_that_publishers_wait() -> None:
     assert not reader.report(0).near
     made.settle()
     before = 0
-    while not made.core.holding.near:
+    while not made.core.backpressure.near:
         made.settle()
         before = sum(frames[0] == channel.END_TOPIC for frames in made.live)
         publisher.send(b"t", 20)
@@ -422,3 +423,49 @@ def test_readers_hear_at_once_that_publishers_wait() -> None:
     assert sum(frames[0] == channel.END_TOPIC for frames in made.live) > before
     assert reader.report(1).near
     assert not reader.read_all().near
+
+
+def test_nobody_is_blamed_for_what_the_log_has_not_committed_yet() -> None:
+    """A log on disk commits late: a reader that has read what it may read holds nobody."""
+    log = SegmentedLog[bytes](QUEUE, 1, EPOCH, capacity_bytes=RING, topics_max=10, commits=False)
+    held = Backpressure[bytes](log)
+    reader = b"r" * channel.READER_BYTES
+    held.report(reader, b"s", 0)
+    while held.room(1_000):
+        assert log.append(b"t", b"batch", 1_000) is not None
+        held.look()
+    assert log.end > 40
+    now = 0.0
+    while now < 3 * HOLD_SECONDS:
+        now += TICK
+        held.tick(now)
+        held.report(reader, b"s", 0)
+        assert not held.near
+    assert (held.behind, held.left_behind, held.held_seconds) == ([], 0, 0.0)
+    assert not held.room(1_000)  # it has to read what is not committed before that may be dropped
+
+    log.commit()
+    held.look()
+    assert held.near
+    held.report(reader, b"s", log.end)
+    assert not held.near
+    assert held.room(1_000)
+
+
+def test_who_does_not_read_what_is_committed_is_left_behind_also_if_more_is_not() -> None:
+    log = SegmentedLog[bytes](QUEUE, 1, EPOCH, capacity_bytes=RING, topics_max=10, commits=False)
+    held = Backpressure[bytes](log)
+    reader = b"r" * channel.READER_BYTES
+    held.report(reader, b"s", 0)
+    while held.room(1_000):
+        assert log.append(b"t", b"batch", 1_000) is not None
+        if log.end == 10:
+            log.commit()
+        held.look()
+    now = 0.0
+    while not held.behind and now < 3 * HOLD_SECONDS:
+        now += TICK
+        held.tick(now)
+        held.report(reader, b"s", 0)
+    assert now == pytest.approx(HOLD_SECONDS, abs=2 * TICK)
+    assert held.left_behind == 1
