@@ -67,7 +67,7 @@ def test_python_in_the_documents_can_be_compiled() -> None:
 
 
 def test_the_words_of_the_architecture_stand_where_it_says() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Words")[2]
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Glossary")[2]
     places = re.findall(r"(?:`(\w+)` in )?`(roq/[\w/]+\.py)`", text)
     assert len(places) > 25
     for name, path in places:
