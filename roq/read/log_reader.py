@@ -16,43 +16,21 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import zmq
 
-from roq.errors import Closed, OtherVersion, RemoteProtocolError, StaleEpoch, Unavailable
-from roq.protocol import documents
-from roq.protocol.attributes import BatchAttributes
-from roq.protocol.batch import Header, Kind, read_body, read_header
-from roq.protocol.channel import (
-    FETCH,
-    FETCHED_ENTRY,
-    HEADS,
-    REFUSED,
-    SEEK,
-    Fetched,
-    Heads,
-    Refused,
-    Seek,
-    read_number,
-)
-from roq.protocol.entry import read_entry
+from roq.errors import Closed, OtherVersion, StaleEpoch, Unavailable
+from roq.protocol.channel import HEADS, SEEK, Heads, Seek
 from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
 from roq.ranges import in_range
 from roq.read.log_requests import LogRequests
+from roq.read.range_reader import ASK_AGAIN_SECONDS, A, LogBatch, RangeReader, answer_to
 from roq.runtime import sockets
 
-FETCH_BYTES: Final = 2 * 1024 * 1024
-"""Asked for at once."""
-ASK_AGAIN_SECONDS: Final = 2.0
-BATCH_SECONDS_MAX: Final = 256.0
-"""For one batch; the largest one takes so long over the slowest network."""
 NOTHING_SO_NEW: Final = (1 << 63) - 1
 TIMEOUT_SECONDS: Final = 10.0
-RETRY_CODES: Final = frozenset({"full"})
-
-A = TypeVar("A", Heads, Seek, Fetched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +40,6 @@ class LogEnds:
     generation: int
     floor: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogBatch:
-    """One batch as it stands in the log.
-
-    Attributes:
-        offset: its place.
-        appended_us: when it was appended, µs UTC; never decreases within a log.
-        topic: UTF-8.
-        header: publisher, sequences, creation time.
-        data: header and body.
-    """
-
-    offset: int
-    appended_us: int
-    topic: bytes
-    header: Header
-    data: bytes
-
-    def payloads(self) -> list[bytes]:
-        """Its messages; none for a batch that stands in for messages that were given up.
-
-        Raises:
-            RemoteProtocolError: it was damaged.
-        """
-        return self.body()[0]
-
-    def body(self) -> tuple[list[bytes], BatchAttributes | None]:
-        """As `payloads`, and the attributes of its messages if there are any.
-
-        Raises:
-            RemoteProtocolError: it was damaged.
-        """
-        if self.header.kind != Kind.DATA:
-            return [], None
-        payloads, packed = read_body(self.data, self.header)
-        first = self.header.first_sequence
-        return payloads, None if packed is None else BatchAttributes(
-            packed, first, self.header.count
-        )
 
 
 class LogReader:
@@ -181,42 +118,31 @@ class LogReader:
             Unavailable, StaleEpoch: as `ends`; what was given is right, and may be gone on from.
             RemoteProtocolError: an answer that no exchange gives.
         """
-        position = first
-        generation = self._generation if self._generation is not None else self.ends().generation
-        self._generation = generation
-        wait = ASK_AGAIN_SECONDS
-        while position < until:
-            asked = position
-            self._send(
-                FETCH, generation=generation, prefixes=list(prefixes), first=position, until=until,
-                max_bytes=FETCH_BYTES,
-            )  # fmt: skip
-            deadline = time.monotonic() + wait
-            answer: Fetched | None = None
-            while answer is None:
-                frames = self._receive(deadline)
-                if frames is None:
-                    # Only whole batches are seen here: it may be on its way over a slow network.
-                    wait = self._longer(wait)
-                    break  # asked again from where we are
-                if frames[0] != FETCHED_ENTRY:
-                    answer = self._answer(frames, FETCH, Fetched)
-                elif (batch := self._entry(frames)) is not None:
-                    self._check_place(batch.offset, position, until)
-                    position = batch.offset + 1
-                    yield batch
-                    deadline = time.monotonic() + wait
-            if answer is None:
-                continue
-            self.evicted += answer.evicted
-            position = max(position, answer.reached)
-            if answer.done:
+        if self._generation is None:
+            self._generation = self.ends().generation
+        reading = RangeReader(
+            self._requests, self._queue_id, self._generation, first, until, prefixes,
+            where=self._where,
+        )  # fmt: skip
+        before = self.evicted
+        while not reading.done:
+            self._send(reading.ask(time.monotonic()))
+            yield from self._batches(reading)
+            self.evicted = before + reading.evicted
+
+    def _batches(self, reading: RangeReader) -> Iterator[LogBatch]:
+        """What comes for the question that was asked."""
+        deadline = time.monotonic() + reading.patience
+        while reading.asking:
+            parts = self._receive(deadline)
+            if parts is None:
+                self.ends()  # is it there at all?
+                reading.late()
                 return
-            if position == asked:
-                raise RemoteProtocolError(
-                    f"{self._where} has read up to offset {position} and says that there is more, "
-                    "but brings nothing of it"
-                )
+            batch = reading.received(parts, time.monotonic())
+            if batch is not None:
+                yield batch
+                deadline = time.monotonic() + reading.patience
 
     def close(self) -> None:
         """Give the socket back; idempotent."""
@@ -241,23 +167,22 @@ class LogReader:
     def _ask(self, letter: bytes, kind: type[A], **fields: object) -> A:
         deadline = time.monotonic() + self._timeout
         while True:
-            self._send(letter, **fields)
+            self._send(self._requests.ask(letter, time.monotonic(), **fields)[1].frames)
             again = min(deadline, time.monotonic() + ASK_AGAIN_SECONDS)
-            while (frames := self._receive(again)) is not None:
-                answer = self._answer(frames, letter, kind)
+            while (parts := self._receive(again)) is not None:
+                answer = answer_to(letter, kind, parts, self._requests, self._where)
                 if answer is not None:
                     return answer
             self._check_patience(deadline)
 
-    def _send(self, letter: bytes, **fields: object) -> None:
+    def _send(self, frames: list[bytes]) -> None:
         if self._closed:
             raise Closed(f"the reader of exchange {self._where} is closed")
         if self._socket is None:
             self._socket = sockets.dealer(self._context, maximum_bytes=-1)
             self._answers = Answers()
             self._socket.connect(self._address)
-        _, ask = self._requests.ask(letter, time.monotonic(), **fields)
-        sockets.send_to(self._socket, ask.frames)
+        sockets.send_to(self._socket, frames)
 
     def _receive(self, deadline: float) -> list[bytes] | None:
         """The next message; None if there is none in time, and then the connection is a new one."""
@@ -276,59 +201,12 @@ class LogReader:
             parts = self._answers.take(frame)
         return parts
 
-    def _answer(self, frames: list[bytes], letter: bytes, kind: type[A]) -> A | None:
-        """The answer to our question; None for a late one to an earlier question."""
-        if len(frames) != 2:
-            raise RemoteProtocolError(f"{self._where} sent what no exchange sends")
-        if frames[0] == REFUSED:
-            self._refused(documents.decode(frames[1], Refused))
-            return None
-        if frames[0] != letter:
-            return None
-        answer = documents.decode(frames[1], kind)
-        return None if self._requests.close(letter, answer.id) is None else answer
-
-    def _entry(self, frames: list[bytes]) -> LogBatch | None:
-        if len(frames) != 5:
-            raise RemoteProtocolError(f"{self._where} sent an entry without a batch")
-        entry = read_entry(frames[3])
-        if self._requests.find(FETCH, read_number(frames[1]), time.monotonic()) is None:
-            return None
-        if entry.queue != self._queue_id or entry.generation != self._generation:
-            raise StaleEpoch(f"exchange {self._where} serves another log by now")
-        return LogBatch(
-            entry.offset, entry.appended_us, frames[2], read_header(frames[4]), frames[4]
-        )
-
-    def _check_place(self, offset: int, first: int, until: int) -> None:
-        if not first <= offset < until:
-            raise RemoteProtocolError(
-                f"{self._where} sent offset {offset}, asked for {first} to {until - 1}"
-            )
-
-    def _refused(self, refused: Refused) -> None:
-        if refused.code in RETRY_CODES:
-            return  # asked again when the time has passed
-        if refused.code in {"stale_epoch", "foreign_queue"}:
-            raise StaleEpoch(f"exchange {self._where}: {refused.text}")
-        raise Unavailable(f"exchange {self._where} refused: {refused.text}")
-
     def _check_log(self, generation: int) -> None:
         if self._generation is not None and generation != self._generation:
             raise StaleEpoch(
                 f"the log of exchange {self._where} has generation {generation} now, not "
                 f"{self._generation}: the exchange was started anew, and the log of before is gone"
             )
-
-    def _longer(self, waited: float) -> float:
-        """For how long to wait the next time, if the exchange is there at all."""
-        if waited >= BATCH_SECONDS_MAX:
-            raise Unavailable(
-                f"exchange {self._where} answers, but has not brought one batch in {waited:g} s: "
-                "is the network slower than 4 MiB/s?"
-            )
-        self.ends()
-        return waited * 2
 
     def _check_patience(self, deadline: float) -> None:
         if time.monotonic() >= deadline:

@@ -13,7 +13,7 @@ from roq.model import LogId
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
 from roq.protocol.batch import Kind
 from roq.ranges import TIME_US_MAX, in_range
-from roq.read.log_reader import LogBatch
+from roq.read.range_reader import LogBatch
 
 ROWS_MAX: Final = 65_536
 BYTES_MAX: Final = 16 * 1024 * 1024

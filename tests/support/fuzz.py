@@ -456,7 +456,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
         "protocol/documents",
     ), "publisher": ("client/publish/link", "protocol/channel"), "subscriber":
-    ("client/subscribe/merge", "read/reader", "read/log_reader", "protocol/entry",
+    ("client/subscribe/merge", "read/reader", "read/range_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/no_answer"),

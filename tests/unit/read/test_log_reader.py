@@ -24,7 +24,7 @@ from roq.protocol.channel import (
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.protocol.framing import join_answer
-from roq.read import log_reader
+from roq.read import log_reader, range_reader
 from roq.read.log_reader import LogReader
 from roq.runtime import sockets
 
@@ -125,6 +125,7 @@ def test_a_batch_that_comes_twice_is_refused() -> None:
 
 def test_patience_does_not_begin_anew_with_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(range_reader, "ASK_AGAIN_SECONDS", 0.05)
     with exchange(lambda request: []) as (address, asked):
         with pytest.raises(Unavailable, match=r"not answered for 0\.5 s"):
             offsets(address, 4, 10, timeout=0.5)
@@ -135,7 +136,8 @@ def test_an_exchange_that_answers_is_waited_for_longer_and_longer_but_not_for_ev
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_reader, "ASK_AGAIN_SECONDS", 0.02)
-    monkeypatch.setattr(log_reader, "BATCH_SECONDS_MAX", 0.15)
+    monkeypatch.setattr(range_reader, "ASK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(range_reader, "BATCH_SECONDS_MAX", 0.15)
     with exchange(lambda request: [], there=True) as (address, asked):
         with pytest.raises(Unavailable, match="answers, but has not brought one batch"):
             offsets(address, 4, 10, timeout=20.0)

@@ -11,7 +11,7 @@ from roq.errors import RemoteProtocolError  # noqa: E402
 from roq.model import LogId, PublisherId  # noqa: E402
 from roq.protocol import batch as wire  # noqa: E402
 from roq.protocol.attributes import Attributes, pack_attributes  # noqa: E402
-from roq.read.log_reader import LogBatch  # noqa: E402 - after the check that Arrow is there
+from roq.read.range_reader import LogBatch  # noqa: E402 - after the check that Arrow is there
 from roq.spark import rows  # noqa: E402
 
 PUBLISHER = PublisherId(b"p" * 16)
