@@ -569,6 +569,28 @@ def test_a_publisher_that_is_interrupted_half_done_fails_and_tells_of_everything
         another.publish(b"new", topic="u").result(30)
 
 
+@both
+def test_an_end_that_is_interrupted_itself_is_done_once_more_and_leaves_no_connection(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher(linger=60.0)
+    publisher.publish(b"first").result(30)
+    shell = publisher._shell
+    for owner, name in ((shell._connections, "transmit"), (shell._connections, "retire")):
+        with monkeypatch.context() as signals:
+            interrupt(signals, owner, name, after=after)
+            with pytest.raises(Raised):
+                publisher.publish(b"x")
+    with pytest.raises(Closed, match="was interrupted"):
+        publisher.publish(b"x")
+    assert shell._connections.all == ()
+    with pytest.raises(DeliveryError):
+        publisher.close()
+    core = exchange.server.core
+    until(lambda: not core.present(), "the exchange still has its connection")
+
+
 def test_an_interrupted_publisher_ends_by_itself_though_nobody_calls(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

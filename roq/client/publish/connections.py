@@ -68,13 +68,20 @@ class Connections:
     def retire(self, link: int, bye: Sequence[bytes] = ()) -> None:
         """Close the link's connection, after sending this if it is anything."""
         self._awaited.pop(link, None)
-        connection = self._by_link.pop(link, None)
+        connection = self._by_link.get(link)
         if connection is None:
             return
-        self.all = tuple(self._by_link.values())
         if bye:
             connection.send(bye)
+        # Handed over before it is forgotten: a signal handler that raises must leave none open.
         self._engine.call_soon(lambda: connection.close(GOODBYE_MS if bye else 0))
+        del self._by_link[link]
+        self.all = tuple(self._by_link.values())
+
+    def retire_all(self) -> None:
+        """Close whatever there is: no connection is wanted any more."""
+        for link in {*self._awaited, *self._by_link}:
+            self.retire(link)
 
     def say(self, link: int, frames: Sequence[bytes]) -> None:
         """Send a message that is no batch."""

@@ -347,7 +347,6 @@ class Links:
         return every
 
     def _leave(self, reason: str) -> list[Effect]:
-        self.closed = True
         self._ask_at = self._relocation = self._next = None
         effects: list[Effect] = []
         for link in self.all:
@@ -355,6 +354,7 @@ class Links:
             link.window.abandon(reason)
             link.reason = reason
         self.replay.clear()
+        self.closed = True
         return effects
 
     # --- assignment -------------------------------------------------------------------------------

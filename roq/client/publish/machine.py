@@ -124,7 +124,7 @@ class PublisherMachine:
             if packer.is_full(batch) or len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return batch.receipt
-        if not self._make_room(batch, now):
+        if not self._make_room(batch, topic, now):
             return None
         return self._begin(topic, [data], now)
 
@@ -141,8 +141,13 @@ class PublisherMachine:
         else:
             batch.limit = batch.most
 
-    def _make_room(self, batch: OpenBatch | None, now: float) -> bool:
-        """Seal what stands before a new batch; False if the window does not allow it."""
+    def _make_room(self, batch: OpenBatch | None, topic: str, now: float) -> bool:
+        """Seal what stands before a new batch; False if the window does not allow it.
+
+        Raises:
+            RoQError: the new batch is refused; nothing was sealed.
+        """
+        self.links.topics.stream(topic)
         if batch is None and len(self.packer) >= self.links.limits.window_batches:
             batch = next(iter(self.packer))
         if batch is None:
@@ -156,7 +161,6 @@ class PublisherMachine:
     def _begin(self, topic: str, items: list[bytes], now: float) -> Receipt:
         """Open a batch; on idle links, or if it is full already, seal it."""
         links, packer = self.links, self.packer
-        links.topics.stream(topic)
         batch = packer.open(topic, items, now)
         full = packer.is_full(batch)
         if (full or links.idle) and links.chooser.has_room:
@@ -226,7 +230,7 @@ class PublisherMachine:
             if len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return len(chunk), batch.receipt
-        if not self._make_room(batch, now):
+        if not self._make_room(batch, topic, now):
             return 0, None
         return len(chunk), self._begin(topic, plain, now)
 
@@ -283,20 +287,28 @@ class PublisherMachine:
             self._seal(batch, now)
         return not len(self.packer) and self.links.owed_batches == 0
 
-    def leave(self, reason: str, now: float) -> list[Effect]:
+    def leave(self, reason: str, now: float, *, torn: bool = False) -> list[Effect]:
         """The publisher ends: what is open or not acknowledged is given up.
 
-        Also of what an exception of a signal handler has left half done the fate is told: unknown.
+        May be called again if an exception of a signal handler has ended the call itself.
+
+        Args:
+            reason: why, for everybody whose messages are given up.
+            now: the present time.
+            torn: such an exception has left a change half done; the fate of what was in it is told,
+                too: unknown.
         """
         tally, failed = self.links.tally, SendStatus(outcome=Outcome.FAILED, reason=reason)
         for batch in self.packer:
-            batch.receipt.count = count = len(self.packer.close(batch))
-            self.messages += count
-            tally.give_up(count, failed)
-            batch.receipt.settle(failed)
+            if not batch.receipt.done():
+                batch.receipt.count = count = min(len(batch.items), batch.most)
+                self.messages += count
+                tally.give_up(count, failed)
+                batch.receipt.settle(failed)
+            self.packer.close(batch)
         effects = self.links.handle(Leave(reason), now)
-        if self.changing:
-            self.changing = False
+        self.unsent, self.due = False, math.inf
+        if torn:
             unknown = SendStatus(outcome=Outcome.UNKNOWN, reason=reason)
             if self._sealing is not None and not self._sealing.done():
                 tally.give_up(self._sealing.count, unknown)

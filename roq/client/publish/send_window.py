@@ -397,8 +397,9 @@ class SendWindow:
             self._settle_failed(sealed, status)
 
     def _settle_failed(self, sealed: PendingBatch, status: SendStatus) -> None:
-        self.tally.give_up(sealed.count, status)
-        sealed.receipt.settle(status)
+        if not sealed.receipt.done():
+            sealed.receipt.settle(status)
+            self.tally.give_up(sealed.count, status)
 
     def _drop_owed(self, sealed: PendingBatch) -> None:
         if sealed.owed:

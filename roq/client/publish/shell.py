@@ -153,7 +153,8 @@ class PublisherShell:
 
     def facts(self, late: float) -> PublisherFacts:
         """What the watchdog wants to know; without the lock, which may be held for too long."""
-        if self.machine.changing:  # by a thread that is inside, or by one that was interrupted
+        if self.machine.changing or self.machine.unsent:
+            # By a thread that is inside, or by one that was interrupted: the tick finds out.
             with suppress(Closed):
                 self._engine.call_soon(self._tick)
         ended = "" if self.failure is None else str(self.failure)
@@ -544,11 +545,16 @@ class PublisherShell:
 
     def _fail(self, error: RoQError) -> None:
         """It is over; with the lock held."""
-        if self.failure is None:
-            self.failure = error
-            now = monotonic()
-            self._perform(self.machine.leave(str(error), now), now)
-            self._waiters.ring()
+        if self.failure is not None:
+            return
+        now, torn = monotonic(), self.machine.changing
+        self.machine.changing = True
+        self._perform(self.machine.leave(str(error), now, torn=torn), now)
+        self._connections.retire_all()
+        self._waiters.ring()
+        # Last: if a signal handler has ended this, too, it is done once more.
+        self.failure = error
+        self.machine.changing = False
 
     def _engine_ended(self) -> None:
         with self.lock:

@@ -164,6 +164,19 @@ def test_what_cannot_be_published_changes_nothing() -> None:
     assert shell.payloads() == [[b"a"]]
 
 
+def test_a_topic_that_is_refused_seals_nothing_to_make_room_for_it() -> None:
+    shell = Shell()
+    for number in range(1 + SMALL.window_batches):
+        shell.publish(b"x", f"topic {number}")
+    open_ = len(shell.machine.packer)
+    assert open_ == SMALL.window_batches
+    with pytest.raises(InvalidName):
+        shell.publish(b"x", "a" * 300)
+    with pytest.raises(InvalidName):
+        shell.machine.publish_chunk([b"x"], 0, "a" * 300, shell.now)
+    assert (len(shell.machine.packer), shell.machine.unsent) == (open_, False)
+
+
 def test_the_end_tells_the_fate_of_what_is_open_and_of_what_has_left() -> None:
     shell = Shell()
     left, open_ = shell.publish(b"a"), shell.publish(b"b")
@@ -228,7 +241,7 @@ def test_a_call_that_is_cut_off_anywhere_loses_and_doubles_nothing_in_silence(na
         machine = shell.machine
         if machine.changing:
             failed += 1
-            machine.leave("interrupted", shell.now)
+            machine.leave("interrupted", shell.now, torn=True)
             assert all(receipt is not None and receipt.done() for receipt in receipts)
             stats = machine.stats(window_waits=0, callback_errors=0)
             given_up = stats.failed_messages + stats.unknown_messages
@@ -261,7 +274,7 @@ def test_an_acknowledgement_that_is_cut_off_leaves_no_fate_open() -> None:
         shell.machine.changing = True
         if not cut_off_at(line, shell.acknowledge):
             break
-        shell.machine.leave("interrupted", shell.now)
+        shell.machine.leave("interrupted", shell.now, torn=True)
         assert all(receipt is not None and receipt.done() for receipt in receipts)
         stats = shell.machine.stats(window_waits=0, callback_errors=0)
         told = stats.acked_messages + stats.failed_messages + stats.unknown_messages
@@ -273,3 +286,21 @@ def test_limits_come_with_the_assignment() -> None:
     shell = Shell()
     shell.machine.handle(Assignment(b"q" * 16, X1, 2, LIMITS), shell.now)
     assert shell.machine.packer.batch_bytes == LIMITS.batch_bytes
+
+
+def test_an_end_that_is_cut_off_and_done_again_tells_every_fate_once() -> None:
+    line = 0
+    while True:
+        line += 1
+        shell = Shell()
+        receipts = [shell.publish(b"%d" % number) for number in range(1 + 20 + 5)]
+        cut = cut_off_at(line, lambda shell=shell: shell.machine.leave("end", shell.now))  # type: ignore[misc]
+        shell.machine.leave("end", shell.now, torn=cut)
+        assert all(receipt is not None and receipt.done() for receipt in receipts)
+        stats = shell.machine.stats(window_waits=0, callback_errors=0)
+        assert stats.failed_messages + stats.unknown_messages >= len(receipts)
+        assert stats.messages == stats.failed_messages + stats.unknown_messages
+        if not cut:
+            assert stats.messages == len(receipts)
+            break
+    assert line > 40
