@@ -1,4 +1,7 @@
-"""Where a registry is: the servers of an ensemble and the cluster's place in it, or a file."""
+"""Where a registry is: the servers of an ensemble and the cluster's place in it, or a file.
+
+`open_registry` is the one place that knows which adapters there are.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,36 @@ import re
 from pathlib import Path
 from typing import Final
 
-from roq.coordination.contract import check_path
+from roq.coordination.contract import Post, Registry, check_path
 from roq.errors import ConfigError, LocalProtocolError
 
 FILE: Final = "file:"
 """How the address of a registry in a file begins."""
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
+
+
+def open_registry(address: str, post: Post, *, root: str, session_seconds: float) -> Registry:
+    """Make the registry of a cluster.
+
+    Args:
+        address: `file:/path` for a cluster on one machine, else `host:port[,host:port…]` of
+            ZooKeeper.
+        post: runs a function in the owner's loop (`Reactor.call_soon`).
+        root: where the cluster stands in ZooKeeper; a file holds one cluster.
+        session_seconds: after so long a silent process is taken for gone.
+
+    Raises:
+        ConfigError: the address is malformed, or what is there can be no registry.
+    """
+    # Each is loaded where it is used: a cluster with a file needs no kazoo, and starts sooner.
+    path = file_of(address)
+    if path is not None:
+        from roq.coordination.file import FileRegistry  # noqa: PLC0415
+
+        return FileRegistry(path, post, session_seconds=session_seconds)
+    from roq.coordination.zookeeper import ZooKeeperRegistry  # noqa: PLC0415
+
+    return ZooKeeperRegistry(address, post, root=root, session_seconds=session_seconds)
 
 
 def check_servers(servers: str) -> str:

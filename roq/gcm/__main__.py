@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from roq.coordination.adapters import open_registry
+from roq.coordination.addresses import open_registry
 from roq.coordination.contract import Post, Registry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm

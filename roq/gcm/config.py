@@ -118,7 +118,7 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def registry_address(self) -> str:
-        """Where the registry is; see `roq.coordination.adapters`."""
+        """Where the registry is; see `roq.coordination.addresses`."""
         return self.registry.address or self.zk.servers
 
     @property

@@ -18,7 +18,6 @@ from roq.errors import (
     RequestError,
     StaleEpoch,
 )  # fmt: skip
-from roq.hcm.answers import failure, keep
 from roq.hcm.children import (
     ENDED,
     EVERYTHING,
@@ -61,7 +60,7 @@ from roq.hcm.leader import Leader
 from roq.hcm.metrics import figures, known
 from roq.hcm.settings import Settings
 from roq.hcm.stops import Stop
-from roq.hcm.supervisor import Supervisor
+from roq.hcm.supervisor import Supervisor, keep
 from roq.machine import Tick
 from roq.model import HOST_EPOCH_MAX
 from roq.protocol.control import (
@@ -80,6 +79,7 @@ from roq.protocol.control import (
     StartExchange,
     StartMonitor,
     StopQueue,
+    failure,
 )  # fmt: skip
 from roq.protocol.metrics import Sample as Figure
 from roq.protocol.reports import Check

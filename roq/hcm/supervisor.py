@@ -5,11 +5,10 @@ Rules only: which child is wanted is the machine's business, what a process is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from roq.errors import NoCapacity, RegistryAway, RequestError
-from roq.hcm.answers import ending, failure, failures, keep
 from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
@@ -48,13 +47,21 @@ from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
 from roq.hcm.stops import Stops
-from roq.protocol.control import Done, Started, StartExchange, StartMonitor
+from roq.protocol.control import (
+    UNAVAILABLE,
+    ChildAck,
+    Done,
+    Started,
+    StartExchange,
+    StartMonitor,
+    failure,
+)
 from roq.protocol.spec import Spec
 
 CHILDREN_MAX: Final = 2_000
 UNENDING_SECONDS: Final = 10.0
 """A process that was killed and is still there after so long hangs in the system itself."""
-UNAVAILABLE: Final = "unavailable"
+LAST_LINE_MAX: Final = 300
 
 ProcessEvent = Rested | Adopted | Spawned | SpawnFailed | Exited | Probed
 
@@ -93,7 +100,7 @@ class Supervisor:
             case SpawnFailed(name, epoch, reason):
                 return self._refused(name, epoch, reason, now)
             case Exited(name, epoch, status, last_line):
-                return self._ended(name, epoch, ending(status, last_line), now)
+                return self._ended(name, epoch, _ending(status, last_line), now)
             case Probed():
                 return self._probed(event, now)
 
@@ -163,7 +170,7 @@ class Supervisor:
             return effects + self.start_new(message, waiter, now)
         if child.successor is not None:
             text = f"{child.name} was asked for again since"
-            effects += failures([child.successor[1]], text, UNAVAILABLE)
+            effects += _failures([child.successor[1]], text, UNAVAILABLE)
         child.successor = (message, waiter)
         return effects
 
@@ -301,7 +308,7 @@ class Supervisor:
         child.deadline = None
         text = f"{child.name} does not run on {self._settings.host}: {reason}"
         effects: list[Effect] = [Note("child_failed", text, True)]
-        effects += failures(child.take_waiters(), text, RequestError.code)
+        effects += _failures(child.take_waiters(), text, RequestError.code)
         if child.ran:
             child.state = State.FAILED
             return effects
@@ -318,7 +325,7 @@ class Supervisor:
             self._starts.give_up(child.name)
         child.stop_reason = child.reason = reason
         text = f"{child.name} is being stopped"
-        effects = failures(child.take_waiters(), text, UNAVAILABLE)
+        effects = _failures(child.take_waiters(), text, UNAVAILABLE)
         if not child.alive:
             return effects + self._gone(child, now)
         child.deadline = now + self._settings.stop_seconds
@@ -340,7 +347,7 @@ class Supervisor:
                 self.check_start(message)
                 return effects + self.start_new(message, waiter, now)
             except RequestError as error:
-                effects += failures([waiter], str(error), error.code)
+                effects += _failures([waiter], str(error), error.code)
         return effects
 
     def leaves(self, child: Child, why: str, now: float) -> list[Effect]:
@@ -350,7 +357,7 @@ class Supervisor:
         child.deadline = now + self._settings.stop_seconds
         self._leader.changed(now)
         text = f"{child.name} ends: {why}"
-        return [Note("child_leaves", text), *failures(child.take_waiters(), text, UNAVAILABLE)]
+        return [Note("child_leaves", text), *_failures(child.take_waiters(), text, UNAVAILABLE)]
 
     def stop_all(self, now: float) -> list[Effect]:
         """The host manager ends: stop everything, and start nothing any more."""
@@ -405,7 +412,7 @@ class Supervisor:
             return []
         turn = "it waits for its turn to be started" if child.waits else "it has not reported yet"
         text = f"{child.name} does not run in time: {child.reason or turn}{self._shortage(now)}"
-        return failures(late, text, UNAVAILABLE)
+        return _failures(late, text, UNAVAILABLE)
 
     def _shortage(self, now: float) -> str:
         """Why everything takes so long, as the end of a sentence."""
@@ -456,7 +463,7 @@ class Supervisor:
         if child.state is not State.STOPPING:
             child.state = State.FAILED
             child.info = None
-            effects += failures(child.take_waiters(), f"{child.name}: {reason}", RequestError.code)
+            effects += _failures(child.take_waiters(), f"{child.name}: {reason}", RequestError.code)
         return effects
 
     # --- being alive ------------------------------------------------------------------------------
@@ -495,3 +502,20 @@ class Supervisor:
             for child in self.children.follow_monitors(self._leader.monitors)
             if child.peer is not None and child.state is State.RUNNING
         ]
+
+
+def keep(child: Child, leader: Leader, request_id: int = 0) -> ChildAck:
+    """Go on. An exchange hears where its monitor is, a monitor where the leading manager is."""
+    if child.role == "monitor":
+        return ChildAck(id=request_id, leader=leader.leading, child=child.name)
+    return ChildAck(id=request_id, monitor=child.monitor)
+
+
+def _failures(waiters: Iterable[Waiter], text: str, code: str) -> list[Effect]:
+    """The same refusal for all who waited."""
+    return [Reply(each.peer, failure(each.request_id, text, code)) for each in waiters]
+
+
+def _ending(status: str, last_line: str) -> str:
+    """How a process ended, with the last line of its log if there is one."""
+    return f"{status}; its log ends with: {last_line[:LAST_LINE_MAX]}" if last_line else status

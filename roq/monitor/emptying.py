@@ -16,11 +16,10 @@ from typing import Final
 
 from roq.errors import NoCapacity
 from roq.model import LogId, exchange_name
-from roq.monitor.answers import UNAVAILABLE, failure
 from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.sessions import Sessions
-from roq.protocol.control import Emptied, Empty
+from roq.protocol.control import UNAVAILABLE, Emptied, Empty, failure
 from roq.timing import EMPTYING_ANSWER_SECONDS
 
 ASKED_SECONDS: Final = 120.0

@@ -21,7 +21,6 @@ from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import Tick
 from roq.model import Limits, exchange_name
-from roq.monitor.answers import UNAVAILABLE, Ending, failure
 from roq.monitor.elasticity import Elasticity
 from roq.monitor.epochs import EPOCH_END, Epochs
 from roq.monitor.events import (
@@ -48,6 +47,7 @@ from roq.monitor.takeover_wait import TakeoverWait
 from roq.monitor.waiting_subscribers import WaitingSubscribers
 from roq.protocol.control import (
     NOT_LEADER,
+    UNAVAILABLE,
     Alive,
     Answer,
     Assigned,
@@ -66,6 +66,7 @@ from roq.protocol.control import (
     Relocated,
     Topology,
     Version,
+    failure,
 )
 from roq.protocol.control import Elasticity as LeaderElasticity
 from roq.timing import IDLE_FACTOR, VERSION_SECONDS
@@ -83,6 +84,12 @@ class State(StrEnum):
     SETTLING = "takeover"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+class Ending(RequestError):
+    """This monitor ends; there may be another one."""
+
+    code = UNAVAILABLE
 
 
 class MonitorMachine:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import NamedTuple
 
-from roq.monitor.answers import failure
 from roq.monitor.events import Effect, Peer, Send
+from roq.protocol.control import failure
 from roq.timing import MONITOR_ANSWERS_SECONDS
 
 

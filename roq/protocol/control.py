@@ -48,6 +48,8 @@ from roq.ranges import (
 OK: Final = 0
 NOT_LEADER: Final = 8
 FAILED: Final = 1101
+UNAVAILABLE: Final = "unavailable"
+"""Code of a refusal of what may come true when it is asked again."""
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD"):
@@ -69,6 +71,11 @@ class Failure(Control, frozen=True, kw_only=True, tag=3999):
     """The word for programs: `RequestError.code`."""
     ENDPOINT: str = ""
     """Where the leader answers, when RESULT is 8."""
+
+
+def failure(request_id: int, text: str, code: str = UNAVAILABLE) -> Failure:
+    """The refusal of a request, with a sentence for people and a word for programs."""
+    return Failure(id=request_id, RESULT=FAILED, COMMENT=text, CODE=code)
 
 
 class Done(Control, frozen=True, kw_only=True, tag=3998):

@@ -41,14 +41,6 @@ from roq.protocol.control import (
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
-from roq.protocol.public_hosts import (
-    CordonHost,
-    DrainHost,
-    HostRequest,
-    Public,
-    RemoveHost,
-    UncordonHost,
-)
 from roq.protocol.request import check_version
 from roq.protocol.scaling_rules import (
     NUMBER_MAX,
@@ -87,6 +79,10 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
 # --- requests -------------------------------------------------------------------------------------
 
 
+class Public(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD", omit_defaults=True):
+    """Base of every public request."""
+
+
 class LocateQueue(Public, frozen=True, kw_only=True, tag=2000):
     """Where is this queue?"""
 
@@ -111,7 +107,7 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
     QName: str
     Host: str
     Durability: str = "none"
-    Limits: dict[str, int] = {}  # noqa: RUF012 - a struct copies it
+    Limits: dict[str, int] = {}
     TransactionID: str | int = ""
     """The same one again finds the queue created instead of refusing."""
 
@@ -166,7 +162,7 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
 
     QName: str
     Durability: str = "none"
-    Limits: dict[str, int] = {}  # noqa: RUF012 - a struct copies it
+    Limits: dict[str, int] = {}
     TransactionID: str | int = ""
     """As in 2003."""
 
@@ -205,10 +201,38 @@ class DescribeQueue(Public, frozen=True, kw_only=True, tag=2104):
     QName: str
 
 
+class CordonHost(Public, frozen=True, kw_only=True, tag=2110):
+    """Place nothing new on a host; what is there stays."""
+
+    Host: str
+
+
+class UncordonHost(Public, frozen=True, kw_only=True, tag=2111):
+    """Place on a host as on any other; takes `CordonHost` and `DrainHost` back."""
+
+    Host: str
+
+
+class DrainHost(Public, frozen=True, kw_only=True, tag=2112):
+    """Cordon a host, and have everything on it go elsewhere; answered as soon as that is noted."""
+
+    Host: str
+
+
+class RemoveHost(Public, frozen=True, kw_only=True, tag=2113):
+    """Forget a host that is gone."""
+
+    Host: str
+    Force: bool = False
+    """Its machine is gone for good: what belongs there is lost, and set up again elsewhere."""
+
+
+HostCommand = CordonHost | UncordonHost | DrainHost | RemoveHost
+
 ManagementRequest = (
     RemoveQueue | StopQueue | CreateQueueOn | CreateExchange | StartQueue | SetRules | GetRules
     | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | RemoveExchange
-    | ListQueues | ListHosts | ListExchanges | DescribeQueue | HostRequest
+    | ListQueues | ListHosts | ListExchanges | DescribeQueue | HostCommand
 )  # fmt: skip
 """What the management port understands."""
 

@@ -13,7 +13,7 @@ import msgspec
 from roq.errors import REQUEST_ERRORS, NotLeader, QueueExists, RequestError
 from roq.model import Limits as QueueLimits
 from roq.protocol import documents
-from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure
+from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure, failure
 from roq.protocol.documents import RawDocument
 from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 
@@ -183,7 +183,7 @@ def failure_of(error: RequestError, request_id: int = 0) -> Failure:
             id=request_id, RESULT=NOT_LEADER, COMMENT=str(error), CODE=error.code,
             ENDPOINT=error.endpoint,
         )  # fmt: skip
-    return Failure(id=request_id, RESULT=FAILED, COMMENT=str(error), CODE=error.code)
+    return failure(request_id, str(error), error.code)
 
 
 def refusal(error: RequestError, request_id: int = 0) -> bytes:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from roq.errors import InvalidRequest, OtherVersion, RemoteProtocolError
 from roq.protocol import documents
-from roq.protocol.control import FAILED, Failure
+from roq.protocol.control import Failure, failure
 from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 
 T = TypeVar("T")
@@ -26,14 +26,10 @@ def read_request(data: bytes, kind: type[T]) -> T | Failure:
         check_version(raw)
         return documents.convert(raw, kind)
     except OtherVersion as error:
-        return Failure(id=request_id, RESULT=FAILED, COMMENT=str(error), CODE=error.code)
+        return failure(request_id, str(error), error.code)
     except RemoteProtocolError as error:
-        return Failure(
-            id=request_id,
-            RESULT=FAILED,
-            COMMENT=f"{error}" if data else "a request is one frame with one BSON document",
-            CODE=InvalidRequest.code,
-        )
+        text = f"{error}" if data else "a request is one frame with one BSON document"
+        return failure(request_id, text, InvalidRequest.code)
 
 
 def check_version(document: documents.RawDocument) -> None:

@@ -21,8 +21,7 @@ from roq.monitor.scaling_rules import own_policy
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
-from roq.protocol.public import CreateExchange, CreateQueue
-from roq.protocol.public_hosts import Public
+from roq.protocol.public import CreateExchange, CreateQueue, Public
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
 from roq.simulation.virtual.clients import PublisherShell, SubscriberShell
 from roq.simulation.virtual.console import Console

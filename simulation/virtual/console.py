@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from roq.protocol import documents
-from roq.protocol.public import CreateExchange
-from roq.protocol.public_hosts import Public
+from roq.protocol.public import CreateExchange, Public
 
 if TYPE_CHECKING:
     from roq.simulation.virtual.cluster import Cluster

@@ -13,8 +13,16 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from roq.protocol.public import CreateExchange, CreateQueue, RemoveExchange, RemoveQueue
-from roq.protocol.public_hosts import CordonHost, DrainHost, Public, UncordonHost
+from roq.protocol.public import (
+    CordonHost,
+    CreateExchange,
+    CreateQueue,
+    DrainHost,
+    Public,
+    RemoveExchange,
+    RemoveQueue,
+    UncordonHost,
+)
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster
 from roq.simulation.virtual.ensemble import DELAY_SECONDS, MACHINE

@@ -1,5 +1,6 @@
 """The shape of the tree: contracts on imports, module sizes, test files beside modules."""
 
+import configparser
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,19 @@ def test_imports_point_one_way() -> None:
         [lint_imports, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_document_shows_the_layers_that_the_contracts_hold() -> None:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / "setup.cfg")
+    shown = " ".join((ROOT / "docs/architecture.md").read_text().split())
+    chains = {
+        name: " > ".join(contract["layers"].strip().splitlines()).replace(" |", ",")
+        for name, contract in contracts.items()
+        if name.startswith("importlinter:contract:") and contract["type"] == "layers"
+    }
+    assert len(chains) == 4
+    assert {name: chain for name, chain in chains.items() if chain not in shown} == {}
 
 
 def test_no_module_outgrows_one_job() -> None:

@@ -13,8 +13,7 @@ from typing import Final, assert_never
 from roq.client.session.events import SessionFacts
 from roq.client.status.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
-from roq.client.subscribe.counts import Counts
-from roq.client.subscribe.merge import HELD_BYTES_MAX, Merge
+from roq.client.subscribe.merge import HELD_BYTES_MAX, Counts, Merge
 from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.missing import oldest
 from roq.client.subscribe.progress import Progress

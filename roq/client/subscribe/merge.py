@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from roq.client.subscribe.counts import Counts
 from roq.client.subscribe.losses import LossRules
 from roq.client.subscribe.message import MICROSECONDS, Batch, Gap
 from roq.client.subscribe.recalls import Recall, Recalls
@@ -38,6 +38,23 @@ RECALL_AHEAD: Final = 16
 
 _DATA: Final = int(Kind.DATA)
 _unpack = HEADER.unpack_from
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened since the start, in messages unless the name says otherwise."""
+
+    delivered: int = 0
+    duplicates: int = 0
+    """Batches below the expected sequence: replays."""
+    before_start: int = 0
+    void: int = 0
+    lost: int = 0
+    corrupt: int = 0
+    """Batches whose checksum or body is wrong; their messages are in `lost`."""
+    stubbed: int = 0
+    """Batches that were put aside for want of memory."""
+    streams_forgotten: int = 0
 
 
 class Merge:

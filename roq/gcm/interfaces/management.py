@@ -25,9 +25,16 @@ from roq.policy.catalogue import DEFAULT, POLICIES
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
 from roq.protocol.documents import RawDocument
-from roq.protocol.public import Bad, ManagementRequest
+from roq.protocol.public import (
+    Bad,
+    CordonHost,
+    DrainHost,
+    HostCommand,
+    ManagementRequest,
+    RemoveHost,
+    UncordonHost,
+)
 from roq.protocol.public_answers import NO, YES, done, failed, from_memory
-from roq.protocol.public_hosts import CordonHost, DrainHost, HostRequest, RemoveHost, UncordonHost
 
 CONFIGURE_SECONDS: Final = 0.5
 """What a monitor may take to hear of new rules before the console gets its answer."""
@@ -163,7 +170,7 @@ class ManagementPort:
             case _:
                 return None
 
-    def _change_host(self, request: HostRequest) -> Saga:
+    def _change_host(self, request: HostCommand) -> Saga:
         sagas = self._sagas.host
         match request:
             case CordonHost():

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.coordination.adapters import open_registry
-from roq.coordination.addresses import check_root, check_servers, file_of, name_of
+from roq.coordination.addresses import check_root, check_servers, file_of, name_of, open_registry
 from roq.coordination.file import FileRegistry
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError
