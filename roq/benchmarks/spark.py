@@ -1,4 +1,4 @@
-"""`python -m roq.benchmarks.spark`: how fast Spark reads a queue, beside the same rows in memory.
+"""`python -m roq.benchmarks.spark`: how fast Spark reads a queue, or with `--write` fills one.
 
 Three ways to the same rows, in turn, each through Spark's whole path into a sink that throws them
 away (`noop`), so every column of every row is made:
@@ -6,6 +6,12 @@ away (`noop`), so every column of every row is made:
     roq       the log of one exchange, by the format `roq`
     python    Arrow batches in memory that Python tasks hand to Spark: what any Python source can do
     jvm       Arrow batches that lie in Spark's own memory: no Python at all
+
+Three ways to publish the same rows, in turn, until every message is acknowledged:
+
+    driver    the format `roq`: tasks stage, the driver publishes
+    task      a `TaskSink` over rows in one partition
+    tasks     a `TaskSink` over rows in as many partitions as `--tasks` says
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ from roq.benchmarks.arrow_source import ArrowSource
 from roq.read.log_reader import LogReader
 from roq.simulation.experiment import results
 from roq.simulation.experiment.results import Machine, Target
-from roq.spark import register
+from roq.spark import TaskSink, register
 from roq.spark.options import read_options
 from roq.spark.queue_logs import QueueLogs
 from roq.spark.rows import SCHEMA, record_batches
@@ -40,10 +46,15 @@ if TYPE_CHECKING:
 
 NAME: Final = "spark"
 QUEUE: Final = "rows"
+FILLED: Final = "filled"
+"""The queue into which is published."""
 CHUNK: Final = 10_000
 SHARED: Final = Path("/dev/shm")  # noqa: S108 - memory that has a path
 GOAL: Final = 1_000_000.0
 GOAL_RATIO: Final = 0.7
+WRITE_GOAL: Final = 300_000.0
+WRITE_GOAL_RATIO: Final = 1.6
+"""Of two tasks, compared with one."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,21 +117,23 @@ def save(address: str, path: Path) -> int:
     return rows
 
 
-def measure(ways: dict[str, Callable[[], DataFrame]], rounds: int) -> list[Round]:
-    """Read everything in each way, in turn; one round more than told is not counted."""
+def measure(ways: dict[str, Callable[[], object]], rounds: int) -> list[Round]:
+    """Do it in each way, in turn; one round more than told is not counted."""
     found = []
     for number in range(rounds + 1):
         names = list(ways)
         for name in names if number % 2 else names[::-1]:
             began = time.perf_counter()
-            ways[name]().write.format("noop").mode("overwrite").save()
+            ways[name]()
             took = time.perf_counter() - began
             if number:
                 found.append(Round(way=name, seconds=round(took, 4)))
     return found
 
 
-def run(count: int, size: int, rounds: int, tasks: int, say: Callable[[str], None]) -> Result:
+def run(
+    count: int, size: int, rounds: int, tasks: int, say: Callable[[str], None], *, write: bool
+) -> Result:
     """Measure it on two cores."""
     with (
         results.measured() as machine,
@@ -133,7 +146,10 @@ def run(count: int, size: int, rounds: int, tasks: int, say: Callable[[str], Non
         try:
             path = Path(folder) / "rows.arrow"
             rows = save(running.address, path)
-            ways = _ways(spark, running.address, path, tasks)
+            if write:
+                ways = _writing(spark, running.address, path, tasks)
+            else:
+                ways = _reading(spark, running.address, path, tasks)
             found = measure(ways, rounds)
             version = spark.version
         finally:
@@ -145,32 +161,58 @@ def run(count: int, size: int, rounds: int, tasks: int, say: Callable[[str], Non
     return Result(
         machine=machine, spark=version, rows=rows, message_bytes=size, tasks=tasks, rounds=found,
         rows_per_second={way: round(value) for way, value in medians.items()},
-        targets=_targets(medians),
+        targets=_write_targets(medians) if write else _read_targets(medians),
     )  # fmt: skip
 
 
-def _ways(
+def _reading(
     spark: SparkSession, address: str, path: Path, tasks: int
-) -> dict[str, Callable[[], DataFrame]]:
+) -> dict[str, Callable[[], object]]:
     with pa.memory_map(str(path)) as source:
         table = ipc.open_file(source).read_all()
         in_jvm = spark.createDataFrame(table)
-    return {
-        "roq": lambda: (
+
+    def queue() -> DataFrame:
+        return (
             spark.read.format("roq")
             .options(cluster=address, queue=QUEUE, partitionsPerExchange=str(tasks))
             .load()
-        ),
-        "python": lambda: (
-            spark.read.format("arrow_in_memory")
-            .options(file=str(path), partitions=str(tasks))
-            .load()
-        ),
-        "jvm": lambda: in_jvm,
+        )
+
+    def read(rows: DataFrame) -> None:
+        rows.write.format("noop").mode("overwrite").save()
+
+    return {
+        "roq": lambda: read(queue()),
+        "python": lambda: read(_in_memory(spark, path, tasks)),
+        "jvm": lambda: read(in_jvm),
     }
 
 
-def _targets(medians: dict[str, float]) -> list[Target]:
+def _writing(
+    spark: SparkSession, address: str, path: Path, tasks: int
+) -> dict[str, Callable[[], object]]:
+    with roq.connect(address) as connection:
+        connection.create_queue(FILLED, limits={"exchanges_max": 1})
+    # Each batch query stages in a new folder and removes it.
+    options = {"cluster": address, "queue": FILLED, "stagingLocation": str(path.parent / "staged")}
+
+    def rows(tasks: int) -> DataFrame:
+        return _in_memory(spark, path, tasks).select("payload", "topic")
+
+    return {
+        "driver": lambda: rows(tasks).write.format("roq").options(**options).mode("append").save(),
+        "task": lambda: TaskSink(**options).write(rows(1)),
+        "tasks": lambda: TaskSink(**options).write(rows(tasks)),
+    }
+
+
+def _in_memory(spark: SparkSession, path: Path, tasks: int) -> DataFrame:
+    options = {"file": str(path), "partitions": str(tasks)}
+    return spark.read.format("arrow_in_memory").options(**options).load()
+
+
+def _read_targets(medians: dict[str, float]) -> list[Target]:
     return [
         Target(
             text="rows a second from one exchange", measured=medians["roq"], goal=GOAL,
@@ -182,6 +224,19 @@ def _targets(medians: dict[str, float]) -> list[Target]:
                 measured=medians["roq"] / medians[way], goal=GOAL_RATIO, at_least=True,
             )
             for way in ("python", "jvm")
+        ),
+    ]  # fmt: skip
+
+
+def _write_targets(medians: dict[str, float]) -> list[Target]:
+    return [
+        Target(
+            text="rows a second published by tasks", measured=medians["tasks"], goal=WRITE_GOAL,
+            at_least=True,
+        ),
+        Target(
+            text="compared with one task", measured=medians["tasks"] / medians["task"],
+            goal=WRITE_GOAL_RATIO, at_least=True,
         ),
     ]  # fmt: skip
 
@@ -230,14 +285,19 @@ def _show(result: Result, size: int) -> None:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="That read at the same time; with one, rows of a topic are in order.",
+    help="That read or publish at the same time; with one, rows of a topic are in order.",
 )
+@click.option("--write", is_flag=True, help="Measure how fast rows are published instead.")
 @results.scenario(folder=Path("benchmarks/results"))
-def main(rows: int, size: int, rounds: int, tasks: int, output: Path, as_json: bool) -> bool:
-    """Measure how fast Spark reads a queue, beside the same rows as Arrow batches in memory."""
+def main(
+    rows: int, size: int, rounds: int, tasks: int, write: bool, output: Path, as_json: bool
+) -> bool:
+    """Measure how fast Spark reads a queue, beside the same rows as Arrow batches in memory; or how
+    fast it fills one, from its driver, from one task and from several."""
     out = results.console(as_json=as_json)
-    result = run(rows, size, rounds, tasks, out.print)
-    results.told(result, NAME, output, lambda told: _show(told, size), as_json=as_json)
+    result = run(rows, size, rounds, tasks, out.print, write=write)
+    name = f"{NAME}_write" if write else NAME
+    results.told(result, name, output, lambda told: _show(told, size), as_json=as_json)
     return result.ok
 
 

@@ -8,8 +8,8 @@
     )
 
 Spark finds the format by itself where the package is installed; elsewhere call `register(spark)`
-first. `docs/spark.md` tells options, columns and what is promised. Needs
-`pip install 'roq-cluster[spark]'`.
+first. `TaskSink` publishes from the tasks of a query. `docs/spark.md` tells options, columns and
+what is promised. Needs `pip install 'roq-cluster[spark]'`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roq.spark.source import RoqDataSource
+from roq.spark.task_sink import TaskSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RoqDataSource", "register"]
+__all__ = ["RoqDataSource", "TaskSink", "register"]
 
 
 def register(spark: SparkSession) -> None:

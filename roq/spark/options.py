@@ -14,6 +14,7 @@ from roq.model import LogId, check_name, encode_topic
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+ORDERS: Final = ("key", "topic")
 ALL: Final = "all"
 """Of a log, in `acceptedLoss`: whatever is lost of it."""
 MICROSECONDS: Final = 1_000_000
@@ -28,6 +29,10 @@ KEY_MOST: Final = 32
 
 _WRITE_KNOWN: Final = (
     "cluster", "queue", "topic", "stagingLocation", "writerId", "checkpointLocation",
+    "timeoutSeconds", "flushSeconds",
+)  # fmt: skip
+_TASKS_KNOWN: Final = (
+    "cluster", "queue", "topic", "stagingLocation", "writerId", "orderBy", "publishTasks",
     "timeoutSeconds", "flushSeconds",
 )  # fmt: skip
 _READ_KNOWN: Final = (
@@ -96,6 +101,9 @@ class WriteOptions:
         writer: names a streaming query over its restarts; empty: the staging folder does.
         timeout: seconds to wait for a word from the cluster.
         flush: seconds to wait until everything of a micro-batch is acknowledged.
+        order: where tasks publish, the column by whose values rows are brought together in one
+            task: `key` or `topic`; empty: rows stay where they are.
+        tasks: into how many tasks they are brought then; 0: Spark decides.
     """
 
     cluster: tuple[str, ...]
@@ -106,16 +114,25 @@ class WriteOptions:
     writer: str
     timeout: float
     flush: float
+    order: str = ""
+    tasks: int = 0
 
 
-def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+def write_options(
+    given: Mapping[str, str], *, streaming: bool, tasks: bool = False
+) -> WriteOptions:
     """Check the options of a sink.
+
+    Args:
+        given: as Spark gives them; names are taken in any case.
+        streaming: it goes on after failures; what was staged stays until it was published.
+        tasks: the sink is a `TaskSink`, which has other options.
 
     Raises:
         ConfigError: one is missing, unknown or makes no sense; the text says which and what to do.
     """
     told = {key.lower(): value for key, value in given.items()}
-    _check_known(told, _WRITE_KNOWN)
+    _check_known(told, _TASKS_KNOWN if tasks else _WRITE_KNOWN)
     checkpoint = told.get("checkpointlocation", "")
     staging = told.get("staginglocation") or (f"{checkpoint}/roq" if checkpoint else "")
     if not staging:
@@ -128,6 +145,14 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         encode_topic(topic)
     except InvalidName as error:
         raise ConfigError(f"topic: {error}") from None
+    order = told.get("orderby", "")
+    if order not in {"", *ORDERS}:
+        raise ConfigError(f"orderBy: {' or '.join(ORDERS)}, not {order[:40]!r}")
+    if "publishtasks" in told and not order:
+        raise ConfigError(
+            "publishTasks: says into how many tasks orderBy brings the rows; without orderBy each "
+            "task publishes what it has: use df.repartition() or df.coalesce()"
+        )
     return WriteOptions(
         cluster=_addresses(told),
         queue=_queue(told),
@@ -137,6 +162,8 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         writer=told.get("writerid", ""),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
         flush=_seconds(told, "flushSeconds", FLUSH_SECONDS, FLUSH_SECONDS_MAX),
+        order=order,
+        tasks=_number(told, "publishTasks", 0, PARTITIONS_MAX),
     )
 
 

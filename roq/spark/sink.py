@@ -65,12 +65,12 @@ class _Sink(Shipped):
     """What batch and streaming queries share."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        _check_columns(schema)
+        check_columns(schema)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of one task."""
-        rows = (_staged(batch, self._options.topic) for batch in iterator)
+        rows = (staged_rows(batch, self._options.topic) for batch in iterator)
         return Staged(Staging(self._options.staging).write(rows))
 
     def _publish(self, number: int, writer: str, attempts: Sequence[Attempt]) -> None:
@@ -137,14 +137,16 @@ def check(options: WriteOptions) -> None:
             cluster.describe(options.queue)
 
 
-def publisher_id(writer: str, number: int) -> bytes:
+def publisher_id(writer: str, number: int, part: int | None = None) -> bytes:
     """The id under which a micro-batch is published, the same each time it is tried.
 
     Args:
         writer: names the query over its restarts.
         number: of the micro-batch.
+        part: which of its attempts, where each has a publisher of its own.
     """
-    return blake2b(f"{writer}\n{number}".encode(), digest_size=PUBLISHER_ID_BYTES).digest()
+    name = f"{writer}\n{number}" if part is None else f"{writer}\n{number}\n{part}"
+    return blake2b(name.encode(), digest_size=PUBLISHER_ID_BYTES).digest()
 
 
 def publish(
@@ -209,7 +211,7 @@ def _attempts(messages: Iterable[WriterCommitMessage | None]) -> list[Attempt]:
     return [message.attempt for message in messages if isinstance(message, Staged)]
 
 
-def _staged(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+def staged_rows(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     """The rows as they are staged: every column that a message may have.
 
     Raises:
@@ -234,7 +236,12 @@ def _staged(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     return staged
 
 
-def _check_columns(schema: StructType) -> None:
+def check_columns(schema: StructType) -> None:
+    """Whether rows of this schema can be messages.
+
+    Raises:
+        ConfigError: a column is missing, is of another type, or is one that a message lacks.
+    """
     told = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "payload" not in told or any(
         told[name] not in kinds for name, kinds in COLUMNS.items() if name in told

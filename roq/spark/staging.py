@@ -2,8 +2,10 @@
 
     attempts/<random>.arrow     what one attempt of one task has written
     batches/<number>.json       which attempts make up a micro-batch: decided once, by the driver
-    batches/<number>.done       it was published, every message acknowledged
-    writer.json                 which query writes here, and the name under which it publishes
+    batches/<number>.<part>     one of these attempts was published (where tasks publish)
+    batches/<number>.done       all were published, every message acknowledged
+    writer.json                 which query writes here, the name under which it publishes, and
+                                whether its tasks publish, or its driver
 
 A task that is repeated writes another attempt; only what the driver names counts. A driver that
 dies between deciding and publishing finds its decision again and publishes the same, in the same
@@ -142,7 +144,11 @@ class Staging:
         except (OSError, ValueError, TypeError) as error:
             raise StagingBroken(f"{path} cannot be read: {error}") from None
 
-    def writer(self, query: str) -> str:
+    def decided(self, number: int) -> bool:
+        """Whether it was said which attempts make up this micro-batch."""
+        return self._exists(f"{self._root}/batches/{number}.json")
+
+    def writer(self, query: str, *, tasks: bool = False) -> str:
         """The name under which the query publishes that writes here; drawn when it first asks.
 
         A query that begins anew in an empty folder has another one: what it publishes must not be
@@ -150,15 +156,18 @@ class Staging:
 
         Args:
             query: id of Spark's; empty if nobody knows it.
+            tasks: its tasks publish, not its driver.
 
         Raises:
-            ConfigError: another query writes here, whose micro-batches count as done.
+            ConfigError: another query writes here, whose micro-batches count as done, or it has
+                begun to publish in the other way, under other ids.
             StagingBroken: what was said before cannot be read.
         """
         path = f"{self._root}/writer.json"
         try:
-            found = self._said_first(path, {"name": uuid.uuid4().hex, "query": query})
-            name, first = str(found["name"]), str(found["query"])
+            said = {"name": uuid.uuid4().hex, "query": query, "tasks": tasks}
+            found = self._said_first(path, said)
+            name, first, by_tasks = str(found["name"]), str(found["query"]), found.get("tasks")
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise StagingBroken(f"{path} cannot be read: {error}") from None
         if query and first and query != first:
@@ -166,16 +175,34 @@ class Staging:
                 f"stagingLocation: {self._root} is of another query (id {first}, this one is "
                 f"{query}): was the checkpoint removed? Use another folder, or remove this one"
             )
+        if bool(by_tasks) is not tasks:
+            raise ConfigError(
+                f"stagingLocation: {self._root} belongs to a query whose "
+                f"{'tasks publish' if by_tasks else 'driver publishes'}. A query cannot change "
+                "that: use the same sink as before, or begin anew with another checkpoint and "
+                "another folder"
+            )
         return name
 
     def done(self, number: int) -> bool:
         """Whether this micro-batch was published."""
         return self._exists(f"{self._root}/batches/{number}.done")
 
-    def finish(self, number: int, attempts: Iterable[Attempt]) -> None:
+    def part_done(self, number: int, part: int) -> bool:
+        """Whether this part of a micro-batch was published."""
+        return self._exists(f"{self._root}/batches/{number}.{part}")
+
+    def finish_part(self, number: int, part: int) -> None:
+        """This part of a micro-batch was published, every message acknowledged."""
+        with self._files.open_output_stream(f"{self._root}/batches/{number}.{part}") as out:
+            out.write(b"")
+
+    def finish(self, number: int, attempts: Iterable[Attempt], parts: int = 0) -> None:
         """This micro-batch was published, every message acknowledged."""
         with self._files.open_output_stream(f"{self._root}/batches/{number}.done") as out:
             out.write(b"")
+        for part in range(parts):
+            self._delete(f"{self._root}/batches/{number}.{part}")
         self.remove(attempts)
         old = number - KEEP_BATCHES
         if old >= 0:

@@ -52,7 +52,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """In the logs of the second queue once more, for a micro-batch was published again. Subscribers
     drop these, and so does `dropDuplicates`."""
     batches: int
-    """Micro-batches that were published to the second queue."""
+    """Micro-batches that were published to the second queue, or parts of them if tasks publish."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -61,6 +61,8 @@ class Result(msgspec.Struct, kw_only=True):
     machine: Machine
     seed: int
     rate: float
+    by_tasks: bool = False
+    """The tasks of the query publish, not its driver."""
     seconds: float
     kills: list[Kill]
     scalings: list[Scaling]
@@ -81,6 +83,7 @@ def run(
     kills: int,
     rate: float,
     *,
+    by_tasks: bool,
     say: Callable[[str], None],
     logs: Path | None = None,
 ) -> Result:
@@ -88,6 +91,7 @@ def run(
 
     Args:
         rate: messages a second.
+        by_tasks: the tasks of the query into the other queue publish, not its driver.
         logs: where everything that was written is copied to when something was wrong.
 
     Raises:
@@ -95,7 +99,7 @@ def run(
     """
     with results.measured() as machine, run_folder() as folder:
         try:
-            result = _played(folder, seed, kills, rate, machine, say)
+            result = _played(folder, seed, kills, rate, by_tasks, machine, say)
         except Exception:
             _save(folder, logs, say)
             raise
@@ -105,7 +109,13 @@ def run(
 
 
 def _played(
-    folder: Path, seed: int, kills: int, rate: float, machine: Machine, say: Callable[[str], None]
+    folder: Path,
+    seed: int,
+    kills: int,
+    rate: float,
+    by_tasks: bool,
+    machine: Machine,
+    say: Callable[[str], None],
 ) -> Result:
     with (
         cluster(data_dir=folder / "roq") as roq_cluster,
@@ -114,7 +124,7 @@ def _played(
     ):
         job = Job(
             master=spark.master, home=str(spark.home), cluster=roq_cluster.address,
-            source=SOURCE, target=TARGET, folder=str(folder),
+            source=SOURCE, target=TARGET, folder=str(folder), by_tasks=by_tasks,
         )  # fmt: skip
         say(f"Spark {spark.master}, RoQ {roq_cluster.address}, {rate:g} messages a second")
         player = Player(folder, spark, traffic, job, say)
@@ -125,7 +135,8 @@ def _played(
             player.close()
         tally, violations = _judged(traffic, files, player.losses)
         return Result(
-            machine=machine, seed=seed, rate=rate, seconds=round(player.elapsed, 1),
+            machine=machine, seed=seed, rate=rate, by_tasks=by_tasks,
+            seconds=round(player.elapsed, 1),
             kills=player.kills, scalings=player.scalings, ended=player.ended, tally=tally,
             violations=violations,
         )  # fmt: skip
@@ -210,8 +221,16 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
 @results.option(
     "--rate", click.FloatRange(1, 10_000), 300.0, "Messages a second, published the whole time."
 )
+@click.option(
+    "--tasks",
+    "by_tasks",
+    is_flag=True,
+    help="The tasks of a query publish (TaskSink), not its driver.",
+)
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
-def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool) -> bool:
+def main(
+    seed: int | None, kills: int, rate: float, by_tasks: bool, output: Path, as_json: bool
+) -> bool:
     """Run two streaming queries on a Spark cluster of local processes, from one RoQ queue into
     another and into Parquet files, and kill the driver, executors, tasks and exchanges at random
     moments. Between the kills exchanges of the first queue come and go. In the end the logs of the
@@ -226,10 +245,10 @@ def main(seed: int | None, kills: int, rate: float, output: Path, as_json: bool)
     given = random.randrange(SEEDS) if seed is None else seed
     out.print(f"seed {given}")
     result = run(
-        given, kills, rate, logs=output / "chaos-spark-logs",
+        given, kills, rate, by_tasks=by_tasks, logs=output / "chaos-spark-logs",
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
     )  # fmt: skip
-    results.told(result, NAME, output, _show, as_json=as_json)
+    results.told(result, f"{NAME}_tasks" if by_tasks else NAME, output, _show, as_json=as_json)
     return result.ok
 
 

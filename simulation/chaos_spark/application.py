@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from roq.spark import register
+from roq.spark import TaskSink, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """Queues."""
     folder: str
+    by_tasks: bool = False
+    """The tasks of the first query publish, not its driver."""
     accepted_loss: str = "{}"
     """What the operator has accepted: the option of the source."""
 
@@ -98,12 +100,17 @@ def start(spark: SparkSession, job: Job) -> list[StreamingQuery]:
     def checkpoint(query: str) -> str:
         return str(job.checkpoint(query))
 
+    messages = read().select("payload", "topic")
+    if job.by_tasks:
+        sink = TaskSink(
+            cluster=job.cluster, queue=job.target, stagingLocation=f"{checkpoint('queue')}/roq"
+        )
+        copied = messages.writeStream.foreachBatch(sink)
+    else:
+        options = {"cluster": job.cluster, "queue": job.target}
+        copied = messages.writeStream.format("roq").options(**options)
     return [
-        read()
-        .select("payload", "topic")
-        .writeStream.format("roq")
-        .options(cluster=job.cluster, queue=job.target, checkpointLocation=checkpoint("queue"))
-        .start(),
+        copied.option("checkpointLocation", checkpoint("queue")).start(),
         read()
         .writeStream.format("parquet")
         .option("checkpointLocation", checkpoint("files"))

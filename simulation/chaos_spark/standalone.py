@@ -30,12 +30,14 @@ _REGISTERED: Final = re.compile(r"Successfully registered with master (\S+)")
 
 
 class Standalone:
-    """Master and one worker; a context manager.
+    """Master and workers; a context manager.
 
     Args:
         folder: for logs and whatever Spark writes; must exist.
-        cores: of the worker.
-        memory: of the worker, as Spark writes it.
+        cores: of each worker.
+        memory: of each worker, as Spark writes it.
+        workers: how many. Each has a loopback address of its own, so Spark takes them for hosts: a
+            speculative copy of a task never runs on the host of the first one.
 
     Attributes:
         master: its address, `spark://…`; empty before the start.
@@ -45,22 +47,29 @@ class Standalone:
         ScenarioError: pyspark is not installed.
     """
 
-    def __init__(self, folder: Path, *, cores: int = 2, memory: str = "2g") -> None:
+    def __init__(
+        self, folder: Path, *, cores: int = 2, memory: str = "2g", workers: int = 1
+    ) -> None:
         self.master = ""
         self._folder = folder
         self._cores = cores
         self._memory = memory
         self.home = home(folder)
         self._stack = ExitStack()
-        self._worker: Child | None = None
+        self._count = workers
+        self._workers: list[Child] = []
 
     def __enter__(self) -> Self:
         try:
-            _, found = self._start("master.Master", "--webui-port", "0", says=_MASTER)
+            _, found = self._start("master.Master", HOST, "--webui-port", "0", says=_MASTER)
             self.master = found
             size = ("--cores", str(self._cores), "--memory", self._memory)
             work = ("--work-dir", str(self._folder / "work"), "--webui-port", "0")
-            self._worker, _ = self._start("worker.Worker", *size, *work, found, says=_REGISTERED)
+            for number in range(1, self._count + 1):
+                worker, _ = self._start(
+                    "worker.Worker", f"127.0.0.{number}", *size, *work, found, says=_REGISTERED
+                )
+                self._workers.append(worker)
         except BaseException:
             self._stack.close()
             raise
@@ -77,7 +86,12 @@ class Standalone:
     def executors(self) -> list[psutil.Process]:
         """Those that run now, the oldest first."""
         return sorted(
-            (each for each in _below(self._worker) if EXECUTOR in _command(each)),
+            (
+                each
+                for worker in self._workers
+                for each in _below(worker)
+                if EXECUTOR in _command(each)
+            ),
             key=lambda process: process.pid,
         )
 
@@ -91,16 +105,18 @@ class Standalone:
             for worker in _children(daemon)
         ]
 
-    def _start(self, name: str, *arguments: str, says: re.Pattern[str]) -> tuple[Child, str]:
+    def _start(
+        self, name: str, host: str, *arguments: str, says: re.Pattern[str]
+    ) -> tuple[Child, str]:
         """Start a daemon and wait until it has said that it is ready; gives what it said."""
-        log = self._folder / f"{name.partition('.')[0]}.log"
+        log = self._folder / f"{name.partition('.')[0]}-{host}.log"
         argv = [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
         # A killed executor is no reason to give a query up, however often that happens.
         options = "-Dspark.deploy.maxExecutorRetries=-1 -Dspark.master.rest.enabled=false"
         env = {
             **os.environ,
             "SPARK_HOME": str(self.home),
-            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_IP": host,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": options,
@@ -109,7 +125,7 @@ class Standalone:
             "JAVA_HOME": str(find_java(os.environ).resolve().parents[1]),
         }
         child = spawn(
-            guarded([*argv, "--host", HOST, "--port", "0", *arguments]), log_path=log, env=env
+            guarded([*argv, "--host", host, "--port", "0", *arguments]), log_path=log, env=env
         )
         self._stack.callback(child.close)
         self._stack.callback(child.stop, STOP_SECONDS)
@@ -151,8 +167,8 @@ def home(folder: Path) -> Path:
     return made
 
 
-def _below(child: Child | None) -> list[psutil.Process]:
-    if child is None or child.poll() is not None:
+def _below(child: Child) -> list[psutil.Process]:
+    if child.poll() is not None:
         return []
     return _children(psutil.Process(child.pid))
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from roq.spark.options import read_options, write_options
 from roq.spark.sink import StreamWriter
 from roq.spark.source import BatchReader, RoqDataSource, StreamReader
+from roq.spark.task_sink import Publishing, TaskSink
 
 GIVEN = {"cluster": "a:1", "queue": "q"}
 ELSEWHERE = """
@@ -33,10 +34,12 @@ def shipped() -> list[object]:
         BatchReader(read_options(GIVEN, streaming=False)),
         StreamReader(read_options(GIVEN, streaming=True)),
         StreamWriter(write_options({**GIVEN, "stagingLocation": "/s"}, streaming=True), columns),
+        TaskSink(**GIVEN, stagingLocation="/s"),
+        Publishing(write_options({**GIVEN, "stagingLocation": "/s"}, streaming=True), 1, "w", []),
     ]
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(6))
 def test_it_arrives_as_it_was(index: int) -> None:
     sent = shipped()[index]
     got = cloudpickle.loads(cloudpickle.dumps(sent))
@@ -44,7 +47,7 @@ def test_it_arrives_as_it_was(index: int) -> None:
     assert got.__dict__ == sent.__dict__
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(6))
 def test_where_the_package_is_missing_the_last_line_says_so(index: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE],

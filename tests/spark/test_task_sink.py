@@ -1,0 +1,174 @@
+"""`TaskSink`: tasks publish, and subscribers get each row once whatever becomes of the tasks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import roq
+from roq.errors import ConfigError, QueueNotFound
+from roq.simulation.chaos_spark.standalone import Standalone
+from roq.spark import TaskSink
+from roq.testing.running import RunningCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
+
+ROWS = 4_000
+FAULTY = Path(__file__).with_name("faulty_sink.py")
+
+
+@pytest.fixture
+def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
+    with roq.connect(roq_cluster.address) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def queue(cluster: roq.Cluster) -> Iterator[str]:
+    name = f"tasks-{uuid.uuid4().hex[:8]}"
+    cluster.create_queue(name, limits={"exchanges_max": 2})
+    yield name
+    cluster.remove_queue(name)
+
+
+def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(0, rows, 1, 4).selectExpr(
+        "cast(id as string) as payload", "cast(id % 10 as string) as key"
+    )
+
+
+def take(subscriber: roq.Subscriber, count: int) -> list[roq.Message]:
+    found: list[roq.Message] = []
+    while len(found) < count:
+        message = subscriber.receive(timeout=60)
+        assert message is not None, f"only {len(found)} of {count} messages came"
+        found.append(message)
+    assert subscriber.receive(timeout=0.3) is None
+    return found
+
+
+def values(messages: list[roq.Message]) -> list[int]:
+    return sorted(int(message.payload) for message in messages)
+
+
+def test_rows_of_one_key_stay_in_order(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    sink = TaskSink(
+        cluster=roq_cluster.address, queue=queue, stagingLocation=tmp_path.as_uri(),
+        orderBy="key", publishTasks=3,
+    )  # fmt: skip
+    with cluster.subscriber(queue) as subscriber:
+        assert sink.write(numbers(spark).coalesce(1)) == ROWS
+        messages = take(subscriber, ROWS)
+    assert values(messages) == list(range(ROWS))
+    by_key: dict[str | None, list[int]] = defaultdict(list)
+    publishers: dict[str | None, set[bytes]] = defaultdict(set)
+    for message in messages:
+        by_key[message.key].append(int(message.payload))
+        publishers[message.key].add(bytes(message.publisher))
+    assert all(found == sorted(found) for found in by_key.values())
+    assert {len(found) for found in publishers.values()} == {1}
+    assert 1 < len(set.union(*publishers.values())) <= 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_micro_batch_that_was_published_in_part_is_completed_and_comes_once(
+    spark: SparkSession,
+    roq_cluster: RunningCluster,
+    cluster: roq.Cluster,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    source, checkpoint, staging = (tmp_path / name for name in ("source", "checkpoint", "staging"))
+    numbers(spark).write.parquet(str(source))
+    sink = TaskSink(cluster=roq_cluster.address, queue=queue, stagingLocation=str(staging))
+
+    def run(sink: TaskSink = sink) -> None:
+        query = (
+            spark.readStream.schema("payload STRING, key STRING").parquet(str(source))
+            .writeStream.foreachBatch(sink).trigger(availableNow=True)
+            .option("checkpointLocation", str(checkpoint)).start()
+        )  # fmt: skip
+        assert query.awaitTermination(120)
+
+    with cluster.subscriber(queue) as subscriber:
+        real, TaskSink.publishing = TaskSink.publishing, lambda *_: 1 / 0  # type: ignore[assignment, return-value, misc]
+        try:
+            with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
+                run()  # the driver dies when it is decided what makes up the micro-batch
+        finally:
+            TaskSink.publishing = real
+        (decision,) = (staging / "batches").iterdir()
+        decided = decision.read_bytes()
+        run()
+        assert values(take(subscriber, ROWS)) == list(range(ROWS))
+        assert decision.read_bytes() == decided
+        # It dies after some parts were published, before Spark and the staging folder knew it.
+        newest = max(
+            int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()
+        )
+        (checkpoint / "commits" / str(newest)).unlink()
+        (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+        run()
+        assert subscriber.receive(timeout=0.3) is None
+        assert subscriber.stats().counts.duplicates == 0
+
+
+def test_tasks_that_die_hang_or_run_twice_publish_each_row_once(
+    roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str, tmp_path: Path
+) -> None:
+    with Standalone(tmp_path, cores=2, memory="1g", workers=2) as standalone:
+        job = tmp_path / "job.json"
+        job.write_text(
+            json.dumps({
+                "master": standalone.master, "home": str(standalone.home), "rows": ROWS,
+                "cluster": roq_cluster.address, "queue": queue,
+                "stagingLocation": str(tmp_path / "staging"),
+                "warehouse": str(tmp_path / "warehouse"),
+            })
+        )  # fmt: skip
+        with cluster.subscriber(queue) as subscriber:
+            done = subprocess.run(
+                [sys.executable, FAULTY, job], capture_output=True, text=True, timeout=240,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr[-3_000:]
+            assert json.loads(done.stdout.splitlines()[-1]) == {"published": ROWS}
+            messages = take(subscriber, ROWS)
+            counts = subscriber.stats().counts
+    assert values(messages) == list(range(ROWS))
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for message in messages:
+        by_topic[message.topic].append(int(message.payload))
+    assert all(found == sorted(found) for found in by_topic.values())
+    assert counts.duplicates >= 2 * (ROWS // 8)  # what died and what hung had published half
+    assert counts.lost == 0
+
+
+def test_what_cannot_be_written_is_said_before_any_task_has_worked(
+    spark: SparkSession, roq_cluster: RunningCluster, queue: str, tmp_path: Path
+) -> None:
+    options = {
+        "cluster": roq_cluster.address, "queue": queue, "stagingLocation": str(tmp_path)
+    }  # fmt: skip
+    with pytest.raises(QueueNotFound, match="does not exist"):
+        TaskSink(**{**options, "queue": "none"}).write(numbers(spark))
+    with pytest.raises(ConfigError, match="columns that a message does not have: id"):
+        TaskSink(**options).write(spark.range(3).selectExpr("id", "'a' as payload"))
+    with pytest.raises(ConfigError, match="orderBy: the rows have no column topic"):
+        TaskSink(**options, orderBy="topic").write(numbers(spark))
+    assert list(tmp_path.iterdir()) == []
