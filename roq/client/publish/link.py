@@ -346,7 +346,9 @@ class Link:
             self.held_at = self.held_at if self.held else self.progress_at
             self.progress_at = now
             self.held = (
-                f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
+                f"held back by the disk of exchange {self.name}, for {held.seconds:.1f} s"
+                if held.disk
+                else f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
                 f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
             )
         return []

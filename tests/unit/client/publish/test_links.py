@@ -313,6 +313,12 @@ def test_an_exchange_that_says_why_it_does_not_acknowledge_is_left_alone(ready: 
     assert "held back by a slow subscriber" in status.reason
 
 
+def test_an_exchange_whose_disk_does_not_follow_says_so(ready: Script) -> None:
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"", seconds=2.5, most=0.0, disk=True))
+    assert ready.links.all[0].held == "held back by the disk of exchange x1, for 2.5 s"
+
+
 def test_an_acknowledgement_ends_what_was_said_of_its_delay(ready: Script) -> None:
     ready.publish()
     ready.says(channel.HELD, channel.Held(reader=b"r", seconds=1.0, most=10.0))
