@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from xxhash import xxh3_64_intdigest
 
@@ -69,6 +69,10 @@ class RecordKind(IntEnum):
     SNAPSHOT = 2
 
 
+_FIRST_KIND: Final = int(RecordKind.BATCH)
+_LAST_KIND: Final = int(RecordKind.SNAPSHOT)
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentHead:
     """What a segment says of itself."""
@@ -81,9 +85,8 @@ class SegmentHead:
     created_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A record that was read, whole."""
+class Found(NamedTuple):
+    """A record that was read, whole; a tuple, as starts make many of them."""
 
     at: int
     size: int
@@ -147,18 +150,13 @@ def pack_record(
     return start + _SUM.pack(_sum(start + rest, body)) + rest, _PADDING[padding]
 
 
-def read_record(data: bytes | memoryview, at: int = 0, place: int | None = None) -> Found | None:
-    """The record that begins at `at`; None if none does, or not all of it is there.
-
-    Args:
-        data: a part of a segment.
-        place: where the record stands in its file, if `data` does not begin where the file does.
-    """
-    view = memoryview(data)
-    if len(view) - at < RECORD_BYTES:
+def read_record(data: bytes, at: int = 0) -> Found | None:
+    """The record that begins at `at` of these bytes; None if none does, or not all of it."""
+    there = len(data) - at
+    if there < RECORD_BYTES:
         return None
     size, topic_bytes, kind, padding, told, synced, magic, version, *_, offset, _, _ = (
-        _RECORD.unpack_from(view, at)
+        _RECORD.unpack_from(data, at)
     )
     body_at = RECORD_BYTES + topic_bytes
     end = size - padding
@@ -168,32 +166,27 @@ def read_record(data: bytes | memoryview, at: int = 0, place: int | None = None)
         or size % ALIGN
         or padding >= ALIGN
         or end < body_at
-        or size > len(view) - at
-        or kind not in {RecordKind.BATCH, RecordKind.SNAPSHOT}
+        or size > there
+        or not _FIRST_KIND <= kind <= _LAST_KIND
     ):
         return None
-    body = bytes(view[at + body_at : at + end])
-    prefix = bytes(view[at : at + _SUM_AT]) + bytes(view[at + _REST_AT : at + body_at])
-    if told != _sum(prefix, body) or any(view[at + end : at + size]):
+    start = data[at : at + body_at]
+    body = data[at + body_at : at + end]
+    if told != _sum(start[:_SUM_AT] + start[_REST_AT:], body):
+        return None
+    if padding and any(data[at + end : at + size]):
         return None
     return Found(
-        at=at if place is None else place,
-        size=size,
-        kind=kind,
-        offset=offset,
-        synced=synced,
-        topic=bytes(view[at + RECORD_BYTES : at + body_at]),
-        frame=bytes(view[at + FRAME_AT : at + RECORD_BYTES]),
-        body=body,
+        at, size, kind, offset, synced, start[RECORD_BYTES:], start[FRAME_AT:RECORD_BYTES], body
     )
 
 
-def claimed_bytes(data: bytes | memoryview, at: int) -> int:
+def claimed_bytes(data: bytes, at: int) -> int:
     """The size that a record claims to have, whether it is whole or not; 0: none can begin here."""
     if len(data) - at < RECORD_BYTES:
         return 0
     size, _, kind, padding = _START.unpack_from(data, at)
-    known = kind in {RecordKind.BATCH, RecordKind.SNAPSHOT}
+    known = _FIRST_KIND <= kind <= _LAST_KIND
     return size if known and padding < ALIGN and size >= RECORD_BYTES and not size % ALIGN else 0
 
 

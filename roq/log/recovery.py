@@ -48,7 +48,7 @@ from roq.log.segments import (
     segment_name,
 )
 from roq.log.snapshot import LogSnapshot, decode_snapshot
-from roq.protocol.entry import read_entry
+from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
 META: Final = "log.json"
@@ -194,6 +194,9 @@ class _Opening:
         self._files = files
         self._settings = settings
         self._generation = generation
+        self._identity = pack_entry(
+            EntryKind.ENTRY, settings.exchange, settings.queue, generation, 0, 0, 0
+        )[IDENTITY]
         self._recovered = Recovered()
         self._hot: HotTail[bytes] = HotTail(
             settings.queue, settings.exchange, generation, capacity_bytes=settings.ring_bytes,
@@ -277,7 +280,7 @@ class _Opening:
         records = [
             found
             for found in scan(self._files, file.name, HEAD_BYTES)
-            if self._is_of_this_log(found)
+            if found.frame[IDENTITY] == self._identity
         ]
         if head is None and records:
             self._problem(f"{file.name}: its head cannot be read; its records were")
@@ -290,12 +293,6 @@ class _Opening:
                 f"{head.generation}): move it away; nothing was changed"
             )
         file.found = records
-
-    def _is_of_this_log(self, found: Found) -> bool:
-        entry = read_entry(found.frame)
-        return (entry.queue, entry.exchange, entry.generation) == (
-            self._settings.queue, self._settings.exchange, self._generation,
-        )  # fmt: skip
 
     def _entries(self, tail: list[_File]) -> list[Found]:
         """What the tail holds, in order and without a hole behind the last claim.

@@ -46,7 +46,7 @@ B = TypeVar("B")
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that is larger gets no further group."""
-SEGMENT_ENTRIES: Final = 200_000
+SEGMENT_ENTRIES: Final = 50_000
 """Likewise with more entries. So at the start of a process so much is read at most, and a group."""
 READ_AHEAD_BYTES: Final = 256 * 1024
 """What is read from a file at once."""
@@ -348,6 +348,7 @@ class SegmentLog(Generic[B]):
         assert self.floor == segments[0].base == self.hot.log_floor  # noqa: S101
         for one, other in pairwise(segments):
             assert one.end == other.base, "segments follow each other"  # noqa: S101
+            assert one.end <= self.committed  # noqa: S101
         assert self._active.end == self._gathered <= self.end  # noqa: S101
         assert self._index.end == self._active.end  # noqa: S101
         assert self.uncommitted_bytes == self._ungathered_bytes + sum(  # noqa: S101
@@ -458,20 +459,17 @@ class SegmentLog(Generic[B]):
         self._indexes.append((index_name(segment.name), index.pack()))
 
     def _make_room(self) -> None:
-        while self._closed and self.kept > self.capacity and self._leave():
-            continue
+        while self._closed and self.kept > self.capacity:
+            self._leave()
 
     def _expire(self) -> None:
         before = self.hot.time_us - self._keep_us
-        while self._closed and 0 < self._closed[0].last_us < before and self._leave():
-            continue
+        while self._closed and 0 < self._closed[0].last_us < before:
+            self._leave()
 
-    def _leave(self) -> bool:
-        """Have the oldest segment go, if all of it is committed; whether it went."""
-        oldest = self._closed[0]
-        if oldest.end > self.committed:
-            return False
-        del self._closed[0]
+    def _leave(self) -> None:
+        """Have the oldest segment go. It is committed, as all that are complete."""
+        oldest = self._closed.pop(0)
         self.kept -= oldest.kept
         self.gone += oldest.kept
         self.floor = self.hot.log_floor = oldest.end
@@ -479,7 +477,6 @@ class SegmentLog(Generic[B]):
         for key in [key for key in self._chunks if key[0] == oldest.name]:
             del self._chunks[key]
         self._removed += [oldest.name, index_name(oldest.name)]
-        return True
 
     # --- reading what has left the memory ---------------------------------------------------------
 

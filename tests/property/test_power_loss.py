@@ -24,7 +24,9 @@ from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
 from roq.protocol.entry import NONE, EntryKind, read_entry
 
-SEEDS = range(400)
+SEEDS = (*range(398), 492, 1356)
+"""The last two: a file that was removed comes back with the power; a hole in what nobody was
+promised."""
 TOPICS = [b"a", b"ab", b"b", b"c" * 40]
 
 
@@ -141,9 +143,9 @@ def play(seed: int) -> History:
     return history
 
 
-@pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, 50))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 50))
 def test_what_was_committed_is_there_and_nothing_else(first: int) -> None:
-    histories = [play(seed) for seed in range(first, first + 50)]
+    histories = [play(seed) for seed in SEEDS[first : first + 50]]
     assert sum(history.lives for history in histories) > 50
     assert sum(history.promised for history in histories) > 500
 

@@ -132,6 +132,21 @@ def test_a_bit_that_flips_in_an_old_segment_costs_the_entries_that_it_hits(seed:
         assert record is None or record[2] == BATCH
 
 
+def test_a_block_that_stands_where_another_one_belongs_is_not_taken_for_it() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 25)
+    name = segments(files)[0]
+    third, fourth = [
+        found for found in scan(files, name, HEAD_BYTES) if found.kind == RecordKind.BATCH
+    ][3:5]
+    assert third.size == fourth.size
+    moved = files.contents[name][third.at : third.at + third.size]
+    files.contents[name][fourth.at : fourth.at + fourth.size] = moved
+    log = open_log(files, settings(6))
+    assert log.record(3) is not None
+    assert log.record(4) is None
+
+
 def test_a_reader_is_told_of_what_the_disk_has_lost() -> None:
     files = MemoryFiles()
     log = open_log(files, settings())
