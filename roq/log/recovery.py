@@ -18,6 +18,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.log.files import Files, LogRefused
+from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
 from roq.log.records import (
     HEAD_BYTES,
@@ -29,17 +30,10 @@ from roq.log.records import (
     pack_record,
     record_bytes,
 )
-from roq.log.segments import (
+from roq.log.segment_reader import (
     INDEX_SUFFIX,
-    NEW_SUFFIX,
-    SEGMENT_BYTES,
-    SEGMENT_ENTRIES,
     SEGMENT_SUFFIX,
-    TOPICS_LISTED_MAX,
-    HotTail,
-    Recovered,
     Segment,
-    SegmentLog,
     head_of,
     index_name,
     load_index,
@@ -47,12 +41,22 @@ from roq.log.segments import (
     scan,
     segment_name,
 )
+from roq.log.segments import (
+    SEGMENT_BYTES,
+    SEGMENT_ENTRIES,
+    TOPICS_LISTED_MAX,
+    Recovered,
+    SegmentLog,
+)
 from roq.log.snapshot import LogSnapshot, decode_snapshot
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
 META: Final = "log.json"
+NEW_SUFFIX: Final = ".new"
+"""Of a file that gets its name when it is complete and synced."""
 FORMAT: Final = 1
+"""Of what a folder says of itself."""
 PROBLEMS_MAX: Final = 100
 
 

@@ -14,33 +14,33 @@ passed over by everything else. Whole segments leave: by their size, or by their
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Generic, TypeVar, cast
 
 from roq.log.files import Files
-from roq.log.index import LOST, SegmentIndex
-from roq.log.log import Record, Topic
+from roq.log.hot_tail import HotTail
+from roq.log.index import SegmentIndex
+from roq.log.log import Record
 from roq.log.records import (
-    ALIGN,
-    FRAME_AT,
     HEAD_BYTES,
-    Found,
     RecordKind,
     SegmentHead,
-    claimed_bytes,
     pack_head,
     pack_record,
-    read_head,
-    read_record,
     record_bytes,
 )
-from roq.log.ring import Ring, TopicLog
+from roq.log.segment_reader import (
+    SEGMENT_SUFFIX,
+    Segment,
+    SegmentReader,
+    index_name,
+    segment_name,
+)
 from roq.log.snapshot import LogSnapshot, encode_snapshot
-from roq.protocol.entry import MAGIC as ENTRY_MAGIC
-from roq.protocol.entry import EntryKind, pack_entry, read_entry
+from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 B = TypeVar("B")
 
@@ -48,93 +48,8 @@ SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that is larger gets no further group."""
 SEGMENT_ENTRIES: Final = 50_000
 """Likewise with more entries. So at the start of a process so much is read at most, and a group."""
-READ_AHEAD_BYTES: Final = 256 * 1024
-"""What is read from a file at once."""
-CHUNKS_MAX: Final = 16
-"""Of these, how many are kept."""
-INDEXES_MAX: Final = 8
-"""Indexes of closed segments that are kept in memory."""
 TOPICS_LISTED_MAX: Final = 1_024
 """A closed segment with more topics than this does not keep their names in memory."""
-SEGMENT_SUFFIX: Final = ".seg"
-INDEX_SUFFIX: Final = ".idx"
-NEW_SUFFIX: Final = ".new"
-"""Of a segment that is being made from what an earlier process has left."""
-
-
-class HotTail(Ring[B]):
-    """The newest batches. What is not committed stays, however large it is.
-
-    Attributes:
-        committed_to: below it, batches may leave for want of room.
-        log_floor: topics with entries from here on are not forgotten.
-    """
-
-    __slots__ = ("committed_to", "log_floor")
-
-    def __init__(
-        self,
-        queue: bytes,
-        exchange: int,
-        generation: int,
-        *,
-        capacity_bytes: int,
-        topics_max: int,
-        topics_spare: int,
-    ) -> None:
-        super().__init__(
-            queue, exchange, generation, capacity_bytes=capacity_bytes, topics_max=topics_max,
-            topics_spare=topics_spare,
-        )  # fmt: skip
-        self.committed_to = 0
-        self.log_floor = 0
-
-    @property
-    def committed(self) -> int:
-        """Below it is what counts as kept."""
-        return self.committed_to
-
-    def commit(self, end: int) -> None:
-        """Everything below is on the disk."""
-        self.committed_to = end
-        if self.kept > self.capacity:
-            self._evict()
-
-    def _evict(self, most: int | None = None) -> None:
-        held = self.committed_to - self.floor
-        super()._evict(held if most is None else min(most, held))
-
-    def _oldest_needed(self) -> int:
-        return self.log_floor
-
-    def _stays(self) -> int:
-        return max(1, self.end - self.committed_to)
-
-    def topic(self, name: bytes) -> Topic:
-        """What the table knows of a topic; of one that is forgotten, its name."""
-        return self._topics.get(name) or TopicLog(name)
-
-
-@dataclass(slots=True)
-class Segment:
-    """One file of the log.
-
-    Attributes:
-        end: the offset behind its last entry; of one that is being written, it moves.
-        size: bytes of the file.
-        kept: bytes that its entries count for.
-        first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
-        topics: that have an entry here; None: too many to keep, or unknown.
-    """
-
-    name: str
-    base: int
-    end: int
-    size: int
-    kept: int = 0
-    first_us: int = 0
-    last_us: int = 0
-    topics: frozenset[bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -200,7 +115,6 @@ class SegmentLog(Generic[B]):
         floor, committed, capacity, kept, gone: as `Log` says, in bytes on the disk.
         uncommitted_bytes: of what was accepted and is not committed.
         recovered: what an earlier process has left.
-        unreadable: entries that were found lost since the start.
     """
 
     def __init__(
@@ -222,10 +136,8 @@ class SegmentLog(Generic[B]):
         self.generation = head.generation
         self.capacity = capacity_bytes
         self.recovered = recovered
-        self.unreadable = 0
         self.uncommitted_bytes = 0
         self.committed = hot.committed_to
-        self._files = files
         self._head = head
         self._keep_us = keep_us
         self._segment_bytes = segment_bytes
@@ -242,13 +154,13 @@ class SegmentLog(Generic[B]):
         self._snapshot_due = True
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
-        self._loaded: OrderedDict[str, SegmentIndex] = OrderedDict()
-        self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self.kept = sum(each.kept for each in closed) + active.kept
         self.gone = 0
         self.floor = (closed[0] if closed else active).base
         hot.log_floor = self.floor
         self.advance_clock = hot.advance_clock
+        self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
+        self._reader.grows(active, index)
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -256,6 +168,11 @@ class SegmentLog(Generic[B]):
     def end(self) -> int:
         """The offset of the next batch."""
         return self.hot.end
+
+    @property
+    def unreadable(self) -> int:
+        """Entries that were found lost since the start."""
+        return self._reader.unreadable
 
     @property
     def topics(self) -> int:
@@ -290,7 +207,7 @@ class SegmentLog(Generic[B]):
         if offset >= self.hot.floor:
             return self.hot.record(offset)
         segment = self._segment_of(offset)
-        found = None if segment is None else self._read(segment, offset)
+        found = None if segment is None else self._reader.record(segment, offset)
         if found is None:
             return None
         return self.hot.topic(found.topic), found.frame, found.body, len(found.body)
@@ -305,7 +222,7 @@ class SegmentLog(Generic[B]):
                 break
             if segment.topics is not None and topic not in segment.topics:
                 continue
-            offset = self._index_of(segment).next_of(topic, at_least)
+            offset = self._reader.index(segment).next_of(topic, at_least)
             if offset is not None and offset < self.hot.floor:
                 return offset
         return self.hot.next_of(topic, at_least)
@@ -395,7 +312,7 @@ class SegmentLog(Generic[B]):
         if self._snapshot_due:
             # Behind the entries, so that it tells how things stand at the end of the group.
             body = self.snapshot(snapshot())
-            group.snapshot = body, self._snapshot_frame()
+            group.snapshot = body, self._end_frame()
             active.size += record_bytes(b"", len(body))
             self._snapshot_due = False
         active.kept += self._ungathered_bytes
@@ -423,7 +340,7 @@ class SegmentLog(Generic[B]):
             LogSnapshot(topics=topics, forgotten_below=self.hot.forgotten_below, exchange=exchange)
         )
 
-    def _snapshot_frame(self) -> bytes:
+    def _end_frame(self) -> bytes:
         head = self._head
         return pack_entry(
             EntryKind.END, head.exchange, head.queue, head.generation, self.end, self.floor,
@@ -448,6 +365,7 @@ class SegmentLog(Generic[B]):
         base = self._active.end
         self._active = Segment(segment_name(base, self._head.epoch), base, base, 0)
         self._index = SegmentIndex(base)
+        self._reader.grows(self._active, self._index)
         self._written = False
         self._snapshot_due = True
 
@@ -455,7 +373,6 @@ class SegmentLog(Generic[B]):
         topics = index.topics
         segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
         self._closed.append(segment)
-        self._remember(segment.name, index)
         self._indexes.append((index_name(segment.name), index.pack()))
 
     def _make_room(self) -> None:
@@ -473,9 +390,7 @@ class SegmentLog(Generic[B]):
         self.kept -= oldest.kept
         self.gone += oldest.kept
         self.floor = self.hot.log_floor = oldest.end
-        self._loaded.pop(oldest.name, None)
-        for key in [key for key in self._chunks if key[0] == oldest.name]:
-            del self._chunks[key]
+        self._reader.forget(oldest)
         self._removed += [oldest.name, index_name(oldest.name)]
 
     # --- reading what has left the memory ---------------------------------------------------------
@@ -489,72 +404,6 @@ class SegmentLog(Generic[B]):
     def _segments_from(self, offset: int) -> list[Segment]:
         at = bisect_right(self._closed, offset, key=lambda each: each.base) - 1
         return [*self._closed[max(0, at) :], self._active]
-
-    def _read(self, segment: Segment, offset: int) -> Found | None:
-        """The record of an entry; marks it as lost if it cannot be read."""
-        index = self._index_of(segment)
-        position = index.position(offset)
-        if position == LOST:
-            return None
-        found = self._record_at(segment.name, position)
-        if (
-            found is None
-            or found.offset != offset
-            or found.kind != RecordKind.BATCH
-            or read_entry(found.frame).generation != self.generation
-        ):
-            index.lose(offset)
-            self.unreadable += 1
-            return None
-        return found
-
-    def _record_at(self, name: str, position: int) -> Found | None:
-        chunk_at = position - position % READ_AHEAD_BYTES
-        chunk = self._chunk(name, chunk_at)
-        size = claimed_bytes(chunk, position - chunk_at)
-        if size and position + size <= chunk_at + len(chunk):
-            return read_record(chunk, position - chunk_at)
-        # It goes beyond the chunk: its head may be cut, too.
-        head = self._files_read(name, position, READ_AHEAD_BYTES)
-        size = claimed_bytes(head, 0)
-        if size > len(head):
-            head = self._files_read(name, position, size)
-        return read_record(head) if size else None
-
-    def _chunk(self, name: str, at: int) -> bytes:
-        key = name, at
-        chunk = self._chunks.get(key)
-        if chunk is None:
-            chunk = self._files_read(name, at, READ_AHEAD_BYTES)
-            if name != self._active.name:  # which still grows
-                self._chunks[key] = chunk
-                if len(self._chunks) > CHUNKS_MAX:
-                    self._chunks.popitem(last=False)
-        else:
-            self._chunks.move_to_end(key)
-        return chunk
-
-    def _files_read(self, name: str, at: int, size: int) -> bytes:
-        try:
-            return self._files.read(name, at, size)
-        except OSError:  # to a reader the same as a record that is not whole; it is counted
-            return b""
-
-    def _index_of(self, segment: Segment) -> SegmentIndex:
-        if segment is self._active:
-            return self._index
-        index = self._loaded.get(segment.name)
-        if index is None:
-            index = load_index(self._files, segment)
-            self._remember(segment.name, index)
-        else:
-            self._loaded.move_to_end(segment.name)
-        return index
-
-    def _remember(self, name: str, index: SegmentIndex) -> None:
-        self._loaded[name] = index
-        if len(self._loaded) > INDEXES_MAX:
-            self._loaded.popitem(last=False)
 
     def _below(self, last: int, until: int) -> int:
         """The newest entry below `until` of the topic whose newest one is `last`; -1: none."""
@@ -575,7 +424,7 @@ class SegmentLog(Generic[B]):
         low, high = segment.base, until
         while low < high:
             middle = (low + high) // 2
-            found = self._read(segment, middle)
+            found = self._reader.record(segment, middle)
             if found is not None and read_entry(found.frame).appended_us < time_us:
                 low = middle + 1
             else:
@@ -617,88 +466,3 @@ def perform(files: Files, group: Group[B]) -> None:
         if name.endswith(SEGMENT_SUFFIX):
             # One after the other, or a power cut might bring back an old one behind a hole.
             files.sync_folder()
-
-
-def segment_name(base: int, epoch: int) -> str:
-    """The file of a segment; of two with the same base the one with the later epoch counts."""
-    return f"{base:020d}-{epoch:020d}{SEGMENT_SUFFIX}"
-
-
-def parse_name(name: str) -> tuple[int, int] | None:
-    """Base and epoch of a segment by the name of its file; None if it is none."""
-    base, dash, epoch = name.removesuffix(SEGMENT_SUFFIX).partition("-")
-    numbers = base + epoch
-    if not (dash and len(base) == len(epoch) == 20 and numbers.isascii() and numbers.isdecimal()):
-        return None
-    if not name.endswith(SEGMENT_SUFFIX):
-        return None
-    return int(base), int(epoch)
-
-
-def index_name(segment: str) -> str:
-    """The file of a segment's index."""
-    return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
-
-
-def load_index(files: Files, segment: Segment) -> SegmentIndex:
-    """The index of a closed segment: from its file, or by going over the segment."""
-    try:
-        name = index_name(segment.name)
-        index = SegmentIndex.read(files.read(name, 0, files.size(name)), segment.base)
-    except OSError:
-        index = None
-    if index is not None and index.end == segment.end:
-        return index
-    return scan_index(files, segment)
-
-
-def scan_index(files: Files, segment: Segment) -> SegmentIndex:
-    """Go over a segment record by record; what cannot be read is lost in the index."""
-    index = SegmentIndex(segment.base)
-    for found in scan(files, segment.name, HEAD_BYTES):
-        if found.kind != RecordKind.BATCH or not index.end <= found.offset < segment.end:
-            continue
-        while index.end < found.offset:
-            index.add_lost()
-        index.add(found.topic, found.at)
-    while index.end < segment.end:
-        index.add_lost()
-    return index
-
-
-def scan(files: Files, name: str, at: int) -> list[Found]:
-    """All records of a segment from a place on, that are whole; what is not is passed over.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    data = files.read(name, 0, files.size(name))
-    found = []
-    while at + ALIGN <= len(data):
-        record = read_record(data, at)
-        if record is not None:
-            found.append(record)
-            at += record.size
-        else:
-            at = _next_start(data, at)
-    return found
-
-
-def _next_start(data: bytes, at: int) -> int:
-    """Behind a record that is not whole: where the next one begins, or the end of the file."""
-    size = claimed_bytes(data, at)
-    if size and read_record(data, at + size) is not None:
-        return at + size
-    place = at + FRAME_AT
-    while (place := data.find(ENTRY_MAGIC, place + 1)) >= 0:
-        if place % ALIGN == 0 and read_record(data, place - FRAME_AT) is not None:
-            return place - FRAME_AT
-    return len(data)
-
-
-def head_of(files: Files, name: str) -> SegmentHead | None:
-    """What a segment says of itself; None if that cannot be read."""
-    try:
-        return read_head(files.read(name, 0, HEAD_BYTES))
-    except OSError:
-        return None

@@ -265,7 +265,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if group.head is not None:\n            files.sync_folder()\n", ""),
         ("synced=self.committed, end=self.end)", "synced=self.end, end=self.end)"),
         ("        if self._uncommitted:\n            return None\n", ""),
+    ),
+    *_of(
+        "roq/log/hot_tail.py",
+        DISK,
         ("held = self.committed_to - self.floor\n", "held = self.end - self.floor\n"),
+    ),
+    *_of(
+        "roq/log/segment_reader.py",
+        DISK,
         ("            or found.offset != offset\n", ""),
     ),
     *_of(

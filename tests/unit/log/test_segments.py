@@ -11,7 +11,8 @@ from roq.log.cursors import cursor
 from roq.log.files import LogRefused
 from roq.log.records import HEAD_BYTES, RecordKind
 from roq.log.recovery import META, LogSettings, open_log
-from roq.log.segments import INDEX_SUFFIX, SEGMENT_SUFFIX, SegmentLog, perform, scan
+from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
+from roq.log.segments import SegmentLog, perform
 from roq.protocol.channel import FetchRequest
 
 BATCH = b"x" * 100
