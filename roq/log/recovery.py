@@ -11,8 +11,9 @@ A process begins a segment of its own; nothing is appended to a file of an earli
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -149,18 +150,7 @@ def _meta(files: Files, settings: LogSettings) -> Meta:
         files.rename(partial, META)
         files.sync_folder()
         return mine
-    try:
-        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
-    except UNREADABLE as error:
-        raise LogRefused(
-            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
-            "folder elsewhere"
-        ) from None
-    if found.format != FORMAT:
-        raise LogRefused(
-            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
-            "newer version again"
-        )
+    found = read_meta(files)
     for what, told, wanted in (
         ("cluster", found.cluster, mine.cluster),
         ("queue", found.queue, mine.queue),
@@ -176,6 +166,28 @@ def _meta(files: Files, settings: LogSettings) -> Meta:
         raise LogRefused(
             f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
             f"{settings.epoch}): the registry of this cluster is older than the log"
+        )
+    return found
+
+
+def read_meta(files: Files) -> Meta:
+    """What a folder says of itself.
+
+    Raises:
+        LogRefused: that cannot be read, or is of a newer format.
+        OSError: likewise.
+    """
+    try:
+        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
+    except UNREADABLE as error:
+        raise LogRefused(
+            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
+            "folder elsewhere"
+        ) from None
+    if found.format != FORMAT:
+        raise LogRefused(
+            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
+            "newer version again"
         )
     return found
 
@@ -255,11 +267,7 @@ class _Opening:
                 self._files.remove(name)
             elif name != META and not name.endswith(INDEX_SUFFIX):
                 self._problem(f"{name} is no file of a log; it was left alone")
-        segments: list[_File] = []
-        for file in sorted(found, key=lambda each: (each.epoch, each.base)):
-            while segments and segments[-1].base >= file.base:
-                segments.pop()
-            segments.append(file)
+        segments = counting(found)
         for file in segments:
             data = self._files.read(file.name, 0, HEAD_BYTES)
             newer = other_format(data)
@@ -456,6 +464,26 @@ class _Opening:
     def _problem(self, text: str) -> None:
         if len(self._recovered.problems) < PROBLEMS_MAX:
             self._recovered.problems.append(text)
+
+
+class _Placed(Protocol):
+    @property
+    def base(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def counting(found: Iterable[P]) -> list[P]:
+    """Of all segments that are there those that count, in order: a later process decides."""
+    segments: list[P] = []
+    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
+        while segments and segments[-1].base >= file.base:
+            segments.pop()
+        segments.append(file)
+    return segments
 
 
 def _begins_here(file: _File) -> bool:
