@@ -119,7 +119,7 @@ class ExchangeCore(Generic[B]):
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
             batch_messages=limits.batch_messages,
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
-            window_batches=limits.window_batches,
+            window_batches=limits.window_batches, durable=late is not None,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
         self._uncommitted = None if late is None else Uncommitted(late)

@@ -27,6 +27,7 @@ from roq.hcm.events import (
     Adopted,
     Discard,
     Effect,
+    Erase,
     Exited,
     Kill,
     Note,
@@ -47,6 +48,7 @@ from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
 from roq.hcm.stops import Stops
+from roq.model import VOLATILE
 from roq.protocol.control import (
     UNAVAILABLE,
     ChildAck,
@@ -146,6 +148,7 @@ class Supervisor:
             limits=message.limits,
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
+            durability=message.durability if isinstance(message, StartExchange) else VOLATILE,
             restarted=isinstance(message, StartMonitor) and message.restarted,
         )
         self.children.add(child)
@@ -338,6 +341,8 @@ class Supervisor:
             Note("child_gone", f"{child.name} is gone"),
             Discard(child.name, with_log=child.stop_reason == "removed"),
         ]
+        if child.erase:
+            effects.append(Erase(child.queue, child.queue_id, child.number))
         effects += [
             Reply(stop.peer, Done(id=stop.request_id)) for stop in self.stops.gone(child.name)
         ]
