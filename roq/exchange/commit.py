@@ -140,7 +140,9 @@ class Uncommitted(Generic[B]):
         while self._shown < self._log.committed:
             offset = self._shown
             self._shown += 1
-            yield self._log.record(offset)
+            record = self._log.record(offset)
+            if record is not None:
+                yield record
 
     def check(self) -> None:
         """Assert the invariants."""

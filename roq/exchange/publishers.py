@@ -113,7 +113,10 @@ class Publishers(Generic[B]):
             for name, following in state.streams:
                 self._stands(publisher, name, following)
         for offset in range(max(since, self._log.floor), self._log.end):
-            topic, _, batch, _ = self._log.record(offset)
+            record = self._log.record(offset)
+            if record is None:
+                continue
+            topic, _, batch, _ = record
             header = read_header(cast("bytes", batch))
             link = self._known(header.publisher, now)
             if header.epoch > link.epoch or (link.left and header.epoch == link.epoch):

@@ -7,6 +7,11 @@ from typing import Final
 
 EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
 RING: Final = ("tests/unit/log", "tests/property/test_log_contract.py")
+DISK: Final = (
+    "tests/unit/log",
+    "tests/property/test_log_contract.py",
+    "tests/property/test_power_loss.py",
+)
 CHAIN: Final = (
     "tests/unit/read/test_offset_chain.py",
     "tests/unit/read/test_reader.py",
@@ -120,13 +125,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/ring.py",
         RING,
         (
-            "        if self.kept > self.capacity:\n",
-            "        if self.kept > 2 * self.capacity:\n",
+            "self.capacity:\n            self._evict()\n        return frame\n",
+            "2 * self.capacity:\n            self._evict()\n        return frame\n",
         ),
         ("            self._topics.move_to_end(topic)\n", ""),
         ("            self._forgotten_below = oldest.last + 1\n",
          "            self._forgotten_below = oldest.last\n"),
-        ("            if oldest.last >= self.floor:\n", "            if oldest.last > self.end:\n"),
+        ("            if oldest.last >= self._oldest_needed():\n",
+         "            if oldest.last > self.end:\n"),
         ("            log.start += 1\n", ""),
         ("            if log.last < since:\n", "            if log.last <= since:\n"),
         ("            if log.last < until:\n", "            if log.last <= until:\n"),
@@ -251,5 +257,41 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
         ("        return answering and silent", "        return silent"),
         ("        if not stands:\n", "        if stands is None:\n"),
+    ),
+    *_of(
+        "roq/log/segments.py",
+        DISK,
+        ("        files.sync(group.segment)\n", ""),
+        ("        if group.head is not None:\n            files.sync_folder()\n", ""),
+        ("synced=self.committed, end=self.end)", "synced=self.end, end=self.end)"),
+        ("        if self._uncommitted:\n            return None\n", ""),
+    ),
+    *_of(
+        "roq/log/hot_tail.py",
+        DISK,
+        ("held = self.committed_to - self.floor\n", "held = self.end - self.floor\n"),
+    ),
+    *_of(
+        "roq/log/segment_reader.py",
+        DISK,
+        ("            or found.offset != offset\n", ""),
+    ),
+    *_of(
+        "roq/log/records.py",
+        DISK,
+        (
+            "    return xxh3_64_intdigest(cast(\"bytes\", body), seed=xxh3_64_intdigest(prefix))\n",
+            "    return xxh3_64_intdigest(cast(\"bytes\", body))\n",
+        ),
+    ),
+    *_of(
+        "roq/log/recovery.py",
+        DISK,
+        ("if found.offset >= claim]\n", "if False]\n"),
+        ("while segments and segments[-1].base >= file.base:\n", "while False:\n"),
+        ("if following >= claim:\n", "if following < claim:\n"),
+        ("        self._files.sync(name + NEW_SUFFIX)\n", ""),
+        ("            if _begins_here(file):\n", "            if file.found:\n"),
+        ("topics = {} if snapshot is None else dict(snapshot.topics)\n", "topics = {}\n"),
     ),
 )  # fmt: skip
