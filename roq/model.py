@@ -127,6 +127,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     exchanges_max: Size = 4
     """The queue grows by itself to so many exchanges, unless its rules say otherwise; 1: not at
     all."""
+    log_bytes: Size = 10 * 1024 * 1024 * 1024
+    """What the log of one exchange of a durable queue may take on its disk; beyond, the oldest
+    messages go."""
+    log_seconds: Size = 7 * 24 * 60 * 60
+    """Messages that are older go from the log of a durable queue, in whole files."""
 
 
 class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ class Child:
         monitor: of an exchange: where its monitor is.
         durability: of an exchange: `none`, or its log is on the disk of this host.
         erase: its log goes with it.
+        cluster: identity of the cluster that has asked for it, as far as that is known.
         history: its crashes.
         alive: its process exists, or is just being made.
         restarted: of a monitor: exchanges of its queue may run already.
@@ -90,6 +91,7 @@ class Child:
     monitor: str = ""
     durability: str = VOLATILE
     erase: bool = False
+    cluster: str = ""
     restarted: bool = False
     state: State = State.STARTING
     epoch: int = 0

@@ -79,6 +79,7 @@ def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
         queue_id=spec.queue_id,
         number=spec.number if isinstance(spec, ExchangeSpec) else 0,
         limits=spec.limits,
+        cluster=spec.cluster,
         history=history,
         monitor=spec.monitor if isinstance(spec, ExchangeSpec) else "",
         durability=FLUSH if isinstance(spec, ExchangeSpec) and spec.log else VOLATILE,

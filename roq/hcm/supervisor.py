@@ -148,6 +148,7 @@ class Supervisor:
             limits=message.limits,
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
+            cluster=message.cluster,
             durability=message.durability if isinstance(message, StartExchange) else VOLATILE,
             restarted=isinstance(message, StartMonitor) and message.restarted,
         )
@@ -196,7 +197,8 @@ class Supervisor:
         """It is its turn."""
         child.alive, child.waits, child.begun = True, False, now
         child.deadline = now + self._settings.start_seconds
-        spec = make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now))
+        cluster = self._leader.cluster or child.cluster
+        spec = make_spec(child, self._settings, cluster, self._ports.avoid(now))
         return [Spawn(spec, alone=child.history.suspect)]
 
     def _spawned(self, name: str, epoch: int, pid: int, now: float) -> list[Effect]:

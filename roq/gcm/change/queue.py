@@ -54,7 +54,7 @@ class QueueSagas:
         if left_over is not None and left_over.record.state is not QueueState.CREATING:
             asked = (host or left_over.record.host, limits, durability)
             if not self._is_repeated(left_over, asked, transaction):
-                raise QueueExists(_exists(left_over, durability))
+                raise QueueExists(f"queue {name!r} exists already")
             return done(Host=left_over.record.host)
         if left_over is not None:
             yield from steps.stop_children(left_over, "removed", erase=True)
@@ -343,13 +343,3 @@ def _logs_left(queue: Queue, steps: Steps) -> list[str]:
         f"host {host} is lost: should it come back, remove the folder {folder} in its data.dir"
         for host in sorted(hosts if queue.record.durable else ())
     ]
-
-
-def _exists(queue: Queue, durability: str) -> str:
-    text = f"queue {queue.name!r} exists already"
-    if durability == queue.record.durability:
-        return text
-    return (
-        f"{text}, with durability {queue.record.durability}: a queue keeps the one that it was "
-        "created with. Create another queue, or remove this one first, with all that is in it"
-    )
