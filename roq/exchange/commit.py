@@ -11,7 +11,6 @@ power cut takes back, nobody has seen, and its offsets may be used again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -34,6 +33,11 @@ class LateLog(Log[B], Protocol[B]):
     @property
     def uncommitted_bytes(self) -> int:
         """Bytes of what was accepted and is not committed."""
+        ...
+
+    @property
+    def hot(self) -> Log[B]:
+        """What of it is in memory."""
         ...
 
 
@@ -107,13 +111,14 @@ class Uncommitted(Generic[B]):
 
     Attributes:
         waiting_since: since when there has been no room; None: there is.
+        shown: everything below this offset was given out to be published.
     """
 
     def __init__(self, log: LateLog[B]) -> None:
         self.waiting_since: float | None = None
         self._log = log
-        self._most = min(UNCOMMITTED_BYTES_MAX, log.capacity // 2)
-        self._shown = log.committed
+        self._most = min(UNCOMMITTED_BYTES_MAX, log.hot.capacity // 2)
+        self.shown = log.committed
 
     @property
     def fast_bytes(self) -> int:
@@ -135,15 +140,13 @@ class Uncommitted(Generic[B]):
             self.waiting_since = None
         return self.waiting_since is None
 
-    def take(self) -> Iterator[Record[B]]:
-        """What was committed since the last call, in order: to be published."""
-        while self._shown < self._log.committed:
-            offset = self._shown
-            self._shown += 1
-            record = self._log.record(offset)
-            if record is not None:
-                yield record
+    def take(self, most: int) -> list[Record[B]]:
+        """Up to so many entries that are committed and not shown, in order: to be published."""
+        offsets = range(self.shown, min(self.shown + most, self._log.committed))
+        self.shown = offsets.stop
+        records = map(self._log.record, offsets)
+        return [record for record in records if record is not None]
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self._shown <= self._log.committed  # noqa: S101
+        assert self.shown <= self._log.committed  # noqa: S101

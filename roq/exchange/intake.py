@@ -74,6 +74,7 @@ class Intake(Generic[B]):
         self,
         limits: Limits,
         log: Log[B | bytes],
+        memory: Log[B | bytes],
         gate: CommitGate[B | bytes],
         links: LinkTable,
         publishers: Publishers[B],
@@ -83,6 +84,7 @@ class Intake(Generic[B]):
         uncommitted: Uncommitted[B | bytes] | None = None,
     ) -> None:
         self._log = log
+        self._memory = memory
         self._log_append = log.append
         self._gate = gate
         self._backpressure = backpressure
@@ -109,7 +111,7 @@ class Intake(Generic[B]):
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now
-        if self._log.gone + self._log.kept >= self._backpressure.look_at:
+        if self._memory.gone + self._memory.kept >= self._backpressure.look_at:
             self._backpressure.look()
         self.look()
 
@@ -156,7 +158,7 @@ class Intake(Generic[B]):
 
     def take_acks(self) -> list[Link]:
         """The links that are due an ack up to `committed`; some may have lost their connection."""
-        if self._log.gone + self._log.kept >= self._backpressure.look_at:
+        if self._memory.gone + self._memory.kept >= self._backpressure.look_at:
             self.begin(self._now)
         if self._backpressure.near:
             return []

@@ -11,7 +11,7 @@ position before its first batch; nothing that a peer sends raises, and every req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
@@ -79,6 +79,7 @@ class ExchangeCore(Generic[B]):
 
     Attributes:
         append: takes one batch in; see `Intake.append`.
+        memory: what of the log is in memory: all of it, unless it lies on a disk.
         idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
     """
 
@@ -103,13 +104,14 @@ class ExchangeCore(Generic[B]):
                 topics_spare=spare_of(limits.topics),
             )  # fmt: skip
         self.log = log
+        self.memory = log if late is None else late.hot
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
-        self.backpressure: Backpressure[B | bytes] = Backpressure(self.log)
+        self.backpressure: Backpressure[B | bytes] = Backpressure(self.memory)
         self.backlogs = Backlogs(
-            self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
+            self.memory, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
@@ -119,7 +121,7 @@ class ExchangeCore(Generic[B]):
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
             batch_messages=limits.batch_messages,
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
-            window_batches=limits.window_batches,
+            window_batches=limits.window_batches, durable=late is not None,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
         self._uncommitted = None if late is None else Uncommitted(late)
@@ -127,8 +129,8 @@ class ExchangeCore(Generic[B]):
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
-            limits, self.log, gate, self.links, self._publishers, self.subscriptions, self.counters,
-            self.backpressure, self._uncommitted,
+            limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
+            self.counters, self.backpressure, self._uncommitted,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
             self.intake.append if late is None else self._accept
@@ -203,12 +205,21 @@ class ExchangeCore(Generic[B]):
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
         return answers
 
-    def take_committed(self) -> Iterator[Record[B | bytes]]:
-        """What a late log has committed since the last call: publish it, in this order.
+    def take_committed(self, most: int) -> list[Record[B | bytes]]:
+        """What a late log has committed and nobody was shown: publish it, in this order.
 
-        The log has to be told first that it is committed.
+        The log has to be told first that it is committed. Entries that the disk has lost are
+        passed over.
+
+        Args:
+            most: so many at once; there are more while `all_shown` is False.
         """
-        return iter(()) if self._uncommitted is None else self._uncommitted.take()
+        return [] if self._uncommitted is None else self._uncommitted.take(most)
+
+    @property
+    def all_shown(self) -> bool:
+        """Whether everything that is committed was given out to be published."""
+        return self._uncommitted is None or self._uncommitted.shown >= self.log.committed
 
     def answer_next(self, now: float) -> list[Effect]:
         """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
@@ -307,8 +318,9 @@ class ExchangeCore(Generic[B]):
 
     def _end(self, kind: EntryKind, topic: bytes) -> Publish:
         log = self.log
+        end = log.committed if self._uncommitted is None else self._uncommitted.shown
         frame = pack_entry(
-            kind, self.number, self.queue, log.generation, log.committed, log.floor, log.time_us
+            kind, self.number, self.queue, log.generation, end, log.floor, log.time_us
         )
         return Publish((topic, frame))
 

@@ -139,6 +139,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     batch_messages: Whole
     window_bytes: Whole
     window_batches: Whole
+    durable: bool = False
+    """What is acknowledged outlives the exchange: it is not to be sent elsewhere as well."""
 
 
 class Reset(msgspec.Struct, frozen=True, kw_only=True):

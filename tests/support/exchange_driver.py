@@ -65,8 +65,9 @@ class Exchange:
 
     def publish(self) -> None:
         """Show everybody what the log has committed."""
-        for topic, entry, data, _ in self.core.take_committed():
-            self.live.append((topic.name, entry, data))
+        while not self.core.all_shown:
+            for topic, entry, data, _ in self.core.take_committed(3):
+                self.live.append((topic.name, entry, data))
 
     def settle(self) -> None:
         """Send acks and answers."""

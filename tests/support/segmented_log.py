@@ -77,6 +77,11 @@ class SegmentedLog(Generic[B]):
         """As `LateLog.uncommitted_bytes`."""
         return sum(self.record(offset)[3] for offset in range(self.committed, self.end))
 
+    @property
+    def hot(self) -> SegmentedLog[B]:
+        """As `LateLog.hot`: all of it is in memory."""
+        return self
+
     def commit(self, end: int | None = None) -> None:
         """What was accepted, up to `end` if that is said, counts from now on."""
         self.committed = self.end if end is None else end

@@ -369,7 +369,7 @@ class Link:
         self._status = SendStatus(
             outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=ready.exchange_epoch
         )
-        window.buffer.confirm()
+        window.buffer.confirm(durable=ready.durable)
         if ready.expected < window.low:
             window.tally.forgotten += 1
             window.restart()
