@@ -307,6 +307,18 @@ class Link:
         self.exchange = exchange
         return [] if self.phase is LinkPhase.IDLE else self.open(now)
 
+    def goes_on_at(self, exchange: ExchangeInfo) -> bool:
+        """Whether the durable log into which it publishes is served there."""
+        return self.window.buffer.durable and exchange.log == self.log
+
+    def go_on(self, exchange: ExchangeInfo, ready_seconds: float, now: float) -> list[LinkEffect]:
+        """Connect there anew, and go on under the same numbers; an answer has so much time."""
+        self.suspect = False
+        self._leave_at = None
+        self._ready_seconds = ready_seconds
+        self.exchange = exchange
+        return self.open(now)
+
     def tick(self, now: float) -> list[LinkEffect]:
         """Time has passed."""
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
