@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 import msgspec
 
@@ -93,6 +93,12 @@ class QueueState(StrEnum):
     REMOVING = "removing"
 
 
+VOLATILE: Final = "none"
+"""Durability of a queue whose messages live in the memory of its exchanges."""
+FLUSH: Final = "flush"
+"""Durability of one whose exchanges acknowledge what is on their disk, and nothing before."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a queue allows; every number may be set when the queue is created."""
 
@@ -107,7 +113,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     window_batches: Size = 256
     """Unacknowledged batches that one publisher may have under way."""
     ring_bytes: Size = 128 * 1024 * 1024
-    """Memory that one exchange of a volatile queue keeps for late and slow readers."""
+    """Memory in which one exchange keeps what it got last, for late and slow readers."""
     slow_bytes: Size = 256 * 1024 * 1024
     """What batches that have left the ring may take beside it, as they wait for slow subscribers,
     for all subscribers of one exchange together."""
@@ -121,6 +127,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     exchanges_max: Size = 4
     """The queue grows by itself to so many exchanges, unless its rules say otherwise; 1: not at
     all."""
+    log_bytes: Size = 10 * 1024 * 1024 * 1024
+    """What the log of one exchange of a durable queue may take on its disk; beyond, the oldest
+    messages go."""
+    log_seconds: Size = 7 * 24 * 60 * 60
+    """Messages that are older go from the log of a durable queue, in whole files."""
 
 
 class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,8 +29,8 @@ from roq.cli.output import (
 )
 from roq.cli.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
-from roq.model import QueueState
-from roq.protocol.public import LIMIT_RANGES
+from roq.model import VOLATILE, QueueState
+from roq.protocol.public import DURABILITIES, LIMIT_RANGES
 
 ACTIVITY_SECONDS: Final = 2.5
 """The monitor of a queue speaks every second, or every two."""
@@ -58,6 +58,14 @@ def queue() -> None:
 )
 @click.option("--exists-ok", is_flag=True, help="Fine if the queue exists already.")
 @click.option(
+    "--durability",
+    type=click.Choice(DURABILITIES),
+    default=VOLATILE,
+    show_default=True,
+    help="none: messages live in memory. flush: they are acknowledged when they are on the disk of "
+    "an exchange, and outlive its process.",
+)
+@click.option(
     "--limit",
     "limits",
     multiple=True,
@@ -65,12 +73,22 @@ def queue() -> None:
     help="A limit of the queue, such as ring_bytes=268435456; may be repeated.",
 )
 @change_command
-def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[str, ...]) -> None:
+def create(
+    target: Target,
+    name: str,
+    host: str,
+    exists_ok: bool,
+    durability: str,
+    limits: tuple[str, ...],
+) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
+
+    A queue keeps its durability for its whole life.
 
     \b
     Example:
       roq queue create orders
+      roq queue create payments --durability flush --limit log_seconds=86400
       roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
     """
     given = parse_limits(limits)
@@ -79,6 +97,7 @@ def create(target: Target, name: str, host: str, exists_ok: bool, limits: tuple[
             name,
             host=host or None,
             exists_ok=exists_ok,
+            durability=durability,
             limits=given,
             timeout=target.change_timeout,
         )

@@ -45,7 +45,7 @@ from roq.errors import (
     RequestError,
     Unavailable,
 )
-from roq.model import Limits, check_name
+from roq.model import VOLATILE, Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 from roq.runtime import descriptors
@@ -146,8 +146,10 @@ class Cluster(HostCommands):
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is.
-            durability: only `none` so far: messages live in the memory of the exchanges.
+            exists_ok: an existing queue is no error; it stays as it is. It is one if it is not
+                durable and a durable one is asked for.
+            durability: `none`: messages live in the memory of the exchanges. `flush`: each exchange
+                acknowledges what is on its disk, and goes on with it after a restart.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
             timeout: seconds.
 
@@ -161,6 +163,13 @@ class Cluster(HostCommands):
         except QueueExists:
             if not exists_ok:
                 raise
+            there = self.describe(name).durability if durability != VOLATILE else durability
+            if there != durability:
+                raise QueueExists(
+                    f"queue {name!r} exists already with durability {there}, and a queue keeps the "
+                    f"one that it was created with: create another one with {durability}, or "
+                    "remove this one first with all that is in it"
+                ) from None
 
     def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
         """Remove a queue, running or stopped; what it held is gone."""

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from roq.errors import ConfigError, Unavailable
+from roq.errors import ConfigError, RemoteProtocolError, Unavailable
 from roq.exchange.config import load_spec
 from roq.exchange.daemon import ExchangeServer
+from roq.log.files import LogRefused
 from roq.runtime import descriptors, exits, structured_logs
 
 log = logging.getLogger("roq.exchange")
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
         spec = load_spec(Path(arguments[0]))
         structured_logs.configure(spec.log_level, spec.log_format, process=f"exchange {spec.child}")
         server = ExchangeServer(spec)
-    except ConfigError as error:
+    except (ConfigError, LogRefused, RemoteProtocolError) as error:
         log.error("cannot start: %s", error, extra={"event": "start_failed"})  # noqa: TRY400
         return exits.CONFIG
     except Unavailable as error:
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
         server.run()
     finally:
         server.close()
-    return exits.STOPPED
+    return server.exit_code
 
 
 if __name__ == "__main__":

@@ -1,25 +1,44 @@
-"""What an exchange may acknowledge: what its log has committed. Pure.
+"""What an exchange may show and acknowledge: what its log has committed. Pure.
 
-    accepted in a turn --the log has committed it--> acknowledged
+    accepted in a turn --the log has committed it--> published and acknowledged
 
 A log in memory commits what it accepts, and nothing waits here. One that commits later leaves a
 mark for each turn: the end of the log, and up to which number each link that has brought something
-is acknowledged when that end is committed.
+is acknowledged when that end is committed. Nobody is shown what is not committed either: what a
+power cut takes back, nobody has seen, and its offsets may be used again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from roq.exchange.links import Link
-from roq.log.log import Log
+from roq.log.log import Log, Record
 
 B = TypeVar("B")
 
 ENTRIES_MAX: Final = 10_000
 """Of all marks together; beyond, the newest mark takes in what comes, and is due later."""
+UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is accepted and not committed takes so much at most, and half of the log's memory."""
+TURN_BATCHES: Final = 50
+"""Batches that may come between two looks."""
+
+
+class LateLog(Log[B], Protocol[B]):
+    """A log that commits later than it accepts."""
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Bytes of what was accepted and is not committed."""
+        ...
+
+    @property
+    def hot(self) -> Log[B]:
+        """What of it is in memory."""
+        ...
 
 
 @dataclass(slots=True)
@@ -85,3 +104,49 @@ class CommitGate(Generic[B]):
         last.end = self._log.end
         last.numbers.update(numbers)
         self._entries += len(last.numbers)
+
+
+class Uncommitted(Generic[B]):
+    """What a log has accepted and not committed: bounded, and shown to nobody.
+
+    Attributes:
+        waiting_since: since when there has been no room; None: there is.
+        shown: everything below this offset was given out to be published.
+    """
+
+    def __init__(self, log: LateLog[B]) -> None:
+        self.waiting_since: float | None = None
+        self._log = log
+        self._most = min(UNCOMMITTED_BYTES_MAX, log.hot.capacity // 2)
+        self.shown = log.committed
+
+    @property
+    def fast_bytes(self) -> int:
+        """Batches up to this size need not ask for `room` until the next look."""
+        return (self._most - self._log.uncommitted_bytes) // TURN_BATCHES
+
+    def room(self, size: int, now: float) -> bool:
+        """Whether a batch can be taken; what is larger than the bound is taken alone."""
+        held = self._log.uncommitted_bytes
+        if not held or held + size <= self._most:
+            return True
+        if self.waiting_since is None:
+            self.waiting_since = now
+        return False
+
+    def relieved(self) -> bool:
+        """Whether there is room, also for large batches: half of it at least."""
+        if self.waiting_since is not None and 2 * self._log.uncommitted_bytes <= self._most:
+            self.waiting_since = None
+        return self.waiting_since is None
+
+    def take(self, most: int) -> list[Record[B]]:
+        """Up to so many entries that are committed and not shown, in order: to be published."""
+        offsets = range(self.shown, min(self.shown + most, self._log.committed))
+        self.shown = offsets.stop
+        records = map(self._log.record, offsets)
+        return [record for record in records if record is not None]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.shown <= self._log.committed  # noqa: S101

@@ -15,9 +15,10 @@ from typing import Final, cast
 
 import zmq
 
-from roq.errors import ConfigError, Unavailable
+from roq.errors import ConfigError, RoQError, Unavailable
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, live_high_water_mark
 from roq.exchange.connections import Connections
+from roq.exchange.disk_log import DiskLog
 from roq.exchange.events import (
     Effect,
     Event,
@@ -47,7 +48,7 @@ from roq.protocol.entry import announcement
 from roq.protocol.framing import join_answer, join_large, join_live
 from roq.protocol.reports import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
-from roq.runtime import sockets
+from roq.runtime import exits, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
@@ -64,6 +65,10 @@ FRAMES_MAX: Final = 3
 """Frames of a control message that are kept; with more it is garbled anyway."""
 STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
+PROBLEMS_MAX: Final = 20
+"""Lines about what of a log cannot be read."""
+DISK_SECONDS: Final = 3.0
+"""What is not on the disk by then stays unacknowledged: publishers have it still."""
 LINGER_MS: Final = 200
 
 _MORE: Final = int(zmq.MORE)
@@ -95,14 +100,22 @@ class ExchangeServer:
     Raises:
         Unavailable: no port of the range is free.
         ConfigError: this machine does not have the address to bind to.
+        LogRefused: it has a log on disk, which cannot be gone on with.
+        RemoteProtocolError: that log holds what is none of an exchange.
     """
 
     def __init__(self, spec: ExchangeSpec) -> None:
         self._spec = spec
-        self.core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
-            spec.queue_id, spec.number, spec.epoch, spec.limits
-        )
+        self.exit_code = exits.STOPPED
         self.reactor = Reactor()
+        self._disk: DiskLog | None = None
+        self._publishing = False
+        """Whether `_publish_committed` is about to be called."""
+        try:
+            self.core = self._make_core()
+        except RoQError:
+            self.reactor.close()
+            raise
         self._context = sockets.new_context()
         self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
         self._live = sockets.publisher(self._context, maximum_bytes=LIVE_BYTES_MAX)
@@ -189,7 +202,7 @@ class ExchangeServer:
 
     def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
-        if hold_seconds is not None:
+        if hold_seconds is not None and self._disk is None:
             self.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         if self._manager is not None:
@@ -232,7 +245,11 @@ class ExchangeServer:
         self._perform(self.core.handle(Stop(), self.reactor.now()))
         self._settle()
         self._troubles.tell()
-        log.info("stopped", extra={"event": "stopped"})
+        if self._disk is not None and self._disk.failure:
+            # The last line of the log is what the host manager tells of the end.
+            log.error("ended: %s", self._disk.failure, extra={"event": "stopped"})
+        else:
+            log.info("stopped", extra={"event": "stopped"})
 
     def stop(self, reason: str = "") -> None:
         """Take no more publishers, let those who are sending finish, end. Loop thread only."""
@@ -260,6 +277,31 @@ class ExchangeServer:
 
     # --- set-up ---------------------------------------------------------------------------------
 
+    def _make_core(self) -> ExchangeCore[bytes | zmq.Frame]:
+        spec = self._spec
+        if not spec.log:
+            return ExchangeCore(spec.queue_id, spec.number, spec.epoch, spec.limits)
+        time_us = time.time_ns() // 1_000
+        disk = self._disk = DiskLog(
+            spec, time_us, self.reactor.call_soon, self._disk_written, self._disk_failed
+        )
+        try:
+            core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
+                spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log
+            )
+            now = self.reactor.now()
+            core.begin(now, time_us)
+            # Who reads slowly reads from the disk in the end: nobody waits for that.
+            core.backpressure.rule(0)
+            recovered = disk.log.recovered
+            core.recover(now, recovered.snapshot, recovered.since)
+            for problem in recovered.problems[:PROBLEMS_MAX]:
+                log.warning("its log: %s", problem, extra={"event": "log_damaged"})
+        except RoQError:
+            disk.close()
+            raise
+        return core
+
     def _bind(self) -> None:
         spec = self._spec
         self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
@@ -280,6 +322,8 @@ class ExchangeServer:
         self._data.close()
         self._live.close()
         self._context.term()
+        if self._disk is not None:
+            self._disk.close()
         self.reactor.close()
 
     # --- data socket ------------------------------------------------------------------------------
@@ -290,7 +334,7 @@ class ExchangeServer:
         self._last_burst = self._read_burst(self._last_burst)
         self._last_read = now
         self._settle()
-        if self.core.log.gone >= self._backlogs.look_at:
+        if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
         if self._last_burst == BURST:
             self._readers.burst(time.monotonic() - now)
@@ -367,6 +411,36 @@ class ExchangeServer:
         answers = self.core.take_answers()
         if answers:
             self._perform(answers)
+        if self._disk is not None:
+            self._disk.write_on(self.core.snapshot)
+
+    def _disk_written(self) -> None:
+        """The disk has come further: publishers are told, and everybody is shown that."""
+        self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        self._settle()
+        if not self._publishing:
+            self._publish_committed()
+
+    def _publish_committed(self) -> None:
+        """Publish what is committed, a burst in each turn: more would fill what subscribers have
+        room for before they had a chance to take any of it."""
+        for topic, entry, batch, size in self.core.take_committed(BURST):
+            if size <= ANNOUNCE_ABOVE_BYTES:
+                buffer = batch.buffer if isinstance(batch, zmq.Frame) else batch
+                self._publish(join_live(topic.name, entry, buffer), _NOBLOCK)
+            else:
+                self._publish(join_live(topic.name, announcement(entry)), _NOBLOCK)
+        if self.core.memory.gone >= self._backlogs.look_at:
+            self._look_who_is_slow()
+        self._publishing = not self.core.all_shown
+        if self._publishing:
+            self.reactor.call_soon(self._publish_committed)
+
+    def _disk_failed(self, why: str) -> None:
+        """Nothing can be kept any more: publishers are to go elsewhere."""
+        log.error("%s", why, extra={"event": "disk_failed"})
+        self.exit_code = exits.DISK
+        self.stop("nothing can be written any more")
 
     def _send(
         self, route: bytes, parts: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
@@ -454,7 +528,10 @@ class ExchangeServer:
     def _stop_when_quiet(self) -> None:
         now = self.reactor.now()
         quiet_since = max(self._stopping_since, self._last_read)
-        if now - quiet_since >= QUIET_SECONDS or now - self._stopping_since >= STOP_SECONDS:
+        stopping = now - self._stopping_since
+        settled = self._disk is None or (self._disk.settled and self.core.all_shown)
+        written = settled or stopping >= DISK_SECONDS
+        if written and (now - quiet_since >= QUIET_SECONDS or stopping >= STOP_SECONDS):
             self.reactor.stop()
         else:
             self.reactor.call_later(QUIET_SECONDS / 2, self._stop_when_quiet)

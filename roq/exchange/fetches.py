@@ -147,7 +147,11 @@ class Fetches(Generic[B]):
         if offset is None or fetch.bytes_left <= 0:
             document = documents.encode(self._fetched(fetch))
             return Piece(line.route, (FETCH + fetch.reader, document), None, 0)
-        log, frame, batch, size = self._log.record(offset)
+        record = self._log.record(offset)
+        if record is None:  # the disk has lost it since the cursor looked
+            fetch.cursor.advance()
+            return self.next_piece()
+        log, frame, batch, size = record
         parts = (FETCHED_ENTRY + fetch.reader, NUMBER.pack(fetch.id), log.name, frame)
         return Piece(line.route, parts, batch, size)
 

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.commit import CommitGate
+from roq.exchange.commit import CommitGate, Uncommitted
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.links import Link, LinkTable, owner_of
@@ -32,7 +32,7 @@ from roq.protocol.batch import (
     Kind,
     read_header,
 )
-from roq.protocol.channel import HELD, RESET, Held, Reset
+from roq.protocol.channel import HELD, HELD_SECONDS_MAX, RESET, Held, Reset
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import TIME_US_MAX
 from roq.timing import (
@@ -74,17 +74,22 @@ class Intake(Generic[B]):
         self,
         limits: Limits,
         log: Log[B | bytes],
+        memory: Log[B | bytes],
         gate: CommitGate[B | bytes],
         links: LinkTable,
         publishers: Publishers[B],
         subscriptions: Subscriptions,
         counters: Counters,
         backpressure: Backpressure[B | bytes],
+        uncommitted: Uncommitted[B | bytes] | None = None,
     ) -> None:
         self._log = log
+        self._memory = memory
         self._log_append = log.append
         self._gate = gate
         self._backpressure = backpressure
+        self._uncommitted = uncommitted
+        """None: the log commits what it accepts."""
         self._links = links
         self._routes = links.routes
         self._publishers = publishers
@@ -106,14 +111,19 @@ class Intake(Generic[B]):
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now
-        if self._log.gone + self._log.kept >= self._backpressure.look_at:
+        if self._memory.gone + self._memory.kept >= self._backpressure.look_at:
             self._backpressure.look()
         self.look()
 
     def look(self) -> None:
         """Follow what `backpressure` has found."""
-        self._fast_bytes = min(self._bytes_max, self._backpressure.fast_bytes)
-        if self._waits and not self._backpressure.near and self._now >= self._ask_at:
+        fast_bytes = min(self._bytes_max, self._backpressure.fast_bytes)
+        relieved = not self._backpressure.near
+        if self._uncommitted is not None:
+            fast_bytes = min(fast_bytes, self._uncommitted.fast_bytes)
+            relieved = self._uncommitted.relieved() and relieved
+        self._fast_bytes = fast_bytes
+        if self._waits and relieved and self._now >= self._ask_at:
             self._ask_again()
 
     def append(self, route: bytes, topic: bytes, batch: B, size: int) -> bytes | None:
@@ -148,7 +158,7 @@ class Intake(Generic[B]):
 
     def take_acks(self) -> list[Link]:
         """The links that are due an ack up to `committed`; some may have lost their connection."""
-        if self._log.gone + self._log.kept >= self._backpressure.look_at:
+        if self._memory.gone + self._memory.kept >= self._backpressure.look_at:
             self.begin(self._now)
         if self._backpressure.near:
             return []
@@ -189,15 +199,19 @@ class Intake(Generic[B]):
             self._backpressure.nothing_waits()
 
     def tell_held(self) -> list[Effect]:
-        """Tell the publishers that wait for their acks why."""
+        """Tell the publishers that wait for their acks, or for room, why."""
         slowest = self._backpressure.slowest
-        if not self._backpressure.near or slowest is None:
+        if self._uncommitted is not None and self._uncommitted.waiting_since is not None:
+            waited = min(self._now - self._uncommitted.waiting_since, HELD_SECONDS_MAX)
+            held = Held(reader=b"", seconds=waited, most=0.0, disk=True)
+        elif self._backpressure.near and slowest is not None:
+            held = Held(
+                reader=slowest.name,
+                seconds=max(slowest.waited, slowest.owes),
+                most=self._backpressure.seconds,
+            )
+        else:
             return []
-        held = Held(
-            reader=slowest.name,
-            seconds=max(slowest.waited, slowest.owes),
-            most=self._backpressure.seconds,
-        )
         frames = (HELD, documents.encode(held))
         return [
             Send(link.route, frames)
@@ -212,6 +226,8 @@ class Intake(Generic[B]):
     def check(self) -> None:
         """Assert the invariants."""
         self._gate.check()
+        if self._uncommitted is not None:
+            self._uncommitted.check()
         assert len({id(link) for link in self._acks}) == len(self._acks)  # noqa: S101
         assert all(link.owes_ack for link in self._acks)  # noqa: S101
         assert len(self._strangers) <= STRANGERS_MAX  # noqa: S101
@@ -330,13 +346,19 @@ class Intake(Generic[B]):
         self._reset(route, 0, "say Hello first")
 
     def _has_room(self, link: Link, size: int) -> bool:
-        """Whether the slowest reader leaves room for it; if not, it is asked for again later."""
-        if self._backpressure.room(size):
+        """Whether the slowest reader leaves room for it, and the disk if there is one.
+
+        If not, it is asked for again later.
+        """
+        disk = self._uncommitted is None or self._uncommitted.room(size, self._now)
+        if disk and self._backpressure.room(size):
             link.waits = False
             return True
         if not link.waits:
             link.waits = self._waits = True
             self._counters.held_batches += 1
+        if not disk:
+            return False
         if not self._backpressure.near:
             self._backpressure.near = self._backpressure.end_due = True
             self._fast_bytes = self._backpressure.fast_bytes

@@ -11,11 +11,12 @@ position before its first batch; nothing that a peer sends raises, and every req
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
 from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
-from roq.exchange.commit import CommitGate
+from roq.exchange.commit import CommitGate, LateLog, Uncommitted
 from roq.exchange.counters import Counters
 from roq.exchange.events import (
     Effect,
@@ -37,7 +38,7 @@ from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
 from roq.exchange.requests import Request, Requests
 from roq.exchange.subscriptions import Subscriptions, is_presence
-from roq.log.log import Log
+from roq.log.log import Log, Record
 from roq.log.ring import Ring
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
@@ -73,8 +74,12 @@ class ExchangeCore(Generic[B]):
         epoch: of this process.
         limits: what the queue allows.
         log: where batches are kept; None: in a ring. If it is not empty, call `recover`.
+        late: the log instead, if it commits later than it accepts: what is committed comes out of
+            `take_committed` and is published then.
 
     Attributes:
+        append: takes one batch in; see `Intake.append`.
+        memory: what of the log is in memory: all of it, unless it lies on a disk.
         idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
     """
 
@@ -85,25 +90,28 @@ class ExchangeCore(Generic[B]):
         epoch: int,
         limits: Limits,
         log: Log[B | bytes] | None = None,
+        late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.queue = queue
         self.number = number
         self.epoch = epoch
         self.counters = Counters()
         self.subscriptions = Subscriptions()
+        log = log if late is None else late
         if log is None:
             log = Ring(
                 queue, number, epoch, capacity_bytes=limits.ring_bytes, topics_max=limits.topics,
                 topics_spare=spare_of(limits.topics),
             )  # fmt: skip
         self.log = log
+        self.memory = log if late is None else late.hot
         self.streams = StreamTable(STREAMS_FACTOR * max(limits.topics, limits.publishers))
         self.links = LinkTable(limits.publishers)
         self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
-        self.backpressure: Backpressure[B | bytes] = Backpressure(self.log)
+        self.backpressure: Backpressure[B | bytes] = Backpressure(self.memory)
         self.backlogs = Backlogs(
-            self.log, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
+            self.memory, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
@@ -113,28 +121,46 @@ class ExchangeCore(Generic[B]):
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
             batch_messages=limits.batch_messages,
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
-            window_batches=limits.window_batches,
+            window_batches=limits.window_batches, durable=late is not None,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
+        self._uncommitted = None if late is None else Uncommitted(late)
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
-            limits, self.log, gate, self.links, self._publishers, self.subscriptions, self.counters,
-            self.backpressure,
+            limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
+            self.counters, self.backpressure, self._uncommitted,
         )  # fmt: skip
-        self.append = self.intake.append
+        self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
+            self.intake.append if late is None else self._accept
+        )
         self.take_acks = self.intake.take_acks
         self._hello_bytes = HELLO_BYTES
         self._now = 0.0
         self._next_end = 0.0
         self.idle = False
+        self._batches_before = 0
+        """What earlier processes have left in the log."""
         self._used_at: float | None = None
         """When somebody was here last; None: no time has passed yet."""
 
-    def recover(self, now: float) -> None:
-        """Go on with what an earlier process has left in the log, before anything else happens."""
-        self._publishers.recover(now)
+    def snapshot(self) -> bytes:
+        """What another process has to know, beside the log, in order to go on with it from here."""
+        return self._publishers.snapshot()
+
+    def recover(self, now: float, snapshot: bytes | None = None, since: int = 0) -> None:
+        """Go on with what an earlier process has left in the log, before anything else happens.
+
+        Args:
+            snapshot: the newest one that there is; None: there is none.
+            since: where the log ended when it was taken.
+
+        Raises:
+            RemoteProtocolError: the snapshot or the log cannot be read.
+        """
+        self._publishers.recover(now, snapshot, since)
+        self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:
         """A turn of the loop begins: monotonic seconds, and the wall clock in µs UTC."""
@@ -179,6 +205,22 @@ class ExchangeCore(Generic[B]):
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
         return answers
 
+    def take_committed(self, most: int) -> list[Record[B | bytes]]:
+        """What a late log has committed and nobody was shown: publish it, in this order.
+
+        The log has to be told first that it is committed. Entries that the disk has lost are
+        passed over.
+
+        Args:
+            most: so many at once; there are more while `all_shown` is False.
+        """
+        return [] if self._uncommitted is None else self._uncommitted.take(most)
+
+    @property
+    def all_shown(self) -> bool:
+        """Whether everything that is committed was given out to be published."""
+        return self._uncommitted is None or self._uncommitted.shown >= self.log.committed
+
     def answer_next(self, now: float) -> list[Effect]:
         """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
         self._now = now
@@ -204,7 +246,7 @@ class ExchangeCore(Generic[B]):
         return (
             self.counters.messages + sum(link.messages for link in links),
             self.counters.bytes + sum(link.payload_bytes for link in links),
-            self.log.end - self.counters.own_entries,
+            self.log.end - self._batches_before - self.counters.own_entries,
         )
 
     def check(self) -> None:
@@ -217,6 +259,10 @@ class ExchangeCore(Generic[B]):
         self.backlogs.check()
         self.requests.check()
         self.intake.check()
+
+    def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
+        """As `Intake.append`, for a log that commits late: nothing is published yet."""
+        self.intake.append(route, topic, batch, size)
 
     def _received(self, route: bytes, frames: tuple[bytes, ...]) -> list[Effect]:
         letter = frames[0]
@@ -241,7 +287,11 @@ class ExchangeCore(Generic[B]):
 
     def _welcome(self, route: bytes, document: bytes) -> list[Effect]:
         self.intake.welcome(route)
-        return self._publishers.hello(route, document, self._now)
+        effects = self._publishers.hello(route, document, self._now)
+        if self._uncommitted is None:
+            return effects
+        # Markers and fences are published when they are committed, as everything else.
+        return [each for each in effects if not isinstance(each, Publish)]
 
     def _queue(self, request: Request) -> list[Effect]:
         if self.requests.add(request):
@@ -268,8 +318,9 @@ class ExchangeCore(Generic[B]):
 
     def _end(self, kind: EntryKind, topic: bytes) -> Publish:
         log = self.log
+        end = log.committed if self._uncommitted is None else self._uncommitted.shown
         frame = pack_entry(
-            kind, self.number, self.queue, log.generation, log.committed, log.floor, log.time_us
+            kind, self.number, self.queue, log.generation, end, log.floor, log.time_us
         )
         return Publish((topic, frame))
 

@@ -18,6 +18,7 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.readers import refusal
+from roq.exchange.snapshot import PublisherState, decode_snapshot, encode_snapshot
 from roq.log.log import Log
 from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
@@ -78,34 +79,69 @@ class Publishers(Generic[B]):
         self.stopping = False
         """No Hello is accepted any more."""
 
-    def recover(self, now: float) -> None:
-        """Learn from the log what an earlier process has taken: links and streams as they stood.
+    def snapshot(self) -> bytes:
+        """Links and streams as they stand, for `recover`."""
+        streams = dict(self._streams)
+        known = {link.publisher: link for link in self._links}
+        return encode_snapshot(
+            [_state(each, known.get(each), streams.get(each, {})) for each in streams | known]
+        )
 
-        What has left the log is not known any more: who published only there begins anew.
+    def recover(self, now: float, snapshot: bytes | None = None, since: int = 0) -> None:
+        """Learn what an earlier process has taken: links and streams as they stood.
+
+        What stands neither in the snapshot nor in the log is not known any more: who published only
+        there begins anew.
+
+        Args:
+            snapshot: what `snapshot` gave; None: there is none.
+            since: where the log ended at that time.
 
         Raises:
-            RemoteProtocolError: the log holds what is no batch.
+            RemoteProtocolError: no snapshot, or the log holds what is no batch.
         """
-        for offset in range(self._log.floor, self._log.end):
-            topic, _, batch, _ = self._log.record(offset)
+        for state in () if snapshot is None else decode_snapshot(snapshot):
+            publisher = PublisherId(state.publisher)
+            if state.epoch >= 0:
+                link = self._known(publisher, now)
+                link.begin(state.epoch)
+                link.expected = state.expected
+                link.committed = state.expected - 1
+                if state.left:
+                    link.leave(state.epoch)
+                    link.addresses = state.addresses
+            for name, following in state.streams:
+                self._stands(publisher, name, following)
+        for offset in range(max(since, self._log.floor), self._log.end):
+            record = self._log.record(offset)
+            if record is None:
+                continue
+            topic, _, batch, _ = record
             header = read_header(cast("bytes", batch))
-            link = self._links.get(header.publisher)
-            if link is None:
-                self._make_room()
-                link = Link(header.publisher, {}, now)
-                self._links.add(link)
-            if header.epoch > link.epoch:
+            link = self._known(header.publisher, now)
+            if header.epoch > link.epoch or (link.left and header.epoch == link.epoch):
                 link.begin(header.epoch)
-            if header.link_number:
+            if header.link_number and header.epoch == link.epoch:
                 link.expected = header.link_number + 1
                 link.committed = header.link_number
-            link.streams = self._streams.of(header.publisher)
-            stream = link.streams.get(topic.name)
-            if stream is None:
-                stream = self._streams.add(header.publisher, topic.name)
-            if stream is not None:
-                stream.next = max(stream.next, header.next_sequence)
-            self._streams.left(header.publisher)
+            self._stands(header.publisher, topic.name, header.next_sequence)
+
+    def _known(self, publisher: PublisherId, now: float) -> Link:
+        link = self._links.get(publisher)
+        if link is None:
+            self._make_room()
+            link = Link(publisher, {}, now)
+            self._links.add(link)
+        return link
+
+    def _stands(self, publisher: PublisherId, topic: bytes, following: int) -> None:
+        """A stream has come so far, and its publisher is not here."""
+        stream = self._streams.of(publisher).get(topic)
+        if stream is None:
+            stream = self._streams.add(publisher, topic)
+        if stream is not None:
+            stream.next = max(stream.next, following)
+        self._streams.left(publisher)
 
     def hello(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A connection says who it is."""
@@ -295,6 +331,19 @@ class Publishers(Generic[B]):
         self._counters.own_entries += 1
         stream.next = max(stream.next, state.first)
         return [Publish((stream.topic, entry, batch))]
+
+
+def _state(
+    publisher: PublisherId, link: Link | None, streams: dict[bytes, Stream]
+) -> PublisherState:
+    return PublisherState(
+        publisher=publisher,
+        epoch=-1 if link is None else link.epoch,
+        expected=1 if link is None else link.expected,
+        left=link is not None and link.left,
+        addresses=() if link is None else link.addresses,
+        streams=[(stream.topic, stream.next) for stream in streams.values()],
+    )
 
 
 def check_topic(topic: bytes) -> None:

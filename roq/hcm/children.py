@@ -16,7 +16,7 @@ from roq.errors import InvalidRequest
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
 from roq.hcm.port_book import port_of
-from roq.model import HOST_EPOCH_MAX, Limits, check_name, exchange_name, is_address
+from roq.model import FLUSH, HOST_EPOCH_MAX, VOLATILE, Limits, check_name, exchange_name, is_address
 from roq.protocol.control import (
     StartExchange,
     StartMonitor,
@@ -63,6 +63,9 @@ class Child:
 
     Attributes:
         monitor: of an exchange: where its monitor is.
+        durability: of an exchange: `none`, or its log is on the disk of this host.
+        erase: its log goes with it.
+        cluster: identity of the cluster that has asked for it, as far as that is known.
         history: its crashes.
         alive: its process exists, or is just being made.
         restarted: of a monitor: exchanges of its queue may run already.
@@ -86,6 +89,9 @@ class Child:
     limits: Limits
     history: CrashHistory
     monitor: str = ""
+    durability: str = VOLATILE
+    erase: bool = False
+    cluster: str = ""
     restarted: bool = False
     state: State = State.STARTING
     epoch: int = 0
@@ -128,6 +134,7 @@ class Child:
             live=told.live if told else "",
             restarts=self.history.total,
             reason=self.reason,
+            durability=self.durability,
         )
 
     def deadlines(self) -> Iterator[float]:
@@ -257,6 +264,8 @@ def check_start(message: Start) -> None:
         raise InvalidRequest(f"a queue id has 1 to {QUEUE_ID_BYTES_MAX} bytes")
     if isinstance(message, StartExchange) and not 0 < message.number < 1 << 31:
         raise InvalidRequest(f"no exchange has number {message.number}")
+    if isinstance(message, StartExchange) and message.durability not in {VOLATILE, FLUSH}:
+        raise InvalidRequest(f"this host knows no durability {message.durability[:40]!r}")
     if not 0 <= message.base <= HOST_EPOCH_MAX:
         raise InvalidRequest(f"{message.base} is no base of epochs")
 

@@ -16,6 +16,7 @@ import psutil
 
 from roq.errors import ConfigError
 from roq.hcm.crash_history import CrashLimits
+from roq.hcm.log_folders import LOGS
 from roq.hcm.settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
@@ -222,6 +223,7 @@ def settings_of(config: HcmConfig, port: int) -> Settings:
         kpi_seconds=config.monitor.stat_period / 1_000,
         log_level=config.log.level,
         log_format=config.log.format,
+        logs=str(Path(config.data.dir).absolute() / LOGS),
         crashes=CrashLimits(
             most=children.crashes_most, window_seconds=children.crash_window_seconds
         ),

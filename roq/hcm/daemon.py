@@ -26,6 +26,7 @@ from roq.hcm.events import (
     Announce,
     Discard,
     Effect,
+    Erase,
     Event,
     Finished,
     Forget,
@@ -367,7 +368,10 @@ class HostManager:
             case Probe():
                 self._events.extend(map(Pressed, self._processor.sample_if_old()))
                 self._events.extend(self._processes.perform(effect))
-            case Spawn() | Release() | Remember() | Terminate() | Kill() | Discard() | Forget():
+            case (
+                Spawn() | Release() | Remember() | Terminate() | Kill() | Discard() | Forget()
+                | Erase()
+            ):  # fmt: skip
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):
                 self._managers.ask(

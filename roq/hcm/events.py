@@ -232,6 +232,16 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Erase:
+    """Remove the logs of exchanges that are gone for good from the disk: of one, or of all of a
+    queue that do not run (`number` -1)."""
+
+    queue: str
+    queue_id: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportToLeader:
     """Send the report, completed with the load of this host, to the manager at `endpoint`."""
 
@@ -269,6 +279,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Remember | Probe | Release | Terminate | Kill | Discard | Forget
+    Reply | Spawn | Remember | Probe | Release | Terminate | Kill | Discard | Forget | Erase
     | ReportToLeader | Announce | Note | Finished
 )  # fmt: skip

@@ -21,6 +21,7 @@ from roq.errors import (
 from roq.hcm.children import (
     ENDED,
     EVERYTHING,
+    EXCHANGE,
     SUPERSEDED,
     Start,
     State,
@@ -35,6 +36,7 @@ from roq.hcm.events import (
     Adopted,
     Announce,
     Effect,
+    Erase,
     Event,
     Exited,
     Finished,
@@ -276,6 +278,11 @@ class HostMachine:
         chosen = self._supervisor.children.select(message.queue, message.queue_id, message.number)
         whole = message.reason == "removed" and message.number == EVERYTHING
         effects: list[Effect] = [Forget(message.queue)] if whole else []
+        if message.erase:
+            if message.queue_id and not any(child.number == message.number for child in chosen):
+                effects.append(Erase(message.queue, message.queue_id, message.number))
+            for child in chosen:
+                child.erase = child.role == EXCHANGE
         for child in chosen:
             effects += self._supervisor.stop(child, message.reason, now)
         left = {

@@ -18,9 +18,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from roq.hcm.children import EVERYTHING, child_name
 from roq.hcm.events import (
     Adopted,
     Discard,
+    Erase,
     Exited,
     Forget,
     Kill,
@@ -34,6 +36,7 @@ from roq.hcm.events import (
     SpawnFailed,
     Terminate,
 )
+from roq.hcm.log_folders import LOGS, LogFolders
 from roq.hcm.records import ProcessRecord, Records, remove
 from roq.protocol.spec import Command, End, MonitorSpec, Serve, Spec, encode_command
 from roq.runtime import process, procfs
@@ -58,7 +61,7 @@ _ADVICE: Final = {
 log = logging.getLogger(__name__)
 
 Process = process.Child | process.Adopted
-ProcessEffect = Spawn | Release | Remember | Probe | Terminate | Kill | Discard | Forget
+ProcessEffect = Spawn | Release | Remember | Probe | Terminate | Kill | Discard | Forget | Erase
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +116,7 @@ class Processes:
         self._queues_per_process = queues_per_process
         self._folder = folder
         self._records = Records(folder)
+        self._logs = LogFolders(folder / LOGS)
         self._on_exit = on_exit
         self._running: dict[str, _Running] = {}
         """By child."""
@@ -124,6 +128,7 @@ class Processes:
     def adopt(self) -> tuple[Rested, list[Adopted]]:
         """Watch those that an earlier life of this host manager has left running. Comes first."""
         adopted = []
+        self._logs.tidy()
         left = self._records.left()
         found: dict[int, _Running] = {}
         for spec, record in left.living:
@@ -158,6 +163,8 @@ class Processes:
                 self.discard(child, with_log=with_log)
             case Forget(queue):
                 self.forget(queue)
+            case Erase(queue, queue_id, number):
+                self.erase(queue, queue_id, number)
 
     def spawn(self, spec: Spec, *, alone: bool = False) -> Spawned | SpawnFailed:
         """Write the spec down and have a process serve it: a new one, or one of monitors with room.
@@ -253,6 +260,13 @@ class Processes:
             found = own.fullmatch(path.name)
             if found is not None and found[1] not in self._running:
                 remove(path)
+
+    def erase(self, queue: str, queue_id: bytes, number: int) -> None:
+        """Remove the log of an exchange from the disk; number -1: of all that do not run."""
+        numbers = self._logs.numbers(queue_id) if number == EVERYTHING else [number]
+        for each in numbers:
+            if child_name(queue, each) not in self._running:
+                self._logs.erase(queue_id, each)
 
     def close(self, *, kill: bool) -> None:
         """Watch no more; with `kill` end those that still run, else leave them to themselves."""

@@ -27,6 +27,7 @@ class Settings:
         hung_seconds: silence after which a child that does nothing counts as hung; 0: never.
         orphan_seconds: children end when this host manager is silent for so long.
         kpi_seconds: period of the children's reports to their monitor.
+        logs: folder of the logs of durable exchanges.
     """
 
     host: str
@@ -47,4 +48,5 @@ class Settings:
     kpi_seconds: float = 1.0
     log_level: str = "info"
     log_format: str = "text"
+    logs: str = ""
     crashes: CrashLimits = field(default_factory=CrashLimits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from roq.hcm.children import EXCHANGE, MONITOR, Child, State
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.settings import Settings
+from roq.model import FLUSH, VOLATILE, exchange_name
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 
 
@@ -36,6 +37,7 @@ def make_spec(child: Child, settings: Settings, cluster: str, avoid: list[int]) 
             number=child.number,
             host=settings.host,
             monitor=child.monitor,
+            log="" if child.durability == VOLATILE else log_folder(settings.logs, child),
         )
     return MonitorSpec(
         child=child.name,
@@ -60,6 +62,14 @@ def make_spec(child: Child, settings: Settings, cluster: str, avoid: list[int]) 
     )
 
 
+def log_folder(logs: str, child: Child) -> str:
+    """Where the log of an exchange lies, below the folder of all of them.
+
+    Named by what never changes and is never used again, so nobody finds the log of another one.
+    """
+    return f"{logs}/{child.queue_id.hex()}/{exchange_name(child.number)}"
+
+
 def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
     """The child whose present process was started with this spec, by an earlier life of ours."""
     exchange = isinstance(spec, ExchangeSpec)
@@ -69,8 +79,10 @@ def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
         queue_id=spec.queue_id,
         number=spec.number if isinstance(spec, ExchangeSpec) else 0,
         limits=spec.limits,
+        cluster=spec.cluster,
         history=history,
         monitor=spec.monitor if isinstance(spec, ExchangeSpec) else "",
+        durability=FLUSH if isinstance(spec, ExchangeSpec) and spec.log else VOLATILE,
         state=State.STARTING,
         epoch=spec.epoch,
         alive=True,

@@ -27,6 +27,7 @@ from roq.hcm.events import (
     Adopted,
     Discard,
     Effect,
+    Erase,
     Exited,
     Kill,
     Note,
@@ -47,6 +48,7 @@ from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
 from roq.hcm.stops import Stops
+from roq.model import VOLATILE
 from roq.protocol.control import (
     UNAVAILABLE,
     ChildAck,
@@ -146,6 +148,8 @@ class Supervisor:
             limits=message.limits,
             history=CrashHistory(self._settings.crashes),
             monitor=message.monitor if isinstance(message, StartExchange) else "",
+            cluster=message.cluster,
+            durability=message.durability if isinstance(message, StartExchange) else VOLATILE,
             restarted=isinstance(message, StartMonitor) and message.restarted,
         )
         self.children.add(child)
@@ -193,7 +197,8 @@ class Supervisor:
         """It is its turn."""
         child.alive, child.waits, child.begun = True, False, now
         child.deadline = now + self._settings.start_seconds
-        spec = make_spec(child, self._settings, self._leader.cluster, self._ports.avoid(now))
+        cluster = self._leader.cluster or child.cluster
+        spec = make_spec(child, self._settings, cluster, self._ports.avoid(now))
         return [Spawn(spec, alone=child.history.suspect)]
 
     def _spawned(self, name: str, epoch: int, pid: int, now: float) -> list[Effect]:
@@ -338,6 +343,8 @@ class Supervisor:
             Note("child_gone", f"{child.name} is gone"),
             Discard(child.name, with_log=child.stop_reason == "removed"),
         ]
+        if child.erase:
+            effects.append(Erase(child.queue, child.queue_id, child.number))
         effects += [
             Reply(stop.peer, Done(id=stop.request_id)) for stop in self.stops.gone(child.name)
         ]

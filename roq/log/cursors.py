@@ -18,7 +18,7 @@ class Cursor(Protocol):
     """Goes over what is wanted, in order of offset; what has left the log is passed over."""
 
     def offset(self) -> int | None:
-        """The next batch that is wanted; None if there is none within reach."""
+        """The next batch that is wanted, and is there; None if there is none within reach."""
         ...
 
     def advance(self) -> None:
@@ -36,7 +36,7 @@ class Cursor(Protocol):
         ...
 
     evicted: int
-    """Offsets of a part of the log that had left it before they were looked at."""
+    """Offsets of a part of the log that had left it, or were lost, before they were looked at."""
 
 
 class WantsCursor(Generic[B]):
@@ -57,6 +57,8 @@ class WantsCursor(Generic[B]):
         floor = self._log.floor
         while self._heap and self._heap[0][0] < floor:
             self._push(heapq.heappop(self._heap)[1], floor)
+        while self._heap and self._log.record(self._heap[0][0]) is None:
+            self.advance()
         return self._heap[0][0] if self._heap else None
 
     def advance(self) -> None:
@@ -100,11 +102,12 @@ class SpanCursor(Generic[B]):
         if self._next < min(log.floor, end):
             self.evicted += min(log.floor, end) - self._next
             self._next = min(log.floor, end)
-        if self._everything:
-            return self._next if self._next < end else None
         for offset in range(self._next, min(end, self._next + SCAN_MAX)):
             self._next = offset
-            if log.record(offset)[0].name.startswith(self._prefixes):
+            record = log.record(offset)
+            if record is None:
+                self.evicted += 1
+            elif self._everything or record[0].name.startswith(self._prefixes):
                 return offset
             self._next = offset + 1
         return None

@@ -96,12 +96,18 @@ class Log(Protocol[B]):
         """As `append`, and a new topic may use the part of the table that is kept."""
         ...
 
-    def record(self, offset: int) -> Record[B]:
-        """The entry at this offset, which must lie in [floor, end)."""
+    def record(self, offset: int) -> Record[B] | None:
+        """The entry at this offset, which must lie in [floor, end); None if the disk has lost it.
+
+        What is not committed is always there.
+        """
         ...
 
     def next_of(self, topic: bytes, at_least: int) -> int | None:
-        """The first offset of the topic at or above `at_least` that is there."""
+        """The first offset of the topic at or above `at_least` that is there.
+
+        What the disk has lost may be named until `record` has found that out.
+        """
         ...
 
     def heads(

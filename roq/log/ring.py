@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, Generic, TypeVar
 
@@ -207,13 +208,56 @@ class Ring(Generic[B]):
         index = bisect_left(self._entries, time_us, lo=self._start, key=_appended_us)
         return index - self._start + self.floor
 
+    @property
+    def forgotten_below(self) -> int:
+        """Of topics that are not remembered, everything stands below."""
+        return self._forgotten_below
+
+    def newest(self, topic: bytes) -> int:
+        """The newest offset of a topic, also if it has left the ring; -1 if it is not known."""
+        log = self._topics.get(topic)
+        return -1 if log is None else log.last
+
+    def newest_first(self) -> Iterator[tuple[bytes, int]]:
+        """All topics that are remembered, each with its newest offset, the newest first."""
+        return ((name, log.last) for name, log in reversed(self._topics.items()))
+
+    def restore(self, topics: Iterable[tuple[bytes, int]], forgotten_below: int, end: int) -> None:
+        """Begin, empty, where a log of an earlier process ended.
+
+        Args:
+            topics: those that are remembered and their newest offsets, in order of these.
+            forgotten_below: of all others, everything stands below.
+            end: the offset of the next batch.
+        """
+        for name, last in topics:
+            log = self._topics[name] = TopicLog(name)
+            log.last = last
+        self._forgotten_below = forgotten_below
+        self.floor = self.end = end
+
+    def restore_entry(self, topic: bytes, frame: bytes, batch: B, size: int) -> None:
+        """Append an entry of an earlier process, as it was."""
+        log = self._topics.get(topic)
+        if log is None:
+            log = self._topics[topic] = TopicLog(topic)
+        log.last = self.end
+        log.offsets.append(self.end)
+        self._topics.move_to_end(topic)
+        self.advance_clock(_TIME.unpack_from(frame, _TIME_AT)[0])
+        self._entries.append((log, frame, batch, size))
+        self.end += 1
+        self.kept += size + ENTRY_OVERHEAD
+        if self.kept > self.capacity:
+            self._evict()
+
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
         kept = self._entries[self._start :]
         assert self.floor + len(kept) == self.end, "offsets are contiguous"  # noqa: S101
         assert not any(self._entries[: self._start]), "what left is released"  # noqa: S101
         assert self.kept == sum(r[3] + ENTRY_OVERHEAD for r in kept if r)  # noqa: S101
-        assert self.kept <= self.capacity or len(kept) == 1  # noqa: S101
+        assert self.kept <= self.capacity or len(kept) <= self._stays()  # noqa: S101
         assert len(self._topics) <= self._topics_max  # noqa: S101
         lasts = [log.last for log in self._topics.values()]
         assert lasts == sorted(lasts), "topics stand in order of their newest batch"  # noqa: S101
@@ -232,16 +276,27 @@ class Ring(Generic[B]):
         """Forget topics that have left the ring until there are fewer than `most`, if so many."""
         while len(self._topics) >= most:
             oldest = next(iter(self._topics.values()))
-            if oldest.last >= self.floor:
+            if oldest.last >= self._oldest_needed():
                 return False
             del self._topics[oldest.name]
             # Topics are forgotten in order of their newest batch, so this never falls.
             self._forgotten_below = oldest.last + 1
         return True
 
-    def _evict(self) -> None:
+    def _stays(self) -> int:
+        """How many entries stay in any case."""
+        return 1
+
+    def _oldest_needed(self) -> int:
+        """Topics with entries from here on are not forgotten."""
+        return self.floor
+
+    def _evict(self, most: int | None = None) -> None:
+        """Make room; at most so many entries leave, and the newest one stays."""
         entries, start = self._entries, self._start
         last = len(entries) - 1
+        if most is not None:
+            last = min(last, start + most)
         while self.kept > self.capacity and start < last:
             record = entries[start]
             if record is None:

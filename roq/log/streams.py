@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final
 
 from roq.model import PublisherId
@@ -60,6 +61,12 @@ class StreamTable:
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[tuple[PublisherId, dict[bytes, Stream]]]:
+        """All publishers with their streams by topic, those longest away first."""
+        away = list(self._away)
+        here = [each for each in self._by_publisher if each not in self._away]
+        return ((each, self._by_publisher[each]) for each in away + here)
 
     def of(self, publisher: PublisherId) -> dict[bytes, Stream]:
         """The streams of a publisher that is here, by topic. Add to it with `add` only."""

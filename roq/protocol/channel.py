@@ -139,6 +139,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     batch_messages: Whole
     window_bytes: Whole
     window_batches: Whole
+    durable: bool = False
+    """What is acknowledged outlives the exchange: it is not to be sent elsewhere as well."""
 
 
 class Reset(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,6 +306,9 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Publishers wait for a reader, so each step counts. Else there is time to report."""
 
 
+HELD_SECONDS_MAX: Final = 86_400.0
+
+
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Batches are taken, or will be asked for again; acks wait until a slow reader has read on.
 
@@ -312,7 +317,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     reader: bytes
     """Id of the slowest subscriber."""
-    seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=HELD_SECONDS_MAX)]
     """For how long it has been waited for."""
-    most: Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+    most: Annotated[float, msgspec.Meta(ge=0, le=HELD_SECONDS_MAX)]
     """After so long it is not waited for any more."""
+    disk: bool = False
+    """It is no subscriber that is waited for, but the disk of the exchange."""

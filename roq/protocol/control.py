@@ -29,7 +29,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from roq.model import ElasticRules, ExchangeInfo, Limits, LogId
+from roq.model import VOLATILE, ElasticRules, ExchangeInfo, Limits, LogId
 from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.scaling_rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION
@@ -283,6 +283,8 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
     """As in `StartMonitor`."""
     cluster: str = ""
     """As in `StartMonitor`."""
+    durability: str = VOLATILE
+    """Other than `none`: its log is on the disk of this host, and goes on where it ended."""
 
 
 class Started(Control, frozen=True, kw_only=True, tag=3600):
@@ -306,6 +308,8 @@ class StopQueue(Control, frozen=True, kw_only=True, tag=3102):
     """`stopped` or `removed`; monitors pass it on to their clients."""
     cluster: str = ""
     """As in `StartMonitor`."""
+    erase: bool = False
+    """Remove their logs from the disk, too, also of those that do not run here."""
 
 
 class Inventory(Control, frozen=True, kw_only=True, tag=3103):

@@ -40,6 +40,8 @@ from roq.ranges import NUMBER_MAX, OFFSET_MAX
 MAGIC: Final = b"RX"
 ENTRY: Final = Struct("<2sBBI16sQQQQ")
 ENTRY_BYTES: Final = ENTRY.size
+IDENTITY: Final = slice(4, 32)
+"""Of an entry frame: exchange, queue and generation, the same in all entries of one log."""
 NONE: Final = (1 << 64) - 1
 """`previous` of the first batch of a topic."""
 

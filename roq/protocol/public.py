@@ -26,8 +26,8 @@ from roq.errors import (
     RemoteProtocolError,
     RequestError,
 )
+from roq.model import FLUSH, VOLATILE, check_name
 from roq.model import Limits as QueueLimits
-from roq.model import check_name
 from roq.protocol import documents
 from roq.protocol.control import (
     ClusterInfoRequest,
@@ -55,7 +55,8 @@ from roq.protocol.scaling_rules import (
 INVALID_COMMAND: Final = "INVALID CMD Value"
 T = TypeVar("T", bound=msgspec.Struct)
 
-DURABILITIES: Final = ("none",)
+DURABILITIES: Final = (VOLATILE, FLUSH)
+"""Messages live in memory, or are on a disk before they are acknowledged."""
 TRANSACTION_CHARACTERS_MAX: Final = 128
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}\Z")
 _ADDRESS: Final = re.compile(r"tcp://(\[[0-9A-Fa-f:.%a-z]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})\Z")
@@ -72,6 +73,8 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "publishers": (1, 1_000_000),
     "throughput_bytes": (1, NUMBER_MAX),
     "exchanges_max": (1, 1_024),
+    "log_bytes": (1 << 20, 1 << 44),
+    "log_seconds": (1, 100 * 365 * 24 * 60 * 60),
 }
 """Limit of a queue → smallest and largest value."""
 
@@ -106,7 +109,9 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
 
     QName: str
     Host: str
-    Durability: str = "none"
+    Durability: str = VOLATILE
+    """`none`: messages live in the memory of the exchanges; `flush`: they are acknowledged when
+    they are on the disk of one, and outlive its process."""
     Limits: dict[str, int] = {}
     TransactionID: str | int = ""
     """The same one again finds the queue created instead of refusing."""
@@ -161,7 +166,8 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
     """Create a queue on the least loaded live host."""
 
     QName: str
-    Durability: str = "none"
+    Durability: str = VOLATILE
+    """As in 2003."""
     Limits: dict[str, int] = {}
     TransactionID: str | int = ""
     """As in 2003."""
@@ -496,7 +502,7 @@ def _check_transaction(transaction: str | int) -> None:
 def _check_definition(durability: str, limits: dict[str, int]) -> None:
     if durability not in DURABILITIES:
         raise InvalidRequest(
-            f"Durability {_short(durability)} is not available, only {', '.join(DURABILITIES)}"
+            f"Durability {_short(durability)} is not available, only {' and '.join(DURABILITIES)}"
         )
     limits_of(limits)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from roq.model import CLIENT_NAME_MAX
+from roq.model import CLIENT_NAME_MAX, VOLATILE
 from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Int32, Whole
 
 ClientName = Annotated[
@@ -46,6 +46,8 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     restarts: Whole = 0
     reason: str = ""
     """Why it is not running, in a sentence."""
+    durability: str = VOLATILE
+    """Of an exchange: what becomes of its log when it ends."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,8 @@ class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
     host: str
     monitor: str
     """Control address of the queue's monitor."""
+    log: str = ""
+    """Folder of its log; empty: it keeps its log in memory."""
 
 
 Spec = MonitorSpec | ExchangeSpec

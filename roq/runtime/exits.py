@@ -6,6 +6,7 @@
 | 2 | wrong usage |
 | 69 | a dependency was away at the start |
 | 70 | crashed; the log has the traceback |
+| 74 | what has to be kept could not be written to the disk |
 | 78 | a configuration is wrong, or a port is in use |
 """
 
@@ -19,6 +20,7 @@ STOPPED: Final = 0
 USAGE: Final = 2
 UNAVAILABLE: Final = 69
 CRASHED: Final = 70
+DISK: Final = 74
 CONFIG: Final = 78
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,11 @@ from typing import Final
 
 EXCHANGE: Final = ("tests/unit/exchange", "tests/property/test_exchange_core.py")
 RING: Final = ("tests/unit/log", "tests/property/test_log_contract.py")
+DISK: Final = (
+    "tests/unit/log",
+    "tests/property/test_log_contract.py",
+    "tests/property/test_power_loss.py",
+)
 CHAIN: Final = (
     "tests/unit/read/test_offset_chain.py",
     "tests/unit/read/test_reader.py",
@@ -94,9 +99,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "                link.expected += 0\n"),
         ("                link.committed = header.link_number\n",
          "                link.committed = 0\n"),
-        ("            if header.epoch > link.epoch:\n", "            if link.epoch < 0:\n"),
-        ("                stream.next = max(stream.next, header.next_sequence)\n",
-         "                stream.next = max(stream.next, 0)\n"),
+        ("            if header.epoch > link.epoch or (link.left and header.epoch == link.epoch):\n",
+         "            if link.epoch < 0:\n"),
+        ("            stream.next = max(stream.next, following)\n",
+         "            stream.next = max(stream.next, 0)\n"),
+        ("        for offset in range(max(since, self._log.floor), self._log.end):\n",
+         "        for offset in range(max(since + 1, self._log.floor), self._log.end):\n"),
+        ("                link.expected = state.expected\n", ""),
     ),
     *_of(
         "roq/exchange/commit.py",
@@ -104,6 +113,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        while self._marks and self._marks[0].end <= self._log.committed:\n",
          "        while self._marks and self._marks[0].end <= self._log.end:\n"),
         ("                if link.stay == stay:\n", "                if stay >= 0:\n"),
+        ("        if not held or held + size <= self._most:\n", "        if held + size >= 0:\n"),
+        ("        offsets = range(self.shown, min(self.shown + most, self._log.committed))\n",
+         "        offsets = range(self.shown, min(self.shown + most, self._log.end))\n"),
         ("        last.end = self._log.end\n", "        last.end += 0\n"),
         ("return link.expected - 1 if self._log.committed >= self._log.end else link.committed",
          "return link.expected - 1"),
@@ -120,13 +132,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/ring.py",
         RING,
         (
-            "        if self.kept > self.capacity:\n",
-            "        if self.kept > 2 * self.capacity:\n",
+            "self.capacity:\n            self._evict()\n        return frame\n",
+            "2 * self.capacity:\n            self._evict()\n        return frame\n",
         ),
         ("            self._topics.move_to_end(topic)\n", ""),
         ("            self._forgotten_below = oldest.last + 1\n",
          "            self._forgotten_below = oldest.last\n"),
-        ("            if oldest.last >= self.floor:\n", "            if oldest.last > self.end:\n"),
+        ("            if oldest.last >= self._oldest_needed():\n",
+         "            if oldest.last > self.end:\n"),
         ("            log.start += 1\n", ""),
         ("            if log.last < since:\n", "            if log.last <= since:\n"),
         ("            if log.last < until:\n", "            if log.last <= until:\n"),
@@ -251,5 +264,41 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
         ("        return answering and silent", "        return silent"),
         ("        if not stands:\n", "        if stands is None:\n"),
+    ),
+    *_of(
+        "roq/log/segments.py",
+        DISK,
+        ("        files.sync(group.segment)\n", ""),
+        ("        if group.head is not None:\n            files.sync_folder()\n", ""),
+        ("synced=self.committed, end=self.end)", "synced=self.end, end=self.end)"),
+        ("        if self._uncommitted:\n            return None\n", ""),
+    ),
+    *_of(
+        "roq/log/hot_tail.py",
+        DISK,
+        ("held = self.committed_to - self.floor\n", "held = self.end - self.floor\n"),
+    ),
+    *_of(
+        "roq/log/segment_reader.py",
+        DISK,
+        ("            or found.offset != offset\n", ""),
+    ),
+    *_of(
+        "roq/log/records.py",
+        DISK,
+        (
+            "    return xxh3_64_intdigest(cast(\"bytes\", body), seed=xxh3_64_intdigest(prefix))\n",
+            "    return xxh3_64_intdigest(cast(\"bytes\", body))\n",
+        ),
+    ),
+    *_of(
+        "roq/log/recovery.py",
+        DISK,
+        ("if found.offset >= claim]\n", "if False]\n"),
+        ("while segments and segments[-1].base >= file.base:\n", "while False:\n"),
+        ("if following >= claim:\n", "if following < claim:\n"),
+        ("        self._files.sync(name + NEW_SUFFIX)\n", ""),
+        ("            if _begins_here(file):\n", "            if file.found:\n"),
+        ("topics = {} if snapshot is None else dict(snapshot.topics)\n", "topics = {}\n"),
     ),
 )  # fmt: skip

@@ -129,7 +129,9 @@ def act(script: Script, peers: list[int], kind: str, value: object) -> None:  # 
         case "request", (2100, name, number):
             peers.append(script.send(2100, QName=name, Exchange=number))
         case "request", (number, name, *more):
-            fields = dict(zip(["Host", "TransactionID"], more, strict=False))
+            fields: dict[str, object] = dict(zip(["Host", "TransactionID"], more, strict=False))
+            if number in {2003, 2010} and name == "b":
+                fields["Durability"] = "flush"
             peers.append(script.send(number, QName=name, **fields))
         case "complete", int(which) if script.pending:
             script.step(which % len(script.pending))

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+import pytest
 from gcm_script import OTHER, PaperHost, Script
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from roq.errors import RegistryAway
 from roq.gcm import events
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.protocol.public import DURABILITIES
 from roq.protocol.reports import ChildInfo
 
 QUEUES = st.sampled_from(["a", "b"])
@@ -46,17 +48,22 @@ class Watched(PaperHost):
     """A host that notes under which epochs processes begin."""
 
     begun: defaultdict[tuple[bytes, int], list[int]]
+    homes: defaultdict[tuple[bytes, int], set[str]]
 
     def restart(self, queue: str, queue_id: bytes, number: int) -> ChildInfo:
         child = super().restart(queue, queue_id, number)
         self.begun[queue_id, number].append(child.epoch)
+        self.homes[queue_id, number].add(self.name)
         return child
 
 
-def act(script: Script, kind: str, value: object) -> None:  # noqa: C901, PLR0912
+def act(script: Script, durability: str, kind: str, value: object) -> None:  # noqa: C901, PLR0912
     match kind, value:
         case "request", (number, name, *more):
-            script.send(number, QName=name, **dict(zip(["Host"], more, strict=False)))
+            fields: dict[str, object] = dict(zip(["Host"], more, strict=False))
+            if number in {2003, 2010}:
+                fields["Durability"] = durability
+            script.send(number, QName=name, **fields)
         case "complete", int(which) if script.pending:
             script.step(which % len(script.pending))
         case "unseen", int(which) if script.pending:
@@ -135,19 +142,23 @@ def calm_down(script: Script) -> None:
     script.live(45)
 
 
+@pytest.mark.parametrize("durability", DURABILITIES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_in_the_end_every_queue_runs_once_and_on_hosts_that_live(
+    durability: str,
     steps: list[tuple[str, object]],
 ) -> None:
     script = Script(*(Watched(f"h{number}", epoch=number) for number in (1, 2, 3)))
     begun: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
+    homes: defaultdict[tuple[bytes, int], set[str]] = defaultdict(set)
     for host in script.hosts.values():
         assert isinstance(host, Watched)
         host.begun = begun
-    script.ask(2003, QName="a", Host="h1")
+        host.homes = homes
+    script.ask(2003, QName="a", Host="h1", Durability=durability)
     for kind, value in steps:
-        act(script, kind, value)
+        act(script, durability, kind, value)
     calm_down(script)
     runs = {
         (child.queue_id, number): (host.name, child.state, child.epoch)
@@ -169,5 +180,8 @@ def test_in_the_end_every_queue_runs_once_and_on_hosts_that_live(
     assert runs == wanted
     for epochs in begun.values():
         assert epochs == sorted(set(epochs)), "no process begins under an epoch of before"
+    if durability != "none":
+        for (_, number), hosts in homes.items():
+            assert number == 0 or len(hosts) == 1, "an exchange runs where its log is"
     for queue in script.machine.queues:
         assert script.machine.repairs.reasons(queue) == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from roq.exchange.commit import LateLog
 from roq.exchange.events import Effect, Event, Publish, Received, Send, Woken
 from roq.exchange.links import Link
 from roq.exchange.machine import ExchangeCore
@@ -36,6 +37,8 @@ class Exchange:
     live: list[tuple[bytes, ...]] = field(default_factory=list)
     sent: list[tuple[bytes, tuple[bytes, ...]]] = field(default_factory=list)
     woken: int = 0
+    snapshots: list[tuple[int, bytes]] = field(default_factory=list)
+    """Where the log ended when each was taken, and what it says."""
 
     def tell(self, event: Event) -> list[Effect]:
         effects = self.core.handle(event, self.now)
@@ -59,6 +62,12 @@ class Exchange:
             self.live.append((topic, entry, data))
         self.core.check()
         return entry is not None
+
+    def publish(self) -> None:
+        """Show everybody what the log has committed."""
+        while not self.core.all_shown:
+            for topic, entry, data, _ in self.core.take_committed(3):
+                self.live.append((topic.name, entry, data))
 
     def settle(self) -> None:
         """Send acks and answers."""
@@ -111,9 +120,11 @@ class Exchange:
         ]
 
 
-def exchange(log: Log[bytes] | None = None, **limits: int) -> Exchange:
+def exchange(
+    log: Log[bytes] | None = None, late: LateLog[bytes] | None = None, **limits: int
+) -> Exchange:
     allowed = Limits(**limits)
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late)
     core.begin(0.0, 1_000)
     return Exchange(core, allowed)
 

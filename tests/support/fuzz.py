@@ -323,7 +323,11 @@ def fuzz_broadcast(maker: Maker) -> None:
 
 def fuzz_registry(maker: Maker) -> None:
     """What stands in the registry, and a leader that reads it."""
-    maker.known = {"name": ["orders"], "state": ["running", "creating"], "durability": ["none"]}
+    maker.known = {
+        "name": ["orders"],
+        "state": ["running", "creating"],
+        "durability": ["none", "flush"],
+    }
     script = Script(PaperHost("h1"), leads=False)
     for path, kind in (
         (records.queue_path("orders"), records.QueueRecord),

@@ -61,6 +61,8 @@ class PaperHost:
     started: int = 0
     bases: dict[tuple[str, int], int] = field(default_factory=dict)
     """The lowest epoch under which a child counts, as it was told when it was started."""
+    durability: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What becomes of the log of an exchange."""
     up: bool = True
     """Whether its manager answers and reports."""
 
@@ -82,6 +84,7 @@ class PaperHost:
                 return Started(id=message.id, child=child)
             case StartExchange():
                 number = message.number
+                self.durability[message.queue, number] = message.durability
                 child = self.start(message.queue, message.queue_id, number, message.base)
                 return Started(id=message.id, child=child)
             case StopQueue():
@@ -124,6 +127,7 @@ class PaperHost:
             statistics=f"tcp://{self.name}:{port + 1000}" if monitor else "",
             data="" if monitor else address,
             live="" if monitor else f"tcp://{self.name}:{port + 1000}",
+            durability=self.durability.get((queue, number), "none"),
         )
         self.children[queue, number] = child
         return child

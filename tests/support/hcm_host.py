@@ -149,20 +149,22 @@ class Host:
 
     def start_exchange(self, number: int = 1, peer: str = "gcm", queue: str = "orders", *,
                        queue_id: bytes = QUEUE_ID, leader_epoch: int = 1,
-                       monitor: str = "tcp://m:1", base: int = 0) -> list[Answer]:  # fmt: skip
+                       monitor: str = "tcp://m:1", base: int = 0,
+                       durability: str = "none") -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StartExchange(id=2, queue=queue, queue_id=queue_id, number=number,
-                          leader_epoch=leader_epoch, monitor=monitor, limits=Limits(), base=base),
+                          leader_epoch=leader_epoch, monitor=monitor, limits=Limits(), base=base,
+                          durability=durability),
         )  # fmt: skip
 
     def stop_queue(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = b"",
                    number: int = -1, leader_epoch: int = 1,
-                   reason: str = "stopped") -> list[Answer]:  # fmt: skip
+                   reason: str = "stopped", erase: bool = False) -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StopQueue(id=3, queue=queue, queue_id=queue_id, number=number,
-                      leader_epoch=leader_epoch, reason=reason),
+                      leader_epoch=leader_epoch, reason=reason, erase=erase),
         )  # fmt: skip
 
     def report(self, child: str, state: str = "running") -> list[Answer]:

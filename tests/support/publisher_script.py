@@ -57,14 +57,16 @@ class Script:
     def assign(self, exchange: ExchangeInfo = X1, epoch: int = 1) -> list[Effect]:
         return self.feed(Assignment(b"q" * 16, exchange, epoch, LIMITS))
 
-    def accept(self, expected: int = 1, exchange: ExchangeInfo = X1) -> list[Effect]:
+    def accept(
+        self, expected: int = 1, exchange: ExchangeInfo = X1, *, durable: bool = False
+    ) -> list[Effect]:
         return self.says(
             channel.READY,
             channel.Ready(
                 exchange=exchange.number, exchange_epoch=exchange.epoch,
                 generation=exchange.generation, expected=expected,
                 message_bytes=1, batch_bytes=1, batch_messages=1,
-                window_bytes=1 << 20, window_batches=4,
+                window_bytes=1 << 20, window_batches=4, durable=durable,
             ),
         )  # fmt: skip
 

@@ -57,7 +57,7 @@ class SegmentedLog(Generic[B]):
         self.capacity = capacity_bytes
         self.generation = generation
         self._of = (exchange, queue, generation)
-        self._commits = commits
+        self.commits = commits
         self._topics_max = topics_max
         self._topics_spare = topics_spare
         self._topics: dict[bytes, Topic] = {}
@@ -72,9 +72,19 @@ class SegmentedLog(Generic[B]):
     def topics(self) -> int:
         return len(self._topics)
 
-    def commit(self) -> None:
-        """All that was accepted counts from now on."""
-        self.committed = self.end
+    @property
+    def uncommitted_bytes(self) -> int:
+        """As `LateLog.uncommitted_bytes`."""
+        return sum(self.record(offset)[3] for offset in range(self.committed, self.end))
+
+    @property
+    def hot(self) -> SegmentedLog[B]:
+        """As `LateLog.hot`: all of it is in memory."""
+        return self
+
+    def commit(self, end: int | None = None) -> None:
+        """What was accepted, up to `end` if that is said, counts from now on."""
+        self.committed = self.end if end is None else end
         self._make_room()
 
     def crash(self) -> None:
@@ -156,7 +166,7 @@ class SegmentedLog(Generic[B]):
         self._segments[-1].entries.append((topic, frame, batch, size))
         topic.last = self.end
         self.end += 1
-        if self._commits:
+        if self.commits:
             self.commit()
         self._make_room()
         return frame

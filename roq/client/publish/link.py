@@ -307,6 +307,18 @@ class Link:
         self.exchange = exchange
         return [] if self.phase is LinkPhase.IDLE else self.open(now)
 
+    def goes_on_at(self, exchange: ExchangeInfo) -> bool:
+        """Whether the durable log into which it publishes is served there."""
+        return self.window.buffer.durable and exchange.log == self.log
+
+    def go_on(self, exchange: ExchangeInfo, ready_seconds: float, now: float) -> list[LinkEffect]:
+        """Connect there anew, and go on under the same numbers; an answer has so much time."""
+        self.suspect = False
+        self._leave_at = None
+        self._ready_seconds = ready_seconds
+        self.exchange = exchange
+        return self.open(now)
+
     def tick(self, now: float) -> list[LinkEffect]:
         """Time has passed."""
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
@@ -346,7 +358,9 @@ class Link:
             self.held_at = self.held_at if self.held else self.progress_at
             self.progress_at = now
             self.held = (
-                f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
+                f"held back by the disk of exchange {self.name}, for {held.seconds:.1f} s"
+                if held.disk
+                else f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
                 f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
             )
         return []
@@ -367,7 +381,7 @@ class Link:
         self._status = SendStatus(
             outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=ready.exchange_epoch
         )
-        window.buffer.confirm()
+        window.buffer.confirm(durable=ready.durable)
         if ready.expected < window.low:
             window.tally.forgotten += 1
             window.restart()

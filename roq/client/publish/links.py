@@ -360,7 +360,11 @@ class Links:
     # --- assignment -------------------------------------------------------------------------------
 
     def _assigned(self, assignment: Assignment, now: float) -> list[Effect]:
-        """Publish there and nowhere else, at once: whatever there was before did not work."""
+        """Publish there and nowhere else, at once: whatever there was before did not work.
+
+        If its only link was to the same durable log, it goes on there under its numbers: what that
+        log has of it is not sent into it once more.
+        """
         if assignment.epoch <= self._highest:
             return []  # an answer that was overtaken
         self._highest = self.epoch = assignment.epoch
@@ -371,7 +375,11 @@ class Links:
         self._ask_at = self._relocation = self._next = None
         self._asked = False
         before = self.all
-        link = self._add_link(assignment.exchange, assignment.epoch)
+        exchange = assignment.exchange
+        same = before[0] if len(before) == 1 else None
+        if same is not None and exchange is not None and same.goes_on_at(exchange):
+            return list(same.go_on(exchange, self._ready_seconds(), now))
+        link = self._add_link(exchange, assignment.epoch)
         batches = [sealed for old in before for sealed in old.window.take_all()]
         effects = self._close(before)
         self.chooser.deal_to([link])
@@ -533,12 +541,16 @@ class Links:
             self.replay.of(exchange.log) if exchange is not None else ReplayBuffer(NO_LOG),
         )  # fmt: skip
         self._last_link += 1
-        seconds = longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
         link = Link(
-            self._last_link, exchange, window, self._hello, waits=waits, ready_seconds=seconds
-        )
+            self._last_link, exchange, window, self._hello, waits=waits,
+            ready_seconds=self._ready_seconds(),
+        )  # fmt: skip
         self.all = (*self.all, link)
         return link
+
+    def _ready_seconds(self) -> float:
+        """How long an exchange may take to answer: the longer, the more have not."""
+        return longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
 
     def _close(self, links: Sequence[Link]) -> list[LinkEffect]:
         """Leave these links, whose batches were taken, for good."""

@@ -29,28 +29,34 @@ class ReplayBuffer:
         log: of the exchange.
         doubt: it may be dead, with its memory.
         left: the publisher has moved elsewhere.
+        durable: the exchange keeps what it acknowledges on a disk. Nothing is kept here: what is
+            replayed would be in two logs.
         seconds: for how long a batch is kept.
         batches: the oldest first.
         bytes: their size.
     """
 
-    __slots__ = ("batches", "bytes", "doubt", "left", "log", "seconds")
+    __slots__ = ("batches", "bytes", "doubt", "durable", "left", "log", "seconds")
 
     def __init__(self, log: LogId) -> None:
         self.log = log
         self.doubt = False
         self.left = False
+        self.durable = False
         self.seconds = REPLAY_KEEP_SECONDS
         self.batches: deque[PendingBatch] = deque()
         self.bytes = 0
 
-    def confirm(self) -> None:
+    def confirm(self, *, durable: bool = False) -> None:
         """The exchange is there, with everything that it has acknowledged."""
         self.doubt = False
+        self.durable = durable
         self.seconds = REPLAY_KEEP_SECONDS
 
     def add(self, sealed: PendingBatch) -> None:
         """One more was acknowledged."""
+        if self.durable:
+            return
         self.batches.append(sealed)
         self.bytes += len(sealed.data)
 

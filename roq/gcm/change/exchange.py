@@ -26,6 +26,8 @@ from roq.gcm.change.steps import (
 from roq.gcm.events import Change, Note, Put
 from roq.gcm.state.queues import MONITOR, Queue, transactions_of
 from roq.gcm.state.records import (
+    AWAY,
+    CREATION,
     EXCHANGES_MAX,
     MANUAL,
     SCALING,
@@ -195,7 +197,9 @@ class ExchangeSagas:
     def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
         number = exchange.number
         try:
-            yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+            yield from self._steps.stop_children(
+                queue, "removed", number, (exchange.host,), erase=True
+            )
             gone = self._departed(queue, exchange)
             queue.children.pop(number, None)
             yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
@@ -232,7 +236,7 @@ class ExchangeSagas:
         """Have an exchange emptied by the queue's monitor, then stop it (2100)."""
         queue = self._steps.queues.demand(request.QName)
         exchange = _named(queue, str(request.Exchange))
-        if len(_wanted(queue)) <= 1 and exchange.wanted:
+        if len(_wanted(queue)) <= 1 and exchange.here:
             raise RequestError(
                 f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
                 "a queue keeps one; remove or stop the queue instead"
@@ -243,7 +247,7 @@ class ExchangeSagas:
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
         epoch, end = 0, -1
-        if exchange.wanted and not self._lost(queue, exchange):
+        if exchange.here and not self._lost(queue, exchange):
             epoch, end = yield from self._empty(queue, exchange)
         problems = yield from self._remove(queue, exchange, epoch, end)
         more = {"WARNING": "; ".join(problems)} if problems else {}
@@ -318,7 +322,9 @@ class ExchangeSagas:
         # Written down before it stops, so that a reader that misses its log finds where it ended.
         yield from self._steps.save(record)
         # A host that does not answer holds nothing up: it is told when it reports again.
-        problems = yield from self._steps.stop_children(queue, "removed", number, (exchange.host,))
+        problems = yield from self._steps.stop_children(
+            queue, "removed", number, (exchange.host,), erase=True
+        )
         yield from self._steps.save(without_exchange(queue.record, number))
         queue.children.pop(number, None)
         return problems
@@ -331,7 +337,8 @@ class ExchangeSagas:
 
         That is so where the registry or a host failed in the middle, or the leader.
         """
-        return any(self._can_finish(queue, each) for each in queue.record.exchanges)
+        exchanges = queue.record.exchanges
+        return _all_away(queue) or any(self._can_finish(queue, each) for each in exchanges)
 
     def finish(self, name: str) -> Saga:
         """Complete what was left half-done of this queue, or undo it."""
@@ -340,13 +347,44 @@ class ExchangeSagas:
             for exchange in queue.record.exchanges:
                 if self._can_finish(queue, exchange):
                     yield from self._finish(queue, exchange)
+            if _all_away(queue):
+                yield from self._stand_in(queue, CREATION)
         return done()
+
+    def stand_in(self, queue: Queue, lost: Iterable[ExchangeRecord]) -> Part[None]:
+        """Go on with other exchanges in the place of those that are gone with their hosts and logs.
+
+        Raises:
+            NoRoom: not for all of them is there a host.
+        """
+        gone = list(lost)
+        record = queue.record
+        for exchange in gone:
+            record = record.replacing(msgspec.structs.replace(exchange, state=AWAY))
+            queue.children.pop(exchange.number, None)
+        yield from self._steps.save(record)
+        for exchange in gone:
+            name = exchange_name(exchange.number)
+            text = (
+                f"queue {queue.name}: {name} is away, with its log on host {exchange.host}; it is "
+                "back when that host is"
+            )
+            yield Emit((Note("exchange_away", text),))
+        for exchange in gone:
+            yield from self._stand_in(queue, exchange.origin)
+
+    def _stand_in(self, queue: Queue, origin: str) -> Part[None]:
+        number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), origin)
+        text = f"queue {queue.name}: {exchange_name(number)} stands in for an exchange that is away"
+        yield Emit((Note("exchange_stands_in", text),))
 
     def _can_finish(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         if not exchange.wanted:
             return True
         half_made = exchange.state == "creating"
         runs = self._steps.runs(queue, exchange.number)
+        if exchange.away:
+            return self._steps.hosts.live(exchange.host) is not None
         return half_made and (runs or self._lost(queue, exchange))
 
     def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
@@ -356,6 +394,10 @@ class ExchangeSagas:
             yield from self._steps.save(without_exchange(queue.record, exchange.number))
             queue.children.pop(exchange.number, None)
             deed = f"{name} is removed, as was begun before"
+        elif exchange.away:
+            yield from self._steps.start_exchanges(queue, (exchange,))
+            yield from self._save_created(queue, exchange.number, "")
+            deed = f"{name} is back, with its log on host {exchange.host}"
         elif self._steps.runs(queue, exchange.number):
             yield from self._save_created(queue, exchange.number, exchange.transaction)
             deed = f"{name} serves, as was begun before"
@@ -392,7 +434,13 @@ def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
 
 
 def _wanted(queue: Queue) -> list[ExchangeRecord]:
-    return [exchange for exchange in queue.record.exchanges if exchange.wanted]
+    return [exchange for exchange in queue.record.exchanges if exchange.here]
+
+
+def _all_away(queue: Queue) -> bool:
+    """Whether nothing of a queue takes messages, as all hosts with its logs are gone."""
+    exchanges = queue.record.exchanges
+    return not _wanted(queue) and any(exchange.away for exchange in exchanges)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
@@ -406,6 +454,8 @@ def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
 
 def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules) -> None:
     name = exchange_name(exchange.number)
+    if queue.record.durable:
+        raise RequestError(f"{name} keeps a log: `roq exchange remove` removes it with that")
     if exchange.origin != SCALING:
         raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
     least = max(1, rules.exchanges_min)

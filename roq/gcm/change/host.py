@@ -185,27 +185,51 @@ class HostSagas:
             RequestError: says what it waits for.
         """
         queue = self._steps.queues.get(name)
-        draining = self._hosts.draining()
-        if queue is None or draining.isdisjoint(queue.record.hosts):
+        if queue is None or not self.goes(queue):
             return
         if queue.record.state is QueueState.STOPPED:
-            yield from self._resettle(queue, draining)
+            yield from self._resettle(queue)
             return
         if not queue.running:
             raise NotYet(f"queue {name} is {queue.record.state}")
-        leaving = [each for each in queue.record.exchanges if each.host in draining]
+        leaving = self._leaving(queue)
         if not leaving:
             yield from self._move_monitor(queue)
             return
-        if (yield from self._replace(queue, leaving, draining)):
+        if (yield from self._replace(queue, leaving, self._emptied(queue))):
             return
         yield from self._empty(queue, leaving)
 
-    def _resettle(self, queue: Queue, draining: frozenset[str]) -> Part[None]:
-        """A stopped queue is to start elsewhere."""
+    def goes(self, queue: Queue) -> bool:
+        """Whether anything of a queue is to leave a host.
+
+        The log of a durable one stays with a host whose manager stops: it will be back.
+        """
+        return bool(self._leaving(queue)) or queue.record.host in self._hosts.draining()
+
+    def _leaving(self, queue: Queue) -> list[ExchangeRecord]:
+        emptied = self._emptied(queue)
+        return [each for each in queue.record.exchanges if each.host in emptied and not each.away]
+
+    def _emptied(self, queue: Queue) -> frozenset[str]:
+        """The hosts that are to hold no exchange of this queue."""
+        return self._hosts.drained() if queue.record.durable else self._hosts.draining()
+
+    def _resettle(self, queue: Queue) -> Part[None]:
+        """A stopped queue is to start elsewhere.
+
+        Raises:
+            NoRoom: no host has room for it.
+            NotYet: what has to be read before it may go is in it.
+        """
         record = queue.record
-        numbers = [each.number for each in record.exchanges if each.host in draining]
-        numbers += [MONITOR] * (record.host in draining)
+        if record.durable and self._leaving(queue):
+            raise NotYet(
+                f"queue {queue.name} is stopped, and what is in its logs can be read only when it "
+                f"runs: `roq queue start {queue.name}`, or `roq queue remove {queue.name}`"
+            )
+        numbers = [each.number for each in self._leaving(queue)]
+        numbers += [MONITOR] * (record.host in self._hosts.draining())
         places, problem = self._steps.place_anew(queue, numbers)
         if problem:
             raise NoRoom(problem)
@@ -216,7 +240,7 @@ class HostSagas:
     ) -> Part[bool]:
         """Start one exchange for one that goes, if there is one without; gives whether it did."""
         staying = [
-            each for each in queue.record.exchanges if each.wanted and each.host not in draining
+            each for each in queue.record.exchanges if each.here and each.host not in draining
         ]
         replaced = {each.replaces for each in staying}
         missing = [each for each in leaving if each.wanted and each.number not in replaced]

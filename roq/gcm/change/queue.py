@@ -12,7 +12,7 @@ from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
 from roq.gcm.change.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
 from roq.gcm.events import Note
 from roq.gcm.state.queues import MONITOR, Queue
-from roq.gcm.state.records import CREATION, SCALING, ExchangeRecord, QueueRecord
+from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
 from roq.model import Limits, QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.public_answers import done
@@ -24,9 +24,9 @@ REMEMBERED_MAX: Final = 1_000
 class QueueSagas:
     """Changes of whole queues."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, healing: ReplacementSagas) -> None:
         self._steps = steps
-        self._healing = ReplacementSagas(steps)
+        self._healing = healing
         self._unanswered: set[bytes] = set()
         """Ids of the queues whose creation was resumed, and whose creator got no answer."""
         self._refused: set[bytes] = set()
@@ -57,7 +57,7 @@ class QueueSagas:
                 raise QueueExists(f"queue {name!r} exists already")
             return done(Host=left_over.record.host)
         if left_over is not None:
-            yield from steps.stop_children(left_over, "removed")
+            yield from steps.stop_children(left_over, "removed", erase=True)
             yield from steps.erase(left_over)
         host = steps.place(host)
         record = QueueRecord(
@@ -121,10 +121,12 @@ class QueueSagas:
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
+        if starting.durable:
+            starting = self._with_away(queue, starting)
         places, problem = steps.place_anew(queue, self._on_lost_hosts(starting))
         if problem:
             raise NoRoom(problem)
-        for host in starting.hosts:
+        for host in _hosts_here(starting):
             if not steps.hosts.lost(host):
                 steps.hosts.demand(host)
         yield Admit(places.get(MONITOR, starting.host))
@@ -165,7 +167,8 @@ class QueueSagas:
         steps = self._steps
         queue = steps.queues.demand(name)
         yield from steps.save(_in_state(queue, QueueState.REMOVING))
-        problems = yield from steps.stop_children(queue, "removed")
+        problems = yield from steps.stop_children(queue, "removed", erase=True)
+        problems += _logs_left(queue, steps)
         yield from steps.erase(queue)
         return done(WARNING="; ".join(problems)) if problems else done()
 
@@ -237,22 +240,45 @@ class QueueSagas:
         kept = tuple(
             exchange
             for exchange in record.exchanges
-            if exchange.origin != SCALING or not self._steps.hosts.lost(exchange.host)
+            if record.durable
+            or exchange.origin != SCALING
+            or not self._steps.hosts.lost(exchange.host)
         )
         return msgspec.structs.replace(record, exchanges=kept or record.exchanges)
+
+    def _with_away(self, queue: Queue, record: QueueRecord) -> QueueRecord:
+        """The record in which those are away whose hosts are lost, with another one if all are.
+
+        Raises:
+            NoRoom: no host has room for that.
+        """
+        lost = self._steps.hosts.lost
+        exchanges = tuple(
+            msgspec.structs.replace(each, state=AWAY) if lost(each.host) else each
+            for each in record.exchanges
+        )
+        number = record.next_number
+        if all(each.away for each in exchanges):
+            host = self._steps.place_beside(queue)
+            exchanges += (ExchangeRecord(number=number, host=host, origin=CREATION),)
+            number += 1
+        return msgspec.structs.replace(record, exchanges=exchanges, next_number=number)
 
     def _on_lost_hosts(self, record: QueueRecord) -> list[int]:
         lost = self._steps.hosts.lost
         numbers = [MONITOR] if lost(record.host) else []
-        return numbers + [each.number for each in record.exchanges if lost(each.host)]
+        return numbers + [
+            each.number for each in record.exchanges if lost(each.host) and not record.durable
+        ]
 
     def _start(self, queue: Queue) -> Part[None]:
         yield from self._steps.start_monitor(queue)
-        yield from self._steps.start_exchanges(queue, queue.record.exchanges)
+        here = tuple(each for each in queue.record.exchanges if not each.away)
+        yield from self._steps.start_exchanges(queue, here)
 
     def _undo_create(self, queue: Queue) -> Part[str]:
         try:
-            yield from self._steps.stop_children(queue, "removed")
+            yield from self._steps.stop_children(queue, "removed", erase=True)
             yield from self._steps.erase(queue)
         except RequestError as error:
             return f"its definition is left behind: {error}"
@@ -296,7 +322,24 @@ def _now_running(queue: Queue) -> QueueRecord:
         record,
         state=QueueState.RUNNING,
         exchanges=tuple(
-            msgspec.structs.replace(exchange, state="created", transaction="")
+            exchange
+            if exchange.away
+            else msgspec.structs.replace(exchange, state="created", transaction="")
             for exchange in record.exchanges
         ),
     )
+
+
+def _hosts_here(record: QueueRecord) -> list[str]:
+    """Where something of a queue is to be started."""
+    return [record.host, *(each.host for each in record.exchanges if not each.away)]
+
+
+def _logs_left(queue: Queue, steps: Steps) -> list[str]:
+    """Which logs of a removed queue stay, because their hosts are gone; what to do about it."""
+    hosts = {each.host for each in queue.record.exchanges if steps.hosts.lost(each.host)}
+    folder = f"logs/{queue.record.queue_id.hex()}"
+    return [
+        f"host {host} is lost: should it come back, remove the folder {folder} in its data.dir"
+        for host in sorted(hosts if queue.record.durable else ())
+    ]

@@ -39,6 +39,8 @@ class Reconciliation:
                 leader_epoch=self._steps.leader_epoch,
                 cluster=self._steps.cluster,
                 reason=_reason(known, number),
+                # Only what a definition says is gone; that there is none proves nothing.
+                erase=known is not None and known.record.durable and _is_removed(known, number),
             )
             yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))
         return done()
@@ -68,6 +70,11 @@ def _reason(queue: Queue | None, number: int) -> str:
     exchange = queue.record.exchange(number)
     wanted = number == MONITOR or (exchange is not None and exchange.wanted)
     return "moved" if wanted else "removed"
+
+
+def _is_removed(queue: Queue, number: int) -> bool:
+    exchange = queue.record.exchange(number)
+    return exchange is not None and not exchange.wanted
 
 
 def _is(queue: Queue, queue_id: bytes) -> bool:

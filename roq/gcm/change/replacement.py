@@ -1,22 +1,29 @@
-"""What a running queue has lost runs again: on its host if that is live, else on another one."""
+"""What a running queue has lost runs again: on its host if that is live, else on another one.
+
+An exchange of a durable queue runs where its log is and nowhere else: if its host is lost, another
+exchange stands in for it until that host is back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from roq.errors import RequestError
+from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.saga import Emit
 from roq.gcm.change.steps import NoRoom, Part, Steps
 from roq.gcm.events import Note
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue
+from roq.gcm.state.records import ExchangeRecord
 
 
 class ReplacementSagas:
     """Monitors and exchanges that take the place of lost ones."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, exchanges: ExchangeSagas) -> None:
         self._steps = steps
+        self._exchanges = exchanges
 
     def heal(
         self,
@@ -42,6 +49,10 @@ class ReplacementSagas:
             RequestError: a host has not started one.
         """
         lost = list(lost)
+        away = self._away(queue, lost)
+        if away:
+            gone = {each.number for each in away}
+            lost = [each for each in lost if each.number not in gone]
         targets, problem = self._targets(queue, lost, avoid, again=again)
         moved = {number: host for number, host in targets.items() if host != queue.place(number)}
         if targets:
@@ -53,8 +64,18 @@ class ReplacementSagas:
                 yield from self._steps.save_moved(queue.record, moved)
             yield from self._start(queue, targets)
             yield Emit((Note("queue_healed", f"queue {queue.name}: started: {deed}"),))
+        if away:  # by now its monitor runs, which tells publishers where to go
+            yield from self._exchanges.stand_in(queue, away)
         if problem:
             raise NoRoom(problem)
+
+    def _away(self, queue: Queue, lost: Iterable[Loss]) -> list[ExchangeRecord]:
+        """Those that are gone with their logs, because their hosts are."""
+        if not queue.record.durable:
+            return []
+        numbers = [each.number for each in lost if self._steps.hosts.live(each.host) is None]
+        found = map(queue.record.exchange, numbers)
+        return [each for each in found if each is not None]
 
     def move_monitor(self, queue: Queue, host: str) -> Part[None]:
         """Start the monitor of a running queue elsewhere, then stop the one that runs.
@@ -87,6 +108,9 @@ class ReplacementSagas:
             and hosts.live(each.host) is not None
             and not (each.host in draining and hosts.refuge(each.host))
         }
+        if queue.record.durable:
+            # Where its log is, however often that has failed.
+            targets |= {each.number: each.host for each in lost if each.number != MONITOR}
         others = {each.number: each for each in lost if each.number not in targets}
         failed = {each.host for each in others.values() if each.kind is FAILED}
         places, problem = self._steps.place_anew(queue, others, avoid | failed)

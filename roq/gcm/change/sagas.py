@@ -15,6 +15,7 @@ idempotent at the host manager.
                                                                   undo: StopQueue(number), erase
                remove     Empty, removing -> StopQueue(number)          -> erased
     healing    moved to another host -> StartMonitor, StartExchange     -> addresses
+               of a durable queue: away, and another exchange is added
     host       cordon, uncordon, drain, leave: what is wanted of it is written down
                vacate   one step: an exchange added elsewhere, one emptied, or the monitor moved
     upkeep     note addresses, stop what nobody wants
@@ -38,9 +39,9 @@ class Sagas:
 
     def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
         self._steps = Steps(queues, hosts, heartbeats)
-        self.queue = QueueSagas(self._steps)
         self.exchange = ExchangeSagas(self._steps)
-        self.healing = ReplacementSagas(self._steps)
+        self.healing = ReplacementSagas(self._steps, self.exchange)
+        self.queue = QueueSagas(self._steps, self.healing)
         self.upkeep = Reconciliation(self._steps)
         self.host = HostSagas(self._steps, self.exchange, self.healing)
 

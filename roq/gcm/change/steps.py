@@ -241,6 +241,7 @@ class Steps:
                 monitor=queue.monitor,
                 limits=queue.record.limits,
                 base=host_epoch(exchange.epoch),
+                durability=queue.record.durability,
             )
             calls.append(_start_call(host, message))
         answers = yield Calls(tuple(calls))
@@ -258,6 +259,11 @@ class Steps:
             case Started(child=child):
                 if child.epoch < queue.floor(MONITOR if child.role == "monitor" else child.number):
                     raise RequestError(f"host {name} still runs an earlier {child.child}")
+                if child.role != "monitor" and child.durability != queue.record.durability:
+                    raise RequestError(
+                        f"host {name} runs an earlier RoQ, which keeps no log on its disk: bring "
+                        "it up to date, or place durable queues elsewhere"
+                    )
                 queue.observe(child, name)
                 host = self.hosts.get(name)
                 if host is not None:
@@ -278,8 +284,17 @@ class Steps:
         reason: str,
         number: int = EVERYTHING,
         hosts: tuple[str, ...] = (),
+        *,
+        erase: bool = False,
     ) -> Part[list[str]]:
-        """Stop processes on every host that is not lost; gives what went wrong where."""
+        """Stop processes on every host that is not lost; gives what went wrong where.
+
+        Args:
+            reason: what their clients are told.
+            number: of one exchange; 0: the monitor; -1: all.
+            hosts: where; empty: everywhere.
+            erase: of a durable queue: their logs go with them.
+        """
         calls = []
         problems = []
         message = StopQueue(
@@ -289,6 +304,7 @@ class Steps:
             leader_epoch=self.leader_epoch,
             cluster=self.cluster,
             reason=reason,
+            erase=erase and queue.record.durable,
         )
         for name in hosts or queue.record.hosts:
             host = self.hosts.get(name)
@@ -316,6 +332,7 @@ def moved_to(record: QueueRecord, places: Mapping[int, str], base: int) -> Queue
         record = msgspec.structs.replace(record, host=places[MONITOR], epoch=_lowest(base))
     for exchange in record.exchanges:
         if exchange.number in places:
+            assert not record.durable, "an exchange stays where its log is"  # noqa: S101
             record = record.replacing(
                 msgspec.structs.replace(exchange, host=places[exchange.number], epoch=_lowest(base))
             )
@@ -350,7 +367,7 @@ def _stop_problem(host: str, answer: Result) -> str:
 
 def exchange_hosts(queue: Queue) -> list[str]:
     """Where the exchanges of a queue are, one entry each."""
-    return [exchange.host for exchange in queue.record.exchanges]
+    return [exchange.host for exchange in queue.record.exchanges if not exchange.away]
 
 
 def _start_call(host: Host, message: StartMonitor | StartExchange) -> Call:

@@ -173,9 +173,13 @@ class ClientPort:
             id=request.id,
             queue_id=record.queue_id,
             rules=self._rules.elastic(queue.name),
-            exchanges=[each.number for each in record.exchanges],
+            exchanges=[each.number for each in record.exchanges if not each.away],
             unwanted=self._unwanted(queue, request),
-            scaled=[each.number for each in record.exchanges if each.origin == SCALING],
+            scaled=[
+                each.number
+                for each in record.exchanges
+                if each.origin == SCALING and not record.durable
+            ],
             hosts=[
                 HostUse(
                     host=host.name,

@@ -11,6 +11,7 @@ from roq.gcm.change.scaling_rules import Rules
 from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.hosts import AWAY, LIVE, Host, Hosts, Schedule
+from roq.gcm.state.losses import away_text
 from roq.gcm.state.queues import MONITOR, Queue, Queues
 from roq.gcm.state.records import ExchangeRecord
 from roq.model import exchange_name
@@ -191,7 +192,9 @@ def _exchange_row(
     host = hosts.get(exchange.host)
     listed = host.child(queue.record.queue_id, exchange.number) if host is not None else None
     reason = repairs.reason(queue, exchange.number)
-    if loss is not None:
+    if exchange.away:
+        state, reason = exchange.state, away_text(exchange.host)
+    elif loss is not None:
         state = loss.kind.value
     elif host is not None and host.state is not LIVE and queue.running:
         state, reason = f"host {host.state}", f"is on host {host.name}: {hosts.reason(host)}"

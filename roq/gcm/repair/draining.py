@@ -108,6 +108,9 @@ class Draining:
         if not leaving and self._hosts.schedule(host) is not Schedule.DRAINING:
             return ""
         here = [queue for queue in self._queues if _is_on(queue, host)]
+        if leaving and here and all(_stays(queue, host) for queue in here):
+            return "what is left there are logs, which stay"
+        here = [queue for queue in here if not (leaving and _stays(queue, host))]
         reasons = [
             f"queue {queue.name}: {waits.reason}"
             for queue in here
@@ -145,7 +148,7 @@ class Draining:
             return []
         if self._role.registry_away or self._role.caretaker or self._hosts.arriving:
             return []
-        concerned = [each for each in self._queues if not draining.isdisjoint(each.record.hosts)]
+        concerned = [each for each in self._queues if self._sagas.host.goes(each)]
         names = {each.name for each in concerned}
         self._waits = {name: each for name, each in self._waits.items() if name in names}
         effects: list[Effect] = []
@@ -194,3 +197,8 @@ class Draining:
 
 def _is_on(queue: Queue, host: str) -> bool:
     return host in queue.record.hosts
+
+
+def _stays(queue: Queue, host: str) -> bool:
+    """Whether all that a queue has on a host whose manager stops are logs."""
+    return queue.record.durable and queue.record.host != host

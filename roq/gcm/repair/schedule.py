@@ -29,6 +29,7 @@ from roq.gcm.state.losses import (
     GONE,
     Kind,
     Loss,
+    away_text,
     loss,
     losses,
     part_name,
@@ -373,6 +374,11 @@ class RepairSchedule:
             f"{part_name(number)} {reason}"
             for number in (parts(queue) if queue.running else ())
             if (reason := self.reason(queue, number))
+        ]
+        told += [
+            f"{part_name(each.number)} {away_text(each.host)}"
+            for each in queue.record.exchanges
+            if each.away
         ]
         doing = self._half_done(queue)
         if doing and not self._operations.busy(queue.name):

@@ -205,6 +205,10 @@ class Hosts:
         """The hosts from which everything goes elsewhere."""
         return frozenset(name for name in self.marks if self.schedule(name) is Schedule.DRAINING)
 
+    def drained(self) -> frozenset[str]:
+        """Those of them that an operator wants to hold nothing, not even a log."""
+        return frozenset(name for name, mark in self.marks.items() if mark.drained)
+
     def refuge(self, name: str) -> bool:
         """Whether there is a live host beside this one that takes what is placed."""
         return bool(self.fit() - {name})

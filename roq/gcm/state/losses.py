@@ -67,6 +67,11 @@ def part_name(number: int) -> str:
     return "the monitor" if number == MONITOR else exchange_name(number)
 
 
+def away_text(host: str) -> str:
+    """What is wrong with an exchange that is away, in a clause that follows its name."""
+    return f"is away: its log is on host {host}, which is lost; it is back when that host is"
+
+
 def losses(queue: Queue, hosts: Hosts, heartbeats: Heartbeats) -> list[Loss]:
     """What a running queue has lost; the monitor first."""
     found = (loss(queue, number, hosts, heartbeats) for number in parts(queue))

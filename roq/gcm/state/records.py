@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.errors import InvalidName, RequestError
-from roq.model import Limits, QueueState, check_name
+from roq.model import VOLATILE, Limits, QueueState, check_name
 from roq.protocol.public import (
     DURABILITIES,
     LIMIT_RANGES,
@@ -62,7 +62,8 @@ WORDS_MAX: Final = 200
 """Characters of what is said about an unreadable document."""
 
 
-EXCHANGE_STATES: Final = frozenset({"creating", "created", "removing"})
+AWAY: Final = "away"
+EXCHANGE_STATES: Final = frozenset({"creating", "created", "removing", AWAY})
 
 
 class Manager(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +82,8 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     number: ExchangeNumber
     host: str
     state: str = "creating"
-    """`creating` until it has run for the first time, then `created`; `removing` at the end."""
+    """`creating` until it has run for the first time, then `created`; `removing` at the end.
+    `away`: its host is lost with its log: it runs again when that host is back, nowhere else."""
     transaction: str = ""
     """TransactionID of the request that is making it."""
     origin: str = MANUAL
@@ -98,6 +100,16 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     def wanted(self) -> bool:
         """Whether it is to run when its queue does."""
         return self.state != "removing"
+
+    @property
+    def away(self) -> bool:
+        """Whether its host is gone with its log."""
+        return self.state == AWAY
+
+    @property
+    def here(self) -> bool:
+        """Whether it is to run, and its host is not gone with its log."""
+        return self.state in {"creating", "created"}
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,7 +147,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where the monitor runs."""
     created: Amount
     """Seconds since 1970."""
-    durability: str = "none"
+    durability: str = VOLATILE
     limits: Limits = Limits()
     transaction: str = ""
     """TransactionID of the request that has created it."""
@@ -147,6 +159,11 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: tuple[ExchangeRecord, ...] = ()
     departed: tuple[DepartedRecord, ...] = ()
     """Those that went last, the latest at the end."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether its exchanges have logs on their disks, so that each belongs where its log is."""
+        return self.durability != VOLATILE
 
     def departing(self, gone: DepartedRecord) -> QueueRecord:
         """The record that says where the log of this exchange ends."""

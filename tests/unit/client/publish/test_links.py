@@ -81,6 +81,27 @@ def test_an_exchange_that_cannot_be_reached_is_reported_as_failed() -> None:
     assert "refused" in script.links.reason
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_at_a_durable_log_that_is_assigned_again_it_goes_on_under_its_numbers(
+    durable: bool,
+) -> None:
+    script = Script()
+    script.assign()
+    script.accept(durable=durable)
+    assert [script.publish(), script.publish()] == [[1], [2]]
+    script.lost("killed")
+    script.lost("refused")
+    later = structs.replace(X1, epoch=9, data="tcp://h:9")
+    hello = opened(script.assign(later, 2))
+    assert hello.epoch == (1 if durable else 2)
+    if not durable:
+        return
+    # The log has the first one, whose acknowledgement died with the process.
+    assert sent(script.accept(expected=2, exchange=later, durable=True)) == [2]
+    assert [receipt.done() for receipt in script.receipts] == [True, False]
+    assert script.publish() == [3]
+
+
 def test_the_second_failure_in_a_row_waits_before_it_asks_again() -> None:
     script = Script()
     script.assign()
@@ -311,6 +332,12 @@ def test_an_exchange_that_says_why_it_does_not_acknowledge_is_left_alone(ready: 
     status = ready.receipts[0].status
     assert status is not None
     assert "held back by a slow subscriber" in status.reason
+
+
+def test_an_exchange_whose_disk_does_not_follow_says_so(ready: Script) -> None:
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"", seconds=2.5, most=0.0, disk=True))
+    assert ready.links.all[0].held == "held back by the disk of exchange x1, for 2.5 s"
 
 
 def test_an_acknowledgement_ends_what_was_said_of_its_delay(ready: Script) -> None:

@@ -126,3 +126,14 @@ def test_what_an_exchange_that_was_emptied_had_acknowledged_is_not_needed() -> N
     replay.doubt(X2, lost=True)
     assert replay.take_doubtful(frozenset()) == []
     assert list(replay) == []
+
+
+def test_what_an_exchange_keeps_on_its_disk_is_not_kept_for_others() -> None:
+    replay = ReplayBuffers()
+    buffer = replay.of(X1)
+    acknowledged(buffer, 0.0)
+    buffer.confirm(durable=True)
+    acknowledged(buffer, 0.0)
+    assert len(buffer.batches) == 1, "what another life of it had acknowledged in memory only"
+    replay.doubt(X1, lost=True)
+    assert len(replay.take_doubtful(frozenset({X2}))) == 1

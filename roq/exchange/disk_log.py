@@ -1,0 +1,105 @@
+"""The log of a durable exchange: opened, handed to its writer, and what is told when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import zmq
+
+from roq.exchange.log_writer import LogWriter
+from roq.log.disk import DiskFiles
+from roq.log.files import LogRefused
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import Group, SegmentLog, perform
+from roq.log.streams import spare_of
+from roq.protocol.spec import ExchangeSpec
+
+Batch = bytes | zmq.Frame
+
+
+class DiskLog:
+    """Loop thread only.
+
+    Args:
+        spec: of an exchange that has a folder.
+        now_us: wall clock, µs UTC.
+        call_soon: has a function called in the loop, from any thread.
+        committed: called when more of the log is committed.
+        failed: called, with why in a sentence, when nothing can be committed any more.
+
+    Raises:
+        LogRefused: there is a log that is not this exchange's to go on with, or none can be made.
+    """
+
+    def __init__(
+        self,
+        spec: ExchangeSpec,
+        now_us: int,
+        call_soon: Callable[[Callable[[], None]], None],
+        committed: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._folder = spec.log
+        self._committed = committed
+        self._told_failed = failed
+        self._files = DiskFiles(Path(spec.log))
+        try:
+            # What is read back is bytes; what is appended may be a frame as well.
+            self.log = cast("SegmentLog[Batch]", open_log(self._files, _settings(spec, now_us)))
+        except LogRefused as error:
+            self._files.close()
+            raise LogRefused(f"{spec.log}: {error}") from None
+        self.failure = ""
+        """Why nothing can be written any more; empty: all is well."""
+        self._writer: LogWriter[Group[Batch]] = LogWriter(
+            partial(perform, self._files), call_soon, self._written, self._failed
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits for the disk, or nothing more can come of that."""
+        return bool(self.failure) or self.log.committed >= self.log.end
+
+    def write_on(self, snapshot: Callable[[], bytes]) -> None:
+        """Have written what has gathered, unless the disk is still at what was before."""
+        if self._writer.busy:
+            return
+        group = self.log.gather(snapshot)
+        if group is not None:
+            self._writer.write(group)
+
+    def close(self) -> bool:
+        """Write no more; whether the disk has come to an end with what it was given."""
+        ended = self._writer.close()
+        if ended:
+            self._files.close()
+        return ended
+
+    def _written(self, group: Group[Batch]) -> None:
+        self.log.commit(group.end)
+        self._committed()
+
+    def _failed(self, error: Exception) -> None:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        self.failure = f"cannot write its log in {self._folder}: {why}"
+        self._told_failed(self.failure)
+
+
+def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:
+    limits = spec.limits
+    return LogSettings(
+        queue=spec.queue_id,
+        exchange=spec.number,
+        epoch=spec.epoch,
+        cluster=spec.cluster,
+        host=spec.host,
+        ring_bytes=limits.ring_bytes,
+        topics_max=limits.topics,
+        topics_spare=spare_of(limits.topics),
+        capacity_bytes=limits.log_bytes,
+        keep_us=limits.log_seconds * 1_000_000,
+        now_us=now_us,
+    )

@@ -1,0 +1,154 @@
+"""Where the records of a segment stand, and which of them belong to a topic.
+
+An index is kept in memory while its segment is written, and lies in a file of its own afterwards.
+It is a help and no truth: a file that is missing or not whole is made again from the segment.
+
+    0  "RQIX"   4  u16 format   6  u16 0   8  u64 base   16  u32 entries   20  u32 topics
+    24 u64 sum of all before and of all that follows
+    32 per topic: u16 bytes of its name, u32 its entries, the name; then padding to 8
+       u32 position of each entry in units of 8 bytes, 0 for one that cannot be read
+       per topic: u32 distance from `base` of each of its entries
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from struct import Struct
+from typing import Final, Self
+
+from xxhash import xxh3_64_intdigest
+
+from roq.log.records import ALIGN
+
+INDEX_MAGIC: Final = b"RQIX"
+FORMAT: Final = 1
+_HEAD: Final = Struct("<4sHHQII")
+_SUM: Final = Struct("<Q")
+_HEAD_BYTES: Final = _HEAD.size + _SUM.size
+_TOPIC: Final = Struct("<HI")
+_U32: Final = next(code for code in "IL" if array(code).itemsize == 4)
+LOST: Final = 0
+"""The position of an entry that cannot be read: no record stands where the head of a segment is."""
+
+
+class SegmentIndex:
+    """The index of one segment.
+
+    Attributes:
+        base: the offset of its first entry.
+    """
+
+    __slots__ = ("_positions", "_topics", "base")
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self._positions = array(_U32)
+        self._topics: dict[bytes, array[int]] = {}
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last entry."""
+        return self.base + len(self._positions)
+
+    @property
+    def topics(self) -> frozenset[bytes]:
+        """The topics that have an entry here."""
+        return frozenset(self._topics)
+
+    def add(self, topic: bytes, position: int) -> None:
+        """The next entry stands at this position of the file."""
+        offsets = self._topics.get(topic)
+        if offsets is None:
+            offsets = self._topics[topic] = array(_U32)
+        offsets.append(len(self._positions))
+        self._positions.append(position // ALIGN)
+
+    def add_lost(self) -> None:
+        """The next entry cannot be read."""
+        self._positions.append(LOST)
+
+    def lose(self, offset: int) -> None:
+        """This entry cannot be read any more."""
+        self._positions[offset - self.base] = LOST
+
+    def lost(self) -> list[int]:
+        """The entries that cannot be read."""
+        if LOST not in self._positions:
+            return []
+        return [self.base + index for index, at in enumerate(self._positions) if at == LOST]
+
+    def position(self, offset: int) -> int:
+        """Where an entry stands in the file; 0 if it cannot be read."""
+        return self._positions[offset - self.base] * ALIGN
+
+    def next_of(self, topic: bytes, at_least: int) -> int | None:
+        """The first entry of a topic at or above an offset that can be read."""
+        offsets = self._topics.get(topic)
+        if offsets is None:
+            return None
+        for index in range(bisect_left(offsets, max(0, at_least - self.base)), len(offsets)):
+            if self._positions[offsets[index]] != LOST:
+                return self.base + offsets[index]
+        return None
+
+    def pack(self) -> bytes:
+        """The bytes of its file."""
+        names = b"".join(
+            _TOPIC.pack(len(name), len(offsets)) + name for name, offsets in self._topics.items()
+        )
+        parts = [names, bytes(-len(names) % ALIGN), _bytes(self._positions)]
+        parts += [_bytes(offsets) for offsets in self._topics.values()]
+        rest = b"".join(parts)
+        head = _HEAD.pack(
+            INDEX_MAGIC, FORMAT, 0, self.base, len(self._positions), len(self._topics)
+        )
+        return head + _SUM.pack(_sum(head, rest)) + rest
+
+    @classmethod
+    def read(cls, data: bytes, base: int) -> Self | None:
+        """The index in a file; None if it is not whole, or of another segment."""
+        if len(data) < _HEAD_BYTES:
+            return None
+        magic, number, _, told_base, entries, topics = _HEAD.unpack_from(data)
+        if (magic, number, told_base) != (INDEX_MAGIC, FORMAT, base):
+            return None
+        view = memoryview(data)
+        (told,) = _SUM.unpack_from(data, _HEAD.size)
+        if told != _sum(view[: _HEAD.size], view[_HEAD_BYTES:]):
+            return None
+        # The sum is right, so this program has written it: sizes need no doubt.
+        index = cls(base)
+        at, counts = _HEAD_BYTES, []
+        for _ in range(topics):
+            size, count = _TOPIC.unpack_from(data, at)
+            at += _TOPIC.size
+            counts.append((data[at : at + size], count))
+            at += size
+        at += -(at - _HEAD_BYTES) % ALIGN
+        index._positions, at = _array(data, at, entries)
+        for name, count in counts:
+            index._topics[name], at = _array(data, at, count)
+        return index
+
+
+def _sum(head: bytes | memoryview, rest: bytes | memoryview) -> int:
+    return xxh3_64_intdigest(rest, seed=xxh3_64_intdigest(head))
+
+
+def _bytes(numbers: array[int]) -> bytes:
+    return _little(numbers).tobytes()
+
+
+def _array(data: bytes, at: int, count: int) -> tuple[array[int], int]:
+    numbers = array(_U32)
+    numbers.frombytes(data[at : at + 4 * count])
+    return _little(numbers), at + 4 * count
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers

@@ -1,0 +1,513 @@
+"""Opens the log in a folder: makes it, or goes on with what an earlier process has left.
+
+Only the newest segment is gone over, from its beginning: a snapshot stands in it (or, if the last
+starts came to nothing, in the one before). What stands there is believed as far as it was known to
+be on the disk when something was written behind it. What comes after the newest such claim is what
+a power cut may have torn, and what after a failed sync may be in the system's memory alone: so far
+as it is whole it is written again, into a new segment, and synced before it counts.
+
+A process begins a segment of its own; nothing is appended to a file of an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.log.files import Files, LogRefused
+from roq.log.hot_tail import HotTail
+from roq.log.index import SegmentIndex
+from roq.log.records import (
+    HEAD_BYTES,
+    Found,
+    RecordKind,
+    SegmentHead,
+    other_format,
+    pack_head,
+    pack_record,
+    record_bytes,
+)
+from roq.log.segment_reader import (
+    INDEX_SUFFIX,
+    SEGMENT_SUFFIX,
+    Segment,
+    head_of,
+    index_name,
+    load_index,
+    parse_name,
+    scan,
+    segment_name,
+)
+from roq.log.segments import (
+    SEGMENT_BYTES,
+    SEGMENT_ENTRIES,
+    TOPICS_LISTED_MAX,
+    Recovered,
+    SegmentLog,
+)
+from roq.log.snapshot import LogSnapshot, decode_snapshot
+from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
+from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
+
+META: Final = "log.json"
+NEW_SUFFIX: Final = ".new"
+"""Of a file that gets its name when it is complete and synced."""
+FORMAT: Final = 1
+"""Of what a folder says of itself."""
+PROBLEMS_MAX: Final = 100
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose log a folder holds; written once, when it is made."""
+
+    format: int = FORMAT
+    cluster: str
+    queue: str
+    """Id of the queue, in hex."""
+    exchange: ExchangeNumber
+    generation: ChildEpoch
+    host: str
+    """Whose disk it lies on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Whose log it is to be, and what it may take.
+
+    Attributes:
+        queue: queue id.
+        exchange: number of the exchange.
+        epoch: of this process; the generation of a log that is made now.
+        cluster, host: identity of the cluster, and the name of this host.
+        ring_bytes: memory for the newest batches.
+        topics_max, topics_spare: as `Ring` says.
+        capacity_bytes: what all segments may take on the disk.
+        keep_us: how long entries are kept, µs.
+        now_us: the wall clock, µs UTC.
+        segment_bytes, segment_entries: a segment with more of these is complete.
+    """
+
+    queue: bytes
+    exchange: int
+    epoch: int
+    cluster: str
+    host: str
+    ring_bytes: int
+    topics_max: int
+    topics_spare: int
+    capacity_bytes: int
+    keep_us: int
+    now_us: int
+    segment_bytes: int = SEGMENT_BYTES
+    segment_entries: int = SEGMENT_ENTRIES
+
+
+def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
+    """The log in a folder, ready to be appended to.
+
+    Raises:
+        LogRefused: it belongs to another one, cannot be used, or is of a newer format.
+    """
+    try:
+        meta = _meta(files, settings)
+        return _Opening(files, settings, meta.generation).run()
+    except OSError as error:
+        raise LogRefused(
+            f"the log of exchange {settings.exchange} cannot be opened: {error.strerror or error}"
+            f"{f' ({error.filename})' if error.filename else ''}. {_remedy(error)}"
+        ) from error
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in {28, 122}:  # ENOSPC, EDQUOT
+        return "The disk is full: make room, or give the queue less to keep"
+    if error.errno in {13, 1, 30}:  # EACCES, EPERM, EROFS
+        return "The host manager's user must be able to write there"
+    return "Look at the disk; the log stays as it is"
+
+
+def _meta(files: Files, settings: LogSettings) -> Meta:
+    """What the folder says of itself, after comparing it; a new folder is made to say it."""
+    mine = Meta(
+        cluster=settings.cluster, queue=settings.queue.hex(), exchange=settings.exchange,
+        generation=settings.epoch, host=settings.host,
+    )  # fmt: skip
+    names = files.names()
+    if META not in names:
+        if any(name.endswith(SEGMENT_SUFFIX) for name in names):
+            raise LogRefused(
+                f"the folder holds segments of a log, but no {META}: it was copied in part. Copy "
+                f"it again, or move the segments elsewhere"
+            )
+        partial = META + NEW_SUFFIX
+        files.create(partial)
+        files.write(partial, 0, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
+        files.sync(partial)
+        files.rename(partial, META)
+        files.sync_folder()
+        return mine
+    found = read_meta(files)
+    for what, told, wanted in (
+        ("cluster", found.cluster, mine.cluster),
+        ("queue", found.queue, mine.queue),
+        ("exchange", found.exchange, mine.exchange),
+        ("host", found.host, mine.host),
+    ):
+        if told != wanted:
+            raise LogRefused(
+                f"the log belongs to {what} {told}, not to {what} {wanted}: it was copied or moved "
+                "here. Move the folder back, or away; nothing in it was changed"
+            )
+    if found.generation > settings.epoch:
+        raise LogRefused(
+            f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
+            f"{settings.epoch}): the registry of this cluster is older than the log"
+        )
+    return found
+
+
+def read_meta(files: Files) -> Meta:
+    """What a folder says of itself.
+
+    Raises:
+        LogRefused: that cannot be read, or is of a newer format.
+        OSError: likewise.
+    """
+    try:
+        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
+    except UNREADABLE as error:
+        raise LogRefused(
+            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
+            "folder elsewhere"
+        ) from None
+    if found.format != FORMAT:
+        raise LogRefused(
+            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
+            "newer version again"
+        )
+    return found
+
+
+@dataclass(slots=True)
+class _File:
+    """A segment as it was found; `found` only once it was gone over."""
+
+    name: str
+    base: int
+    epoch: int
+    size: int
+    found: list[Found] = field(default_factory=list)
+
+
+class _Opening:
+    """One opening of a folder."""
+
+    def __init__(self, files: Files, settings: LogSettings, generation: int) -> None:
+        self._files = files
+        self._settings = settings
+        self._generation = generation
+        self._identity = pack_entry(
+            EntryKind.ENTRY, settings.exchange, settings.queue, generation, 0, 0, 0
+        )[IDENTITY]
+        self._recovered = Recovered()
+        self._hot: HotTail[bytes] = HotTail(
+            settings.queue, settings.exchange, generation, capacity_bytes=settings.ring_bytes,
+            topics_max=settings.topics_max, topics_spare=settings.topics_spare,
+        )  # fmt: skip
+
+    def run(self) -> SegmentLog[bytes]:
+        """Read, repair, and give the log."""
+        segments = self._list()
+        tail = self._tail(segments)
+        entries = self._entries(tail)
+        claim = _claim(tail)
+        end = max(
+            [
+                claim,
+                *(file.base for file in segments[-1:]),
+                *(entries[-1].offset + 1 for _ in entries[-1:]),
+            ]
+        )
+        again = [found for found in entries if found.offset >= claim]
+        base = again[0].offset if again else end
+        closed = self._closed(segments, base)
+        if closed:
+            base = max(base, closed[-1].end)
+        self._restore(tail, entries, end)
+        active, index = self._begin(base, again)
+        self._clean(closed, active)
+        settings = self._settings
+        self._hot.commit(end)
+        self._hot.advance_clock(settings.now_us)
+        return SegmentLog(
+            self._files, self._head(base), self._hot,
+            capacity_bytes=settings.capacity_bytes, keep_us=settings.keep_us, closed=closed,
+            active=active, index=index, recovered=self._recovered,
+            segment_bytes=settings.segment_bytes, segment_entries=settings.segment_entries,
+        )  # fmt: skip
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def _list(self) -> list[_File]:
+        """The segments that count, in order.
+
+        What a process found where it began, or behind, it has written again or given up: files of
+        earlier ones from there on do not count, if a power cut has brought them back.
+        """
+        found: list[_File] = []
+        for name in sorted(self._files.names()):
+            parsed = parse_name(name)
+            if parsed is not None:
+                found.append(_File(name, *parsed, self._files.size(name)))
+            elif name.endswith(NEW_SUFFIX):
+                self._files.remove(name)
+            elif name != META and not name.endswith(INDEX_SUFFIX):
+                self._problem(f"{name} is no file of a log; it was left alone")
+        segments = counting(found)
+        for file in segments:
+            data = self._files.read(file.name, 0, HEAD_BYTES)
+            newer = other_format(data)
+            if newer is not None:
+                raise LogRefused(
+                    f"{file.name} has format {newer}: install the version of RoQ that wrote it"
+                )
+        return segments
+
+    def _tail(self, segments: list[_File]) -> list[_File]:
+        """The newest segments, back to the first one that holds a snapshot; gone over."""
+        tail: list[_File] = []
+        for file in reversed(segments):
+            self._go_over(file)
+            tail.insert(0, file)
+            if _begins_here(file):
+                break
+        return tail
+
+    def _go_over(self, file: _File) -> None:
+        head = head_of(self._files, file.name)
+        records = [
+            found
+            for found in scan(self._files, file.name, HEAD_BYTES)
+            if found.frame[IDENTITY] == self._identity
+        ]
+        if head is None and records:
+            self._problem(f"{file.name}: its head cannot be read; its records were")
+        elif head is not None and (
+            (head.queue, head.exchange, head.generation)
+            != (self._settings.queue, self._settings.exchange, self._generation)
+        ):
+            raise LogRefused(
+                f"{file.name} is a segment of another log (exchange {head.exchange}, generation "
+                f"{head.generation}): move it away; nothing was changed"
+            )
+        file.found = records
+
+    def _entries(self, tail: list[_File]) -> list[Found]:
+        """What the tail holds, in order and without a hole behind the last claim.
+
+        Behind it a hole means that a write was lost, and what stands after it was never promised.
+        """
+        claim = _claim(tail)
+        entries: list[Found] = []
+        for number, file in enumerate(tail):
+            until = tail[number + 1].base if number + 1 < len(tail) else None
+            for found in file.found:
+                if found.kind != RecordKind.BATCH or (until is not None and found.offset >= until):
+                    continue
+                following = entries[-1].offset + 1 if entries else tail[0].base
+                if found.offset < following:
+                    continue
+                if found.offset > following:
+                    if following >= claim:
+                        self._problem(
+                            f"{file.name}: cut off behind offset {following}, before which a write "
+                            "did not reach the disk"
+                        )
+                        return entries
+                    self._lost(following, min(found.offset, claim))
+                    if found.offset > claim:
+                        return entries
+                entries.append(found)
+        return entries
+
+    def _closed(self, segments: list[_File], base: int) -> list[Segment]:
+        """The segments that stay as they are, up to the offset at which a new one begins."""
+        closed: list[Segment] = []
+        for number, file in enumerate(segments):
+            end = min(segments[number + 1].base if number + 1 < len(segments) else base, base)
+            if end <= file.base:
+                continue
+            segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
+            self._measure(segment, file)
+            closed.append(segment)
+        if closed and closed[-1].end < base:
+            closed[-1].end = base
+        return closed
+
+    def _measure(self, segment: Segment, file: _File) -> None:
+        """Learn a segment's times and topics; tell what of it is lost."""
+        index = load_index(self._files, segment)
+        for first, behind in _ranges(index.lost()):
+            if not any(a <= first and behind <= b for a, b in self._recovered.lost):
+                self._lost(first, behind)
+        topics = index.topics
+        segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
+        segment.first_us = self._time_of(segment, index, range(segment.base, segment.end))
+        segment.last_us = self._time_of(
+            segment, index, range(segment.end - 1, segment.base - 1, -1)
+        )
+        name = index_name(file.name)
+        if name not in self._files.names():
+            self._files.create(name)
+            self._files.write(name, 0, [index.pack()])
+
+    def _time_of(self, segment: Segment, index: SegmentIndex, offsets: range) -> int:
+        """The append time of the first of these that can be read."""
+        for offset in offsets:
+            position = index.position(offset)
+            if position:
+                frame = self._files.read(segment.name, position + 24, 56)
+                try:
+                    return read_entry(frame).appended_us
+                except RemoteProtocolError:
+                    continue
+        return 0
+
+    # --- what goes on -----------------------------------------------------------------------------
+
+    def _restore(self, tail: list[_File], entries: list[Found], end: int) -> None:
+        """The hot tail as it was: from the newest snapshot on."""
+        since, snapshot = self._snapshot(tail, end)
+        # What is in memory has no hole: it begins behind the last one.
+        first = end
+        for found in reversed(entries):
+            if found.offset != first - 1 or found.offset < since:
+                break
+            first = found.offset
+        topics = {} if snapshot is None else dict(snapshot.topics)
+        for found in entries:
+            if since <= found.offset < first:
+                topics.pop(found.topic, None)
+                topics[found.topic] = found.offset
+        forgotten_below = since if snapshot is None else snapshot.forgotten_below
+        self._hot.restore(topics.items(), forgotten_below, first)
+        self._recovered.snapshot = None if snapshot is None else snapshot.exchange
+        self._recovered.since = since
+        self._hot.committed_to = end
+        for found in entries:
+            if found.offset >= first:
+                self._hot.restore_entry(found.topic, found.frame, found.body, len(found.body))
+        if entries:
+            self._hot.advance_clock(read_entry(entries[-1].frame).appended_us)
+
+    def _snapshot(self, tail: list[_File], end: int) -> tuple[int, LogSnapshot | None]:
+        for file in reversed(tail):
+            for found in reversed(file.found):
+                if found.kind != RecordKind.SNAPSHOT or found.offset > end:
+                    continue
+                try:
+                    return found.offset, decode_snapshot(found.body)
+                except RemoteProtocolError as error:
+                    self._problem(f"{file.name}: {error}")
+        return (tail[0].base if tail else 0), None
+
+    def _begin(self, base: int, again: list[Found]) -> tuple[Segment, SegmentIndex]:
+        """The new segment, with what has to be written again on the disk."""
+        name = segment_name(base, self._settings.epoch)
+        segment, index = Segment(name, base, base, 0), SegmentIndex(base)
+        if not again:
+            return segment, index
+        buffers: list[bytes | memoryview] = [pack_head(self._head(base))]
+        segment.size = HEAD_BYTES
+        for found in again:
+            before, behind = pack_record(
+                RecordKind.BATCH, found.topic, found.frame, found.body, len(found.body), base
+            )
+            buffers += [before, found.body, behind]
+            index.add(found.topic, segment.size)
+            segment.size += record_bytes(found.topic, len(found.body))
+        segment.kept = segment.size - HEAD_BYTES
+        segment.end = index.end
+        segment.first_us = read_entry(again[0].frame).appended_us
+        segment.last_us = read_entry(again[-1].frame).appended_us
+        self._files.create(name + NEW_SUFFIX)
+        self._files.write(name + NEW_SUFFIX, 0, buffers)
+        self._files.sync(name + NEW_SUFFIX)
+        self._files.rename(name + NEW_SUFFIX, name)
+        self._files.sync_folder()
+        return segment, index
+
+    def _clean(self, closed: list[Segment], active: Segment) -> None:
+        """Remove what has no entry that counts any more, and indexes of what is not there."""
+        kept = {each.name for each in closed} | {active.name}
+        indexes = {index_name(each.name) for each in closed}
+        for name in self._files.names():
+            of_segment = parse_name(name) is not None and name not in kept
+            if of_segment or (name.endswith(INDEX_SUFFIX) and name not in indexes):
+                self._files.remove(name)
+
+    def _head(self, base: int) -> SegmentHead:
+        settings = self._settings
+        return SegmentHead(
+            settings.queue, settings.exchange, self._generation, settings.epoch, base,
+            settings.now_us,
+        )  # fmt: skip
+
+    def _lost(self, first: int, behind: int) -> None:
+        self._recovered.lost.append((first, behind))
+        self._problem(f"offsets {first} to {behind - 1} cannot be read")
+
+    def _problem(self, text: str) -> None:
+        if len(self._recovered.problems) < PROBLEMS_MAX:
+            self._recovered.problems.append(text)
+
+
+class _Placed(Protocol):
+    @property
+    def base(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def counting(found: Iterable[P]) -> list[P]:
+    """Of all segments that are there those that count, in order: a later process decides."""
+    segments: list[P] = []
+    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
+        while segments and segments[-1].base >= file.base:
+            segments.pop()
+        segments.append(file)
+    return segments
+
+
+def _begins_here(file: _File) -> bool:
+    """Whether nothing before this segment is needed: all is there up to its snapshot, and that."""
+    following = file.base
+    for found in file.found:
+        if found.kind == RecordKind.SNAPSHOT and found.offset <= following:
+            return True
+        if found.kind == RecordKind.BATCH and found.offset == following:
+            following += 1
+    return False
+
+
+def _claim(tail: list[_File]) -> int:
+    """Below it everything was on the disk once."""
+    return max((found.synced for file in tail for found in file.found), default=0)
+
+
+def _ranges(offsets: list[int]) -> list[tuple[int, int]]:
+    """Stretches of consecutive numbers: (first, behind the last)."""
+    ranges: list[tuple[int, int]] = []
+    for offset in offsets:
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = ranges[-1][0], offset + 1
+        else:
+            ranges.append((offset, offset + 1))
+    return ranges

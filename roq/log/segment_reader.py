@@ -1,0 +1,242 @@
+"""Reads old entries from segments: in chunks, over an index of each segment.
+
+What cannot be read is None, and counted. Segments are told from other files by their names:
+`<base>-<epoch>.seg`, with an index `<base>-<epoch>.idx` once they are complete.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from roq.log.files import Files
+from roq.log.index import LOST, SegmentIndex
+from roq.log.records import (
+    ALIGN,
+    FRAME_AT,
+    HEAD_BYTES,
+    Found,
+    RecordKind,
+    SegmentHead,
+    claimed_bytes,
+    read_head,
+    read_record,
+)
+from roq.protocol.entry import IDENTITY
+from roq.protocol.entry import MAGIC as ENTRY_MAGIC
+
+READ_AHEAD_BYTES: Final = 256 * 1024
+"""What is read from a file at once."""
+CHUNKS_MAX: Final = 16
+"""Of these, how many are kept."""
+INDEXES_MAX: Final = 8
+"""Indexes of complete segments that are kept in memory."""
+SEGMENT_SUFFIX: Final = ".seg"
+INDEX_SUFFIX: Final = ".idx"
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the log.
+
+    Attributes:
+        end: the offset behind its last entry; of one that is being written, it moves.
+        size: bytes of the file.
+        kept: bytes that its entries count for.
+        first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
+        topics: that have an entry here; None: too many to keep, or unknown.
+    """
+
+    name: str
+    base: int
+    end: int
+    size: int
+    kept: int = 0
+    first_us: int = 0
+    last_us: int = 0
+    topics: frozenset[bytes] | None = None
+
+
+class SegmentReader:
+    """Reads single entries, with what was read last at hand.
+
+    Args:
+        identity: part `IDENTITY` of the entry frames of this log.
+
+    Attributes:
+        unreadable: entries that were found lost.
+    """
+
+    def __init__(self, files: Files, identity: bytes) -> None:
+        self.unreadable = 0
+        self._files = files
+        self._identity = identity
+        self._growing = ""
+        self._growing_index = SegmentIndex(0)
+        self._loaded: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    def grows(self, segment: Segment, index: SegmentIndex) -> None:
+        """This segment is written now; the one before is complete, and its index stays a while."""
+        if self._growing:
+            self._remember(self._growing, self._growing_index)
+        self._growing, self._growing_index = segment.name, index
+
+    def forget(self, segment: Segment) -> None:
+        """The segment has left."""
+        self._loaded.pop(segment.name, None)
+        for key in [key for key in self._chunks if key[0] == segment.name]:
+            del self._chunks[key]
+
+    def record(self, segment: Segment, offset: int) -> Found | None:
+        """The record of an entry; None, and marked as lost, if it cannot be read."""
+        index = self.index(segment)
+        position = index.position(offset)
+        if position == LOST:
+            return None
+        found = self._record_at(segment.name, position)
+        if (
+            found is None
+            or found.offset != offset
+            or found.kind != RecordKind.BATCH
+            or found.frame[IDENTITY] != self._identity
+        ):
+            index.lose(offset)
+            self.unreadable += 1
+            return None
+        return found
+
+    def _record_at(self, name: str, position: int) -> Found | None:
+        chunk_at = position - position % READ_AHEAD_BYTES
+        chunk = self._chunk(name, chunk_at)
+        size = claimed_bytes(chunk, position - chunk_at)
+        if size and position + size <= chunk_at + len(chunk):
+            return read_record(chunk, position - chunk_at)
+        # It goes beyond the chunk: its head may be cut, too.
+        head = self._bytes(name, position, READ_AHEAD_BYTES)
+        size = claimed_bytes(head, 0)
+        if size > len(head):
+            head = self._bytes(name, position, size)
+        return read_record(head) if size else None
+
+    def _chunk(self, name: str, at: int) -> bytes:
+        key = name, at
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            chunk = self._bytes(name, at, READ_AHEAD_BYTES)
+            if name != self._growing:
+                self._chunks[key] = chunk
+                if len(self._chunks) > CHUNKS_MAX:
+                    self._chunks.popitem(last=False)
+        else:
+            self._chunks.move_to_end(key)
+        return chunk
+
+    def _bytes(self, name: str, at: int, size: int) -> bytes:
+        try:
+            return self._files.read(name, at, size)
+        except OSError:  # to a reader the same as a record that is not whole; it is counted
+            return b""
+
+    def index(self, segment: Segment) -> SegmentIndex:
+        """Where the entries of a segment stand."""
+        if segment.name == self._growing:
+            return self._growing_index
+        index = self._loaded.get(segment.name)
+        if index is None:
+            index = load_index(self._files, segment)
+            self._remember(segment.name, index)
+        else:
+            self._loaded.move_to_end(segment.name)
+        return index
+
+    def _remember(self, name: str, index: SegmentIndex) -> None:
+        self._loaded[name] = index
+        if len(self._loaded) > INDEXES_MAX:
+            self._loaded.popitem(last=False)
+
+
+def segment_name(base: int, epoch: int) -> str:
+    """The file of a segment; of two with the same base the one with the later epoch counts."""
+    return f"{base:020d}-{epoch:020d}{SEGMENT_SUFFIX}"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """Base and epoch of a segment by the name of its file; None if it is none."""
+    base, dash, epoch = name.removesuffix(SEGMENT_SUFFIX).partition("-")
+    numbers = base + epoch
+    if not (dash and len(base) == len(epoch) == 20 and numbers.isascii() and numbers.isdecimal()):
+        return None
+    if not name.endswith(SEGMENT_SUFFIX):
+        return None
+    return int(base), int(epoch)
+
+
+def index_name(segment: str) -> str:
+    """The file of a segment's index."""
+    return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
+
+
+def load_index(files: Files, segment: Segment) -> SegmentIndex:
+    """The index of a closed segment: from its file, or by going over the segment."""
+    try:
+        name = index_name(segment.name)
+        index = SegmentIndex.read(files.read(name, 0, files.size(name)), segment.base)
+    except OSError:
+        index = None
+    if index is not None and index.end == segment.end:
+        return index
+    return scan_index(files, segment)
+
+
+def scan_index(files: Files, segment: Segment) -> SegmentIndex:
+    """Go over a segment record by record; what cannot be read is lost in the index."""
+    index = SegmentIndex(segment.base)
+    for found in scan(files, segment.name, HEAD_BYTES):
+        if found.kind != RecordKind.BATCH or not index.end <= found.offset < segment.end:
+            continue
+        while index.end < found.offset:
+            index.add_lost()
+        index.add(found.topic, found.at)
+    while index.end < segment.end:
+        index.add_lost()
+    return index
+
+
+def scan(files: Files, name: str, at: int) -> list[Found]:
+    """All records of a segment from a place on, that are whole; what is not is passed over.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    data = files.read(name, 0, files.size(name))
+    found = []
+    while at + ALIGN <= len(data):
+        record = read_record(data, at)
+        if record is not None:
+            found.append(record)
+            at += record.size
+        else:
+            at = _next_start(data, at)
+    return found
+
+
+def _next_start(data: bytes, at: int) -> int:
+    """Behind a record that is not whole: where the next one begins, or the end of the file."""
+    size = claimed_bytes(data, at)
+    if size and read_record(data, at + size) is not None:
+        return at + size
+    place = at + FRAME_AT
+    while (place := data.find(ENTRY_MAGIC, place + 1)) >= 0:
+        if place % ALIGN == 0 and read_record(data, place - FRAME_AT) is not None:
+            return place - FRAME_AT
+    return len(data)
+
+
+def head_of(files: Files, name: str) -> SegmentHead | None:
+    """What a segment says of itself; None if that cannot be read."""
+    try:
+        return read_head(files.read(name, 0, HEAD_BYTES))
+    except OSError:
+        return None

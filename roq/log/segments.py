@@ -1,0 +1,468 @@
+"""The log of a durable queue: segments on disk, and a ring of the newest batches in memory.
+
+    append -> hot tail --gather--> Group --perform--> segment file --commit--> committed
+
+`append` puts a batch into the hot tail. `gather` makes one group of all that was appended since
+the last one; `perform`, in a thread that may wait for the disk, writes it with one gathered write
+and syncs it; `commit` says that it is there. Nothing is read back for it, and no body is copied.
+
+Old entries are read from the files, in chunks and over an index of each segment. What the disk has
+lost (a record whose sum is wrong, a segment that is not there) is `None` when it is asked for, and
+passed over by everything else. Whole segments leave: by their size, or by their age.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Generic, TypeVar, cast
+
+from roq.log.files import Files
+from roq.log.hot_tail import HotTail
+from roq.log.index import SegmentIndex
+from roq.log.log import Record
+from roq.log.records import (
+    HEAD_BYTES,
+    RecordKind,
+    SegmentHead,
+    pack_head,
+    pack_record,
+    record_bytes,
+)
+from roq.log.segment_reader import (
+    SEGMENT_SUFFIX,
+    Segment,
+    SegmentReader,
+    index_name,
+    segment_name,
+)
+from roq.log.snapshot import LogSnapshot, encode_snapshot
+from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
+
+B = TypeVar("B")
+
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+"""A segment that is larger gets no further group."""
+SEGMENT_ENTRIES: Final = 50_000
+"""Likewise with more entries. So at the start of a process so much is read at most, and a group."""
+TOPICS_LISTED_MAX: Final = 1_024
+"""A closed segment with more topics than this does not keep their names in memory."""
+
+
+@dataclass(slots=True)
+class Group(Generic[B]):
+    """What is written and synced together; made by `gather`, for `perform`.
+
+    Attributes:
+        segment: name of the file; empty: nothing is written, only files are removed.
+        head: of a segment that is new; None: the file is there.
+        at: where in the file it is written.
+        snapshot: the body of a snapshot that stands before the entries, and its frame.
+        records: the entries.
+        synced: below it everything was on the disk when this was made.
+        end: what may be committed when it is on the disk.
+        indexes: of segments that are complete: name of the file and what stands in it.
+        removed: names of files that have left.
+    """
+
+    segment: str = ""
+    head: bytes | None = None
+    at: int = 0
+    snapshot: tuple[bytes, bytes] | None = None
+    records: list[Record[B]] = field(default_factory=list)
+    synced: int = 0
+    end: int = 0
+    indexes: list[tuple[str, bytes]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What an earlier process has left.
+
+    Attributes:
+        snapshot: the exchange's part of the newest snapshot; None: there is none.
+        since: where the log ended when it was taken, or where it begins.
+        problems: what could not be read, or was cut off, in sentences.
+        lost: ranges of offsets [first, behind the last) that cannot be read.
+    """
+
+    snapshot: bytes | None = None
+    since: int = 0
+    problems: list[str] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+
+
+class SegmentLog(Generic[B]):
+    """A log on disk (`roq.log.log.Log`). `roq.log.recovery.open_log` makes it.
+
+    Args:
+        files: its folder; read from here, written by `perform` only.
+        head: what its segments say of themselves; `base` and `created_us` do not count.
+        hot: the newest batches.
+        capacity_bytes: what all segments may take on the disk; the newest one stays in any case.
+        keep_us: entries older than this leave, µs.
+        closed: segments that are complete, in order.
+        active: the one that is written, and its index.
+        recovered: what was found when it was opened.
+
+    Attributes:
+        generation: as `Log.generation`.
+        hot: the newest batches; what a process needs in memory is theirs.
+        floor, committed, capacity, kept, gone: as `Log` says, in bytes on the disk.
+        uncommitted_bytes: of what was accepted and is not committed.
+        recovered: what an earlier process has left.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        head: SegmentHead,
+        hot: HotTail[B | bytes],
+        *,
+        capacity_bytes: int,
+        keep_us: int,
+        closed: list[Segment],
+        active: Segment,
+        index: SegmentIndex,
+        recovered: Recovered,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_entries: int = SEGMENT_ENTRIES,
+    ) -> None:
+        self.hot = hot
+        self.generation = head.generation
+        self.capacity = capacity_bytes
+        self.recovered = recovered
+        self.uncommitted_bytes = 0
+        self.committed = hot.committed_to
+        self._head = head
+        self._keep_us = keep_us
+        self._segment_bytes = segment_bytes
+        self._segment_entries = segment_entries
+        self._closed = closed
+        self._active = active
+        self._index = index
+        self._written = active.size > 0
+        """Whether the active segment has its head."""
+        self._gathered = hot.end
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        """(end, bytes) of groups that are under way."""
+        self._ungathered_bytes = 0
+        self._snapshot_due = True
+        self._indexes: list[tuple[str, bytes]] = []
+        self._removed: list[str] = []
+        self.kept = sum(each.kept for each in closed) + active.kept
+        self.gone = 0
+        self.floor = (closed[0] if closed else active).base
+        hot.log_floor = self.floor
+        self.advance_clock = hot.advance_clock
+        self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
+        self._reader.grows(active, index)
+
+    # --- the contract -----------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """The offset of the next batch."""
+        return self.hot.end
+
+    @property
+    def unreadable(self) -> int:
+        """Entries that were found lost since the start."""
+        return self._reader.unreadable
+
+    @property
+    def topics(self) -> int:
+        """How many topics are remembered."""
+        return self.hot.topics
+
+    @property
+    def time_us(self) -> int:
+        """The append time of what comes next, µs UTC."""
+        return self.hot.time_us
+
+    def make_room(self, topic: bytes, *, spare: bool = False) -> bool:
+        """Whether a batch of this topic would be taken now."""
+        return self.hot.make_room(topic, spare=spare)
+
+    def append(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
+        """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
+        frame = self.hot.append(topic, batch, size)
+        if frame is not None:
+            self._account(topic, size)
+        return frame
+
+    def append_spare(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
+        """As `append`, and a new topic may use the part of the table that is kept."""
+        frame = self.hot.append_spare(topic, batch, size)
+        if frame is not None:
+            self._account(topic, size)
+        return frame
+
+    def record(self, offset: int) -> Record[B | bytes] | None:
+        """The entry at this offset; None if the disk has lost it."""
+        if offset >= self.hot.floor:
+            return self.hot.record(offset)
+        segment = self._segment_of(offset)
+        found = None if segment is None else self._reader.record(segment, offset)
+        if found is None:
+            return None
+        return self.hot.topic(found.topic), found.frame, found.body, len(found.body)
+
+    def next_of(self, topic: bytes, at_least: int) -> int | None:
+        """The first offset of the topic at or above `at_least` that is there."""
+        at_least = max(at_least, self.floor)
+        if self.hot.newest(topic) < at_least:
+            return None
+        for segment in self._segments_from(at_least):
+            if segment.base >= self.hot.floor:
+                break
+            if segment.topics is not None and topic not in segment.topics:
+                continue
+            offset = self._reader.index(segment).next_of(topic, at_least)
+            if offset is not None and offset < self.hot.floor:
+                return offset
+        return self.hot.next_of(topic, at_least)
+
+    def heads(
+        self, prefixes: tuple[bytes, ...], since: int, until: int, most: int
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        """As `Log.heads`; what stands below `until` is found over the chain of its topic."""
+        found: list[tuple[int, bytes]] = []
+        for name, last in self.hot.newest_first():
+            if last < since:
+                break
+            if not name.startswith(prefixes):
+                continue
+            head = self._below(last, until)
+            if head >= since:
+                found.append((head, name))
+        found.sort()
+        return [(name, head) for head, name in found[:most]], len(found) > most
+
+    def seek(self, time_us: int) -> int:
+        """The first offset appended at or after this time; `end` if nothing is that new."""
+        hot_floor = self.hot.floor
+        if self.floor < hot_floor:
+            older = [each for each in self._segments_from(self.floor) if each.base < hot_floor]
+            at = bisect_left(older, time_us, key=lambda each: each.last_us)
+            if at < len(older):
+                offset = self._seek_in(older[at], min(older[at].end, hot_floor), time_us)
+                if offset < hot_floor:
+                    return offset
+        return max(self.hot.seek(time_us), self.floor)
+
+    def check(self) -> None:
+        """Assert the invariants. Costs O(n): tests and simulation only."""
+        self.hot.check()
+        assert self.floor <= self.committed <= self.end  # noqa: S101
+        assert self.committed == self.hot.committed_to  # noqa: S101
+        assert self.hot.floor <= self.committed, "what is not committed is in memory"  # noqa: S101
+        segments = [*self._closed, self._active]
+        assert self.floor == segments[0].base == self.hot.log_floor  # noqa: S101
+        for one, other in pairwise(segments):
+            assert one.end == other.base, "segments follow each other"  # noqa: S101
+            assert one.end <= self.committed  # noqa: S101
+        assert self._active.end == self._gathered <= self.end  # noqa: S101
+        assert self._index.end == self._active.end  # noqa: S101
+        assert self.uncommitted_bytes == self._ungathered_bytes + sum(  # noqa: S101
+            size for _, size in self._uncommitted
+        )
+
+    # --- the way to the disk ----------------------------------------------------------------------
+
+    def gather(self, snapshot: Callable[[], bytes]) -> Group[B | bytes] | None:
+        """All that was appended since the last call, for `perform`; None if there is nothing to do.
+
+        One group at a time: None also until the last one is committed, so that each begins where
+        everything before is on the disk.
+
+        Args:
+            snapshot: gives what the exchange wants to know again; called when it is due only, and
+                stands for the log as it ends now.
+        """
+        if self._uncommitted:
+            return None
+        self._expire()
+        if self._gathered == self.end:
+            if not (self._removed or self._indexes):
+                return None
+            group: Group[B | bytes] = Group(end=self.committed)
+            group.indexes, self._indexes = self._indexes, []
+            group.removed, self._removed = self._removed, []
+            return group
+        if self._active.size >= self._segment_bytes or (
+            self._active.end - self._active.base >= self._segment_entries
+        ):
+            self._roll()
+        active, hot = self._active, self.hot
+        group = Group(segment=active.name, at=active.size, synced=self.committed, end=self.end)
+        if not self._written:
+            group.head = pack_head(self._head_of(active))
+            active.size = HEAD_BYTES
+            self._written = True
+        for offset in range(self._gathered, self.end):
+            record = hot.record(offset)
+            group.records.append(record)
+            self._index.add(record[0].name, active.size)
+            active.size += record_bytes(record[0].name, record[3])
+        if self._snapshot_due:
+            # Behind the entries, so that it tells how things stand at the end of the group.
+            body = self.snapshot(snapshot())
+            group.snapshot = body, self._end_frame()
+            active.size += record_bytes(b"", len(body))
+            self._snapshot_due = False
+        active.kept += self._ungathered_bytes
+        active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
+        active.last_us = hot.time_us
+        active.end = self._gathered = self.end
+        self._uncommitted.append((self.end, self._ungathered_bytes))
+        self._ungathered_bytes = 0
+        group.indexes, self._indexes = self._indexes, []
+        group.removed, self._removed = self._removed, []
+        return group
+
+    def commit(self, end: int) -> None:
+        """Everything below is on the disk: the group that ended here was performed."""
+        while self._uncommitted and self._uncommitted[0][0] <= end:
+            self.uncommitted_bytes -= self._uncommitted.popleft()[1]
+        self.committed = max(self.committed, end)
+        self.hot.commit(self.committed)
+        self._make_room()
+
+    def snapshot(self, exchange: bytes) -> bytes:
+        """How the log stands now, with what the exchange adds."""
+        topics = list(self.hot.newest_first())[::-1]
+        return encode_snapshot(
+            LogSnapshot(topics=topics, forgotten_below=self.hot.forgotten_below, exchange=exchange)
+        )
+
+    def _end_frame(self) -> bytes:
+        head = self._head
+        return pack_entry(
+            EntryKind.END, head.exchange, head.queue, head.generation, self.end, self.floor,
+            self.hot.time_us,
+        )  # fmt: skip
+
+    def _head_of(self, segment: Segment) -> SegmentHead:
+        head = self._head
+        return SegmentHead(
+            head.queue, head.exchange, head.generation, head.epoch, segment.base, self.hot.time_us
+        )
+
+    def _account(self, topic: bytes, size: int) -> None:
+        taken = record_bytes(topic, size)
+        self._ungathered_bytes += taken
+        self.uncommitted_bytes += taken
+        self.kept += taken
+
+    def _roll(self) -> None:
+        """The active segment is complete; the next group begins another one."""
+        self._close(self._active, self._index)
+        base = self._active.end
+        self._active = Segment(segment_name(base, self._head.epoch), base, base, 0)
+        self._index = SegmentIndex(base)
+        self._reader.grows(self._active, self._index)
+        self._written = False
+        self._snapshot_due = True
+
+    def _close(self, segment: Segment, index: SegmentIndex) -> None:
+        topics = index.topics
+        segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
+        self._closed.append(segment)
+        self._indexes.append((index_name(segment.name), index.pack()))
+
+    def _make_room(self) -> None:
+        while self._closed and self.kept > self.capacity:
+            self._leave()
+
+    def _expire(self) -> None:
+        before = self.hot.time_us - self._keep_us
+        while self._closed and 0 < self._closed[0].last_us < before:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Have the oldest segment go. It is committed, as all that are complete."""
+        oldest = self._closed.pop(0)
+        self.kept -= oldest.kept
+        self.gone += oldest.kept
+        self.floor = self.hot.log_floor = oldest.end
+        self._reader.forget(oldest)
+        self._removed += [oldest.name, index_name(oldest.name)]
+
+    # --- reading what has left the memory ---------------------------------------------------------
+
+    def _segment_of(self, offset: int) -> Segment | None:
+        if self._active.base <= offset < self._active.end:
+            return self._active
+        at = bisect_right(self._closed, offset, key=lambda each: each.base) - 1
+        return self._closed[at] if at >= 0 and offset < self._closed[at].end else None
+
+    def _segments_from(self, offset: int) -> list[Segment]:
+        at = bisect_right(self._closed, offset, key=lambda each: each.base) - 1
+        return [*self._closed[max(0, at) :], self._active]
+
+    def _below(self, last: int, until: int) -> int:
+        """The newest entry below `until` of the topic whose newest one is `last`; -1: none."""
+        while last >= until:
+            record = self.record(last)
+            if record is None:
+                return -1
+            entry = read_entry(record[1])
+            if entry.kind != EntryKind.ENTRY or entry.previous >= last:
+                return -1
+            last = entry.previous
+            if last < self.floor:
+                return -1
+        return last
+
+    def _seek_in(self, segment: Segment, until: int, time_us: int) -> int:
+        """The first entry of a segment appended at or after this time, or `until`."""
+        low, high = segment.base, until
+        while low < high:
+            middle = (low + high) // 2
+            found = self._reader.record(segment, middle)
+            if found is not None and read_entry(found.frame).appended_us < time_us:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def perform(files: Files, group: Group[B]) -> None:
+    """Write a group and wait until it is on the disk.
+
+    Raises:
+        OSError: it is not known to be there, and never will be: nothing more may be written.
+    """
+    if group.segment:
+        buffers: list[bytes | memoryview] = []
+        if group.head is not None:
+            files.create(group.segment)
+            buffers.append(group.head)
+        for topic, frame, batch, size in group.records:
+            before, behind = pack_record(
+                RecordKind.BATCH, topic.name, frame, batch, size, group.synced
+            )
+            buffers += (before, cast("bytes", batch), behind) if behind else (before, batch)  # type: ignore[arg-type]
+        if group.snapshot is not None:
+            body, frame = group.snapshot
+            before, behind = pack_record(
+                RecordKind.SNAPSHOT, b"", frame, body, len(body), group.synced
+            )
+            buffers += (before, body, behind)
+        files.write(group.segment, group.at, buffers)
+        files.sync(group.segment)
+        if group.head is not None:
+            files.sync_folder()
+    for name, data in group.indexes:
+        files.create(name)
+        files.write(name, 0, [data])
+    for name in group.removed:
+        files.remove(name)
+        if name.endswith(SEGMENT_SUFFIX):
+            # One after the other, or a power cut might bring back an old one behind a hole.
+            files.sync_folder()

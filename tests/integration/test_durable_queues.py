@@ -1,0 +1,274 @@
+"""Real exchanges whose logs are on the disk: killed, restarted, lost with their hosts, out of room.
+
+`ROQ_DURABLE_KILLS=200` kills more often than the suite has time for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import roq as run_roq
+from commands import until
+
+import roq
+from roq.protocol.public import DURABILITIES
+from roq.testing import RunningCluster, cluster
+from roq.testing.history import History
+
+pytestmark = pytest.mark.integration
+
+KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "20"))
+EXCHANGES = 4
+TOPICS = ("eu.be", "eu.nl", "us")
+RESTARTED = {"children": {"crashes_most": 100_000}}
+"""However often an exchange is killed, it is started again."""
+SMALL_DISK = "3m"
+
+
+class Traffic:
+    """Publishers that publish all the time, a subscriber, and what became of each message."""
+
+    def __init__(self, running: RunningCluster, queue: str, publishers: int) -> None:
+        self._cluster = running.connect()
+        self._history = History()
+        self._sent = [History() for _ in range(publishers)]
+        self._publishers = [self._cluster.publisher(queue) for _ in range(publishers)]
+        self._subscriber = self._cluster.subscriber(queue, topic="", on_gap=self._gap)
+        self._stop = threading.Event()
+        self._errors: list[Exception] = []
+        self.published = [0] * publishers
+        self.received = 0
+        self._history.subscribed("live")
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(self._publish, n))
+            for n in range(publishers)
+        ]
+        self._reader = threading.Thread(target=self._guarded, args=(self._read, 0))
+        for thread in (*self._threads, self._reader):
+            thread.start()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass; an error of a client ends the test."""
+        self._stop.wait(seconds)
+        assert not self._errors, self._errors
+
+    def finish(self) -> None:
+        """Publish no more; what was published is acknowledged, received and as it should be."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+        assert until(lambda: self.received >= sum(self.published) or bool(self._errors), 60)
+        self._reader_ends()
+        assert not self._errors, self._errors
+        verdict = self._history.merge(*self._sent).check()
+        assert verdict.ok, verdict
+
+    def close(self) -> None:
+        self._stop.set()
+        for publisher in self._publishers:
+            publisher.abort()
+        for thread in self._threads:
+            thread.join(60)
+        self._reader_ends()
+        self._cluster.close()
+
+    def all_from_the_beginning(self, running: RunningCluster) -> None:
+        """Who comes later gets everything, once and in order of each publisher and topic."""
+        later = History()
+        later.subscribed("later")
+        wanted = sum(self.published)
+        with (
+            running.connect() as client,
+            client.subscriber(
+                "orders", topic="", start="earliest", on_gap=lambda gap: later.gap("later", gap)
+            ) as subscriber,
+        ):
+            got = 0
+            while got < wanted:
+                message = subscriber.receive(timeout=60)
+                assert message is not None, f"only {got} of {wanted}"
+                later.received("later", message)
+                got += 1
+        verdict = later.merge(*self._sent).check()
+        assert verdict.ok, verdict
+
+    def _reader_ends(self) -> None:
+        if self._reader.is_alive():
+            self._subscriber.close()
+            self._reader.join(60)
+
+    def _guarded(self, work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except Exception as error:  # noqa: BLE001 - the thread that asserts tells it
+            self._errors.append(error)
+
+    def _publish(self, number: int) -> None:
+        publisher, history = self._publishers[number], self._sent[number]
+        while not self._stop.wait(0.002):
+            for _ in range(10):
+                serial = self.published[number]
+                topic, payload = TOPICS[serial % len(TOPICS)], b"%d %d" % (number, serial)
+                history.sent(publisher.id, topic, payload)
+                publisher.publish(payload, topic=topic)
+                self.published[number] += 1
+        publisher.flush(timeout=60)
+
+    def _read(self, _: int) -> None:
+        try:
+            for message in self._subscriber:
+                self._history.received("live", message)
+                self.received += 1
+        except roq.Closed:
+            return
+
+    def _gap(self, gap: roq.Gap) -> None:
+        self._history.gap("live", gap)
+
+
+@contextmanager
+def traffic(
+    running: RunningCluster, queue: str = "orders", publishers: int = 3
+) -> Iterator[Traffic]:
+    made = Traffic(running, queue, publishers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def running_exchanges(client: roq.Cluster, queue: str = "orders") -> list[roq.ExchangeSummary]:
+    return [each for each in client.exchanges(queue) if each.state == "running"]
+
+
+def states(client: roq.Cluster, queue: str = "orders") -> dict[str, str]:
+    return {each.name: each.state for each in client.exchanges(queue)}
+
+
+def health(running: RunningCluster) -> str:
+    told = run_roq("health", cluster=running.address)
+    return (told.stdout + told.stderr).decode()
+
+
+def folders(running: RunningCluster, host: str = "127.0.0.1") -> list[Path]:
+    return sorted((running.folder / f"host-{host}" / "logs").glob("*/x*"))
+
+
+def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random()
+    with cluster(data_dir=tmp_path, hcm=RESTARTED) as running:
+        with running.connect() as client:
+            client.create_queue("orders", durability="flush")
+            for _ in range(EXCHANGES - 1):
+                client.add_exchange("orders")
+            with traffic(running) as load:
+                for _ in range(KILLS):
+                    load.pause(chance.uniform(0.05, 0.8))
+                    found = running_exchanges(client)
+                    if found:
+                        os.kill(chance.choice(found).pid, signal.SIGKILL)
+                load.finish()
+            assert until(lambda: set(states(client).values()) == {"running"})
+            assert client.describe("orders").durability == "flush"
+        assert len(folders(running)) == EXCHANGES
+    with cluster(data_dir=tmp_path) as running:
+        load.all_from_the_beginning(running)
+        with running.connect() as client:
+            client.remove_queue("orders")
+        assert until(lambda: not folders(running))
+
+
+def test_a_queue_goes_on_without_a_lost_host_whose_log_comes_back_with_it() -> None:
+    with cluster(hosts=2, hcm=RESTARTED) as running, running.connect() as client:
+        client.create_queue("orders", host="127.0.0.2", durability="flush")
+        with traffic(running, publishers=1) as load:
+            load.pause(0.5)
+            manager = psutil.Process(running.pid("host 127.0.0.2"))
+            children = manager.children(recursive=True)
+            manager.suspend()
+            try:
+                for child in children:
+                    child.kill()
+                assert until(lambda: states(client) == {"x1": "away", "x2": "running"})
+                assert "x1 is away: its log is on host 127.0.0.2" in health(running)
+                load.pause(0.5)
+            finally:
+                manager.resume()
+            assert until(lambda: states(client) == {"x1": "running", "x2": "running"})
+            load.pause(0.5)
+            load.finish()
+        load.all_from_the_beginning(running)
+        assert client.describe("orders").reasons == []
+
+
+def test_the_log_of_a_removed_exchange_goes_with_it() -> None:
+    with cluster() as running, running.connect() as client:
+        client.create_queue("orders", durability="flush")
+        client.add_exchange("orders")
+        assert until(lambda: len(folders(running)) == 2)
+        client.remove_exchange("orders", "x2")
+        assert until(lambda: [each.name for each in folders(running)] == ["x1"])
+
+
+def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
+    logs = tmp_path / "host-127.0.0.1" / "logs"
+    logs.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "none", str(logs)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs root: a small disk has to be mounted")
+    try:
+        with cluster(data_dir=tmp_path) as running, running.connect() as client:
+            client.create_queue("orders", durability="flush")
+            with client.publisher("orders", delivery_timeout=300) as publisher:
+                receipts = [publisher.publish(os.urandom(50_000)) for _ in range(100)]
+                assert until(lambda: "No space left on device" in health(running), 90)
+                done = sum(receipt.done() for receipt in receipts)
+                assert 0 < done < len(receipts)
+                subprocess.run(["mount", "-o", "remount,size=64m", str(logs)], check=True)
+                client.start_queue("orders")
+                publisher.flush(timeout=60)
+            with client.subscriber("orders", start="earliest") as subscriber:
+                for _ in receipts:
+                    assert subscriber.receive(timeout=30) is not None
+    finally:
+        subprocess.run(["umount", str(logs)], check=True)
+
+
+def test_a_queue_keeps_the_durability_that_it_was_created_with(
+    roq_cluster: RunningCluster,
+) -> None:
+    address = roq_cluster.address
+    assert (
+        run_roq("queue", "create", "kept", "--durability", "flush", cluster=address).returncode == 0
+    )
+    listed = json.loads(run_roq("queue", "list", "--json", cluster=address).stdout)
+    (row,) = (each for each in listed if each["name"] == "kept")
+    assert row["durability"] == "flush"
+    assert b"flush" in run_roq("queue", "show", "kept", cluster=address).stdout
+    wrong = run_roq("queue", "create", "other", "--durability", "eternal", cluster=address)
+    assert wrong.returncode == 2
+    assert all(each.encode() in wrong.stderr for each in DURABILITIES)
+    with roq_cluster.connect() as client:
+        client.create_queue("kept", durability="flush", exists_ok=True)
+        client.create_queue("kept", exists_ok=True)
+        client.create_queue("plain")
+        with pytest.raises(
+            roq.QueueExists, match="with durability none, and a queue keeps the one"
+        ):
+            client.create_queue("plain", durability="flush", exists_ok=True)
+        with pytest.raises(roq.InvalidRequest, match="only none and flush"):
+            client.create_queue("odd", durability="eternal")
+        client.remove_queue("plain")
+        client.remove_queue("kept")

@@ -1,0 +1,219 @@
+"""An exchange whose log commits later than it accepts: nobody sees what may be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
+from segmented_log import SegmentedLog
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.events import Received
+from roq.exchange.machine import ExchangeCore
+from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
+from roq.machine import Tick
+from roq.protocol import channel, documents
+from roq.protocol.channel import Bye, Held, Ready, StreamState
+from roq.protocol.entry import read_entry
+
+BATCH = 40_000
+RING = 1 << 20
+
+
+@dataclass
+class Durable:
+    """An exchange, its log, and one publisher."""
+
+    log: SegmentedLog[bytes] = field(
+        default_factory=lambda: SegmentedLog(
+            QUEUE, NUMBER, 3, capacity_bytes=RING, topics_max=10, commits=False
+        )
+    )
+
+    def __post_init__(self) -> None:
+        self.there = exchange(late=self.log)
+        self.one = Publisher(self.there, name="one")
+        assert isinstance(self.one.hello(), Ready)
+
+    def send(self, count: int = 1) -> int:
+        """Send large batches until one is not taken; gives how many were."""
+        for taken in range(count):
+            before = self.log.end
+            self.there.core.begin(self.there.now, 1_000)
+            data = self.one.batch(b"t").ljust(BATCH, b"x")
+            self.there.append(self.one.route, b"t", data)
+            if self.log.end == before:
+                self.one.number -= 1
+                self.one.sequences[b"t"] -= 1
+                return taken
+        return count
+
+    def commit(self, end: int | None = None) -> None:
+        self.log.commit(end)
+        self.there.core.begin(self.there.now, 1_000)
+        self.there.publish()
+
+    def told(self) -> list[tuple[bytes, ...]]:
+        return self.there.answers(self.one.route)
+
+    def tick(self) -> None:
+        self.there.now += 1.0
+        self.there.core.begin(self.there.now, 1_000)
+        self.there.tell(Tick())
+
+
+def shown(there: Exchange) -> list[int]:
+    """Offsets that subscribers have seen."""
+    return [read_entry(frames[1]).offset for frames in there.live if len(frames) == 3]
+
+
+def test_a_batch_is_published_and_acknowledged_when_it_is_committed() -> None:
+    made = Durable()
+    made.send(3)
+    assert (shown(made.there), made.told()) == ([], [])
+    made.commit(2)
+    assert shown(made.there) == [0, 1]
+    assert [channel.read_number(body) for _, body in made.told()] == []  # they came in one turn
+    made.commit()
+    assert shown(made.there) == [0, 1, 2]
+    assert [channel.read_number(body) for _, body in made.told()] == [3]
+
+
+def test_markers_are_published_in_their_turn() -> None:
+    made = Durable()
+    made.send()
+    two = Publisher(made.there, name="two")
+    two.hello([StreamState(b"t", 5, 1)])
+    assert shown(made.there) == []
+    made.commit()
+    assert shown(made.there) == [0, 1]
+
+
+def test_the_told_end_is_that_of_what_is_committed() -> None:
+    made = Durable()
+    made.send()
+    made.tick()
+    ends = [read_entry(frames[1]).offset for frames in made.there.live]
+    made.commit()
+    made.tick()
+    ends += [read_entry(frames[1]).offset for frames in made.there.live[len(ends) + 1 :]]
+    assert (ends[0], ends[-1]) == (0, 1)
+
+
+def test_publishers_are_held_while_the_disk_does_not_follow_and_told_why() -> None:
+    made = Durable()
+    taken = made.send(100)
+    assert 0 < taken * BATCH <= RING // 2 < (taken + 1) * BATCH
+    made.tick()
+    made.tick()
+    helds = [documents.decode(body, Held) for letter, body in made.told()
+             if letter == channel.HELD]  # fmt: skip
+    assert [held.disk for held in helds] == [True, True]
+    assert helds[-1].seconds > helds[0].seconds
+
+    made.commit()
+    resets = [body for letter, body in made.told() if letter == channel.RESET]
+    assert [documents.decode(body, channel.Reset).expected for body in resets] == [taken + 1]
+    assert made.send(2) == 2
+    made.tick()
+    assert channel.HELD not in {letter for letter, _ in made.told()}
+
+
+def test_acknowledgements_go_on_while_there_is_no_room() -> None:
+    made = Durable()
+    made.send(1)
+    made.told()
+    made.send(100)
+    made.commit(1)
+    assert (channel.ACK, channel.NUMBER.pack(1)) in made.told()
+
+
+def test_a_batch_larger_than_the_bound_is_taken_alone() -> None:
+    made = Durable()
+    huge = made.one.batch(b"t").ljust(RING, b"x")
+    made.there.append(made.one.route, b"t", huge)
+    assert made.log.end == 1
+    assert made.send(1) == 0
+    made.commit()
+    assert made.send(1) == 1
+
+
+# --- what another process goes on with ------------------------------------------------------------
+
+
+def gone_on(made: Durable, since: int, snapshot: bytes | None) -> Exchange:
+    made.log.crash()
+    core: ExchangeCore[bytes] = ExchangeCore(
+        QUEUE, NUMBER, EPOCH + 1, made.there.limits, late=made.log
+    )
+    core.begin(0.0, 1_000)
+    core.recover(0.0, snapshot, since)
+    core.check()
+    return Exchange(core, made.there.limits)
+
+
+def test_links_and_streams_stand_in_the_snapshot_also_when_the_log_does_not_show_them() -> None:
+    made = Durable()
+    made.send(2)
+    made.commit()
+    there = gone_on(made, 2, made.there.core.snapshot())
+    link = there.core.links.get(publisher_id("one"))
+    assert link is not None
+    assert (link.epoch, link.expected, link.committed, link.left) == (1, 3, 2, False)
+    assert there.core.streams.page((b"",), 0, 9)[0] == [(publisher_id("one"), b"t", 2)]
+    assert there.core.totals()[2] == 0
+
+
+def test_records_behind_the_snapshot_count_on_top_of_it() -> None:
+    made = Durable()
+    made.send(1)
+    snapshot = made.there.core.snapshot()
+    made.send(2)
+    made.commit()
+    there = gone_on(made, 1, snapshot)
+    again = Publisher(there, name="one", attempt=9)
+    ready = again.hello()
+    assert isinstance(ready, Ready)
+    assert ready.expected == 4
+
+
+def test_who_has_left_is_known_to_have_left() -> None:
+    made = Durable()
+    made.send(1)
+    made.commit()
+    bye = documents.encode(Bye(publisher=made.one.id, epoch=4))
+    made.there.tell(Received(made.one.route, (channel.BYE, bye)))
+    there = gone_on(made, 1, made.there.core.snapshot())
+    link = there.core.links.get(publisher_id("one"))
+    assert link is not None
+    assert (link.epoch, link.left) == (4, True)
+    refused = Publisher(there, name="one", attempt=9, epoch=3).hello()
+    assert isinstance(refused, channel.Refused)
+    assert refused.code == "moved"
+
+
+def test_who_left_and_came_back_behind_the_snapshot_goes_on_with_new_numbers() -> None:
+    made = Durable()
+    made.send(1)
+    bye = documents.encode(Bye(publisher=made.one.id, epoch=2))
+    made.there.tell(Received(made.one.route, (channel.BYE, bye)))
+    snapshot, since = made.there.core.snapshot(), made.log.end
+    made.one.epoch, made.one.number = 2, 0
+    made.one.hello()
+    made.send(1)
+    made.commit()
+    link = gone_on(made, since, snapshot).core.links.get(publisher_id("one"))
+    assert link is not None
+    assert (link.epoch, link.expected, link.left) == (2, 2, False)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"garbage", encode_snapshot([])[:-1],
+     encode_snapshot([]).replace(b"\xa6format\x01", b"\xa6format\x02")],
+)  # fmt: skip
+def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+    assert FORMAT == 1
+    with pytest.raises(RemoteProtocolError):
+        decode_snapshot(data)

@@ -1,0 +1,173 @@
+"""Queues whose exchanges have logs: each runs where its log is, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+from gcm_script import PaperHost, Script
+
+from roq.gcm.state.records import QueueRecord
+from roq.protocol.control import StopQueue
+from roq.protocol.documents import RawDocument
+from roq.timing import HOST_SILENT_SECONDS
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2, 3)))
+    made.ask(2003, QName="q", Host="h1", Durability="flush")
+    return made
+
+
+def lose(script: Script, *names: str) -> None:
+    for name in names:
+        script.vanish(name)
+    script.live(HOST_SILENT_SECONDS)
+    for name in names:
+        script.expire_node(name)
+    script.live(3.0)
+
+
+def states(script: Script) -> dict[int, tuple[str, str]]:
+    return {each.number: (each.host, each.state) for each in script.record("q").exchanges}
+
+
+def described(script: Script) -> RawDocument:
+    return script.ask(2104, QName="q")
+
+
+def stops(script: Script) -> list[tuple[int, bool]]:
+    """Which exchanges were stopped, and whether their logs were removed."""
+    return [
+        (each.number, each.erase)
+        for host in script.hosts.values()
+        for each in host.asked
+        if isinstance(each, StopQueue)
+    ]
+
+
+def test_the_durability_stands_in_the_definition_and_is_told(script: Script) -> None:
+    assert script.record("q").durability == "flush"
+    assert described(script)["Durability"] == "flush"
+    assert [row["Durability"] for row in script.ask(2101)["Queues"]] == ["flush"]
+    assert script.hosts["h1"].durability == {("q", 1): "flush"}
+
+
+def test_a_definition_that_says_nothing_of_it_is_not_durable() -> None:
+    fields = {"name": "q", "queue_id": b"i", "state": "running", "host": "h", "created": 0.0}
+    assert not QueueRecord(**fields).durable  # type: ignore[arg-type]
+
+
+def test_a_host_that_knows_no_logs_is_refused(script: Script) -> None:
+    class Earlier(dict[tuple[str, int], str]):
+        def __setitem__(self, key: tuple[str, int], value: str) -> None:
+            return
+
+    script.hosts["h2"].durability = Earlier()
+    answer = script.ask(2003, QName="other", Host="h2", Durability="flush")
+    assert "runs an earlier RoQ" in answer["COMMENT"]
+    assert "/queues/other" not in script.registry
+
+
+def test_a_lost_exchange_is_away_and_another_one_stands_in(script: Script) -> None:
+    lose(script, "h1")
+    (old, first), (new, second) = states(script).items()
+    assert (old, first) == (1, ("h1", "away"))
+    assert (new, second[1]) == (2, "created")
+    assert second[0] in {"h2", "h3"}
+    described_ = described(script)
+    assert described_["Reasons"] == [
+        "x1 is away: its log is on host h1, which is lost; it is back when that host is"
+    ]
+    assert [row["State"] for row in described_["Exchanges"]] == ["away", "running"]
+    assert 1 not in {key[1] for host in ("h2", "h3") for key in script.hosts[host].children}
+
+
+def test_it_is_back_when_its_host_is(script: Script) -> None:
+    lose(script, "h1")
+    script.come_back("h1")
+    script.live(3.0)
+    assert [state for _, state in states(script).values()] == ["created", "created"]
+    assert ("q", 1) in script.hosts["h1"].children
+    assert described(script)["Reasons"] == []
+    assert (1, True) not in stops(script)
+
+
+def test_while_all_hosts_are_gone_it_waits_and_goes_on_as_soon_as_one_has_room(
+    script: Script,
+) -> None:
+    lose(script, "h1", "h2", "h3")
+    assert states(script)[1] == ("h1", "away")
+    script.come_back("h2")
+    script.live(40.0)
+    assert [number for number, (_, state) in states(script).items() if state == "created"] == [2]
+
+
+def test_one_that_has_failed_stays_with_its_log(script: Script) -> None:
+    script.hosts["h1"].fail("q", 1, "cannot write its log: Input/output error")
+    script.live(90.0)
+    assert set(states(script)) == {1}
+    assert states(script)[1][0] == "h1"
+
+
+def test_a_host_that_restarts_keeps_its_logs(script: Script) -> None:
+    assert script.report(script.hosts["h1"], leaving=True).stuck == ""  # type: ignore[union-attr]
+    script.live(3.0)
+    assert script.record("q").host != "h1", "the monitor has gone"
+    assert states(script) == {1: ("h1", "created")}
+    answer = script.report(script.hosts["h1"], leaving=True)
+    assert answer.stuck == "what is left there are logs, which stay"  # type: ignore[union-attr]
+
+
+def test_a_host_that_is_drained_by_hand_gives_its_logs_up(script: Script) -> None:
+    script.ask(2112, Host="h1")
+    script.live(5.0)
+    assert "h1" not in script.record("q").hosts
+    assert (1, True) in stops(script)
+
+
+def test_logs_go_with_their_queue_and_with_their_exchange_only(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    script.ask(2100, QName="q", Exchange="x2")
+    assert stops(script) == [(2, True)]
+    script.ask(2002, QName="q")
+    script.ask(2005, QName="q")
+    assert sorted(stops(script)) == [(-1, False), (2, True)]
+    script.ask(2001, QName="q")
+    assert sorted(stops(script)) == [(-1, False), (-1, True), (2, True)]
+
+
+def test_a_process_that_no_definition_knows_is_stopped_and_its_log_stays(script: Script) -> None:
+    """Perhaps it is the registry that has forgotten."""
+    del script.registry["/queues/q"]
+    script.elect()
+    for host in script.hosts.values():
+        script.report(host)
+    script.live(5.0)
+    assert ("q", 1) not in script.hosts["h1"].children
+    assert stops(script)
+    assert True not in {erase for _, erase in stops(script)}
+
+
+def test_a_stopped_queue_starts_without_what_is_away(script: Script) -> None:
+    script.ask(2002, QName="q")
+    lose(script, "h1")
+    script.ask(2005, QName="q")
+    assert states(script)[1] == ("h1", "away")
+    assert states(script)[2][1] == "created"
+    script.ask(2002, QName="q")
+    script.come_back("h1")
+    script.ask(2005, QName="q")
+    script.live(3.0)
+    assert {state for _, state in states(script).values()} == {"created"}
+
+
+def test_a_removed_queue_says_which_logs_are_left(script: Script) -> None:
+    lose(script, "h1")
+    answer = script.ask(2001, QName="q")
+    assert "host h1 is lost: should it come back, remove the folder logs/" in answer["WARNING"]
+
+
+def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
+    lose(script, "h1")
+    script.ask(2100, QName="q", Exchange="x1")
+    assert set(states(script)) == {2}

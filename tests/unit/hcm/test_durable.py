@@ -1,0 +1,137 @@
+"""Exchanges whose logs are on the disk of this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from exchange_process import until
+from hcm_host import QUEUE_ID, Host
+
+from roq.hcm.events import Erase
+from roq.hcm.log_folders import LogFolders
+from roq.protocol.control import Done, Failure, Started
+from roq.protocol.spec import ExchangeSpec
+
+X1 = "orders.x1"
+LOGS = "/data/logs"
+FOLDER = f"{LOGS}/{QUEUE_ID.hex()}/x1"
+
+
+def durable(**changes: object) -> Host:
+    """A host on which one durable exchange runs."""
+    host = Host(logs=LOGS, **changes)  # type: ignore[arg-type]
+    host.start_exchange(durability="flush")
+    host.report(X1)
+    return host
+
+
+def spec(host: Host) -> ExchangeSpec:
+    made = host.spawned[-1]
+    assert isinstance(made, ExchangeSpec)
+    return made
+
+
+def erased(host: Host) -> list[Erase]:
+    return [each for each in host.effects if isinstance(each, Erase)]
+
+
+def test_its_folder_is_named_by_what_is_never_used_again() -> None:
+    host = durable()
+    assert spec(host).log == FOLDER
+    host.start_exchange(2)
+    assert spec(host).log == ""
+
+
+def test_another_process_goes_on_with_the_same_log_under_a_higher_epoch() -> None:
+    host = durable()
+    before = spec(host).epoch
+    host.crash(X1)
+    assert spec(host).log == FOLDER
+    assert spec(host).epoch > before
+
+
+def test_the_leader_hears_that_it_is_durable_also_from_a_later_life() -> None:
+    host = durable()
+    (started,) = host.start_exchange(durability="flush")
+    assert isinstance(started, Started)
+    assert started.child.durability == "flush"
+    host.next_life()
+    host.report(X1)
+    (started,) = host.start_exchange(durability="flush")
+    assert isinstance(started, Started)
+    assert started.child.durability == "flush"
+    host.crash(X1)
+    assert spec(host).log == FOLDER
+
+
+def test_a_durability_that_this_host_does_not_know_is_refused() -> None:
+    (refused,) = Host().start_exchange(durability="replicated")
+    assert isinstance(refused, Failure)
+    assert "knows no durability 'replicated'" in refused.COMMENT
+
+
+def test_a_disk_that_stays_broken_is_not_tried_in_a_loop() -> None:
+    host = durable()
+    line = "ended: cannot write its log: No space left on device"
+    for _ in range(10):
+        if X1 in host.processes:
+            host.crash(X1, "exit code 74", line)
+        host.advance(12)
+        if X1 in host.processes:
+            host.report(X1)
+    assert len(host.spawned) <= 6
+    (child,) = (each for each in host.machine._supervisor.children if each.name == X1)
+    assert "No space left on device" in child.reason
+
+
+@pytest.mark.parametrize("reason", ["stopped", "moved", "removed"])
+def test_its_log_stays_unless_it_is_to_go(reason: str) -> None:
+    host = durable()
+    host.stop_queue(queue_id=QUEUE_ID, reason=reason)
+    host.end_asked()
+    assert erased(host) == []
+
+
+def test_its_log_goes_when_its_process_has_ended() -> None:
+    host = durable()
+    host.stop_queue(queue_id=QUEUE_ID, number=1, reason="removed", erase=True)
+    assert erased(host) == []
+    host.end_asked()
+    assert erased(host) == [Erase("orders", QUEUE_ID, 1)]
+
+
+def test_logs_of_those_that_do_not_run_go_at_once() -> None:
+    host = Host(logs=LOGS)
+    assert host.stop_queue(queue_id=QUEUE_ID, number=4, reason="removed", erase=True) == [
+        Done(id=3)
+    ]
+    assert erased(host) == [Erase("orders", QUEUE_ID, 4)]
+    host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True)
+    assert erased(host)[1:] == [Erase("orders", QUEUE_ID, -1)]
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) -> None:
+    folders = LogFolders(tmp_path / "logs")
+    assert folders.numbers(QUEUE_ID) == []
+    for number in (1, 12):
+        folders.path(QUEUE_ID, number).mkdir(parents=True)
+        (folders.path(QUEUE_ID, number) / "0.seg").write_bytes(b"x" * 100)
+    (tmp_path / "logs" / QUEUE_ID.hex() / "notes").mkdir()
+    assert folders.numbers(QUEUE_ID) == [1, 12]
+    folders.erase(QUEUE_ID, 12)
+    assert folders.numbers(QUEUE_ID) == [1]
+    folders.erase(QUEUE_ID, 12)
+    until(lambda: not list((tmp_path / "logs").glob("removed-*")), "the files are removed")
+    (tmp_path / "logs" / QUEUE_ID.hex() / "notes").rmdir()
+    folders.erase(QUEUE_ID, 1)
+    until(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
+
+
+def test_what_an_earlier_life_was_removing_goes(tmp_path: Path) -> None:
+    (tmp_path / "removed-7-1" / "deep").mkdir(parents=True)
+    LogFolders(tmp_path).tidy()
+    until(lambda: not list(tmp_path.iterdir()), "it is removed")

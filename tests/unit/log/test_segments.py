@@ -1,0 +1,267 @@
+"""The log on disk where the contract says nothing: age, what is lost, groups, and many files."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from memory_files import MemoryFiles
+
+from roq.log.cursors import cursor
+from roq.log.files import LogRefused
+from roq.log.records import HEAD_BYTES, RecordKind
+from roq.log.recovery import META, LogSettings, open_log
+from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
+from roq.log.segments import SegmentLog, perform
+from roq.protocol.channel import FetchRequest
+
+BATCH = b"x" * 100
+
+
+def settings(epoch: int = 5, **others: object) -> LogSettings:
+    given: dict[str, object] = {
+        "queue": b"q" * 16, "exchange": 3, "cluster": "c", "host": "10.0.0.1", "ring_bytes": 1,
+        "topics_max": 100, "topics_spare": 0, "capacity_bytes": 1 << 40, "keep_us": 1 << 50,
+        "now_us": 1_000, "segment_bytes": 1 << 20, "segment_entries": 10, **others,
+    }  # fmt: skip
+    return LogSettings(epoch=epoch, **given)  # type: ignore[arg-type]
+
+
+def write(files: MemoryFiles, log: SegmentLog[bytes], count: int, topic: bytes = b"t") -> None:
+    """Append one batch after the other, each in a group of its own."""
+    for _ in range(count):
+        assert log.append(topic, BATCH, len(BATCH)) is not None
+        commit(files, log)
+
+
+def commit(files: MemoryFiles, log: SegmentLog[bytes]) -> None:
+    group = log.gather(lambda: b"")
+    assert group is not None
+    perform(files, group)
+    log.commit(group.end)
+    log.check()
+
+
+def segments(files: MemoryFiles) -> list[str]:
+    return sorted(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+
+
+def test_nothing_counts_before_its_group_was_committed() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    log.append(b"t", BATCH, len(BATCH))
+    assert (log.committed, log.end) == (0, 1)
+    first = log.gather(lambda: b"")
+    assert first is not None
+    log.append(b"t", BATCH, len(BATCH))
+    assert log.gather(lambda: b"") is None, "one group at a time"
+    assert log.uncommitted_bytes > 2 * len(BATCH)
+    assert log.record(0) is not None
+    perform(files, first)
+    log.commit(first.end)
+    assert (log.committed, log.end) == (1, 2)
+    commit(files, log)
+    assert log.uncommitted_bytes == 0
+
+
+def test_a_group_is_one_write_and_no_batch_is_copied() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    batches = [bytes([number]) * 50 for number in range(9)]
+    for batch in batches:
+        log.append(b"t", batch, len(batch))
+    group = log.gather(lambda: b"")
+    assert group is not None
+    assert all(record[2] is batch for record, batch in zip(group.records, batches, strict=True))
+    before = files.writes
+    perform(files, group)
+    assert files.writes == before + 1
+
+
+def test_old_segments_leave_by_age_and_their_files_with_them() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(keep_us=50))
+    write(files, log, 10)
+    log.advance_clock(1_040)
+    write(files, log, 10)
+    assert log.floor == 0
+    log.advance_clock(1_051)
+    write(files, log, 1)
+    assert (log.floor, log.end) == (10, 21)
+    assert len(segments(files)) == 2
+    assert log.gone > 0
+    assert log.next_of(b"t", 0) == 10
+
+
+def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(keep_us=50))
+    write(files, log, 11)
+    log.advance_clock(2_000)
+    group = log.gather(lambda: b"")
+    assert group is not None
+    assert not group.segment
+    perform(files, group)
+    assert len(segments(files)) == 1
+    assert log.gather(lambda: b"") is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_bit_that_flips_in_an_old_segment_costs_the_entries_that_it_hits(seed: int) -> None:
+    chance = random.Random(seed)
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 35)
+    name = segments(files)[chance.randrange(3)]
+    at = chance.randrange(files.size(name))
+    hit = [
+        found.offset
+        for found in scan(files, name, HEAD_BYTES)
+        if found.kind == RecordKind.BATCH and found.at <= at < found.at + found.size
+    ]
+    files.contents[name][at] ^= 1 << chance.randrange(8)
+    if chance.random() < 0.5:  # or what the index says is all there is to go by
+        for each in [each for each in files.names() if each.endswith(INDEX_SUFFIX)]:
+            files.remove(each)
+    log = open_log(files, settings(6))
+    missing = [offset for offset in range(35) if log.record(offset) is None]
+    assert missing == hit
+    told = log.unreadable + sum(behind - first for first, behind in log.recovered.lost)
+    assert told == len(missing)
+    for offset in range(35):
+        record = log.record(offset)
+        assert (record is None) is (offset in missing)
+        assert record is None or record[2] == BATCH
+
+
+def test_a_block_that_stands_where_another_one_belongs_is_not_taken_for_it() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 25)
+    name = segments(files)[0]
+    third, fourth = [
+        found for found in scan(files, name, HEAD_BYTES) if found.kind == RecordKind.BATCH
+    ][3:5]
+    assert third.size == fourth.size
+    moved = files.contents[name][third.at : third.at + third.size]
+    files.contents[name][fourth.at : fourth.at + fourth.size] = moved
+    log = open_log(files, settings(6))
+    assert log.record(3) is not None
+    assert log.record(4) is None
+
+
+def test_a_reader_is_told_of_what_the_disk_has_lost() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    write(files, log, 25)
+    name = segments(files)[0]
+    files.contents[name][HEAD_BYTES + 3 * (files.size(name) - HEAD_BYTES) // 11 + 90] ^= 1
+    request = FetchRequest(queue=b"q" * 16, generation=5, id=1, prefixes=[b""], first=0, until=25)
+    whole = cursor(log, request)
+    offsets = []
+    while (offset := whole.offset()) is not None:
+        offsets.append(offset)
+        whole.advance()
+    assert len(offsets) == 24
+    assert whole.evicted == 1
+    assert whole.done
+
+
+def test_segments_that_are_gone_are_told_and_the_others_are_read() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 45)
+    gone = segments(files)[2]
+    files.remove(gone)
+    files.contents[segments(files)[1]] = bytearray()
+    log = open_log(files, settings(6))
+    assert sum(behind - first for first, behind in log.recovered.lost) == 20
+    assert any("cannot be read" in problem for problem in log.recovered.problems)
+    assert (log.floor, log.end) == (0, 45)
+    assert log.record(15) is None
+    assert log.record(25) is None
+    assert log.record(9) is not None
+    assert log.next_of(b"t", 10) == 30
+    log.check()
+
+
+def test_foreign_files_are_left_alone_and_named() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 3)
+    files.contents["notes.txt"] = bytearray(b"hello")
+    log = open_log(files, settings(6))
+    assert log.end == 3
+    assert log.recovered.problems == ["notes.txt is no file of a log; it was left alone"]
+    assert files.contents["notes.txt"] == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ({"queue": b"r" * 16}, "belongs to queue"),
+        ({"exchange": 4}, "belongs to exchange 3, not to exchange 4"),
+        ({"cluster": "other"}, "belongs to cluster c, not to cluster other"),
+        ({"host": "10.0.0.2"}, "belongs to host 10.0.0.1, not to host 10.0.0.2"),
+        ({"epoch": 4}, "made by a later process"),
+    ],
+)
+def test_the_log_of_another_one_is_refused(others: dict[str, object], text: str) -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 3)
+    before = {name: bytes(data) for name, data in files.contents.items()}
+    with pytest.raises(LogRefused, match=text):
+        open_log(files, settings(**{"epoch": 6, **others}))  # type: ignore[arg-type]
+    assert {name: bytes(data) for name, data in files.contents.items()} == before
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "cannot be read"),
+        (b"{}", "cannot be read"),
+        (
+            b'{"format":2,"cluster":"c","queue":"","exchange":3,"generation":5,"host":"h"}',
+            "has format 2, and this RoQ reads format 1",
+        ),
+    ],
+)
+def test_a_folder_that_does_not_say_whose_it_is_is_refused(content: bytes, text: str) -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 3)
+    files.contents[META] = bytearray(content)
+    with pytest.raises(LogRefused, match=text):
+        open_log(files, settings(6))
+
+
+def test_a_folder_that_was_copied_in_part_is_refused() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 3)
+    files.remove(META)
+    with pytest.raises(LogRefused, match="copied in part"):
+        open_log(files, settings(6))
+
+
+def test_a_segment_of_a_newer_format_is_refused() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 13)
+    files.contents[segments(files)[0]][4] = 2
+    with pytest.raises(LogRefused, match="has format 2: install the version"):
+        open_log(files, settings(6))
+
+
+def test_a_log_goes_on_under_its_generation_and_offsets() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 12)
+    for epoch in range(6, 12):
+        log = open_log(files, settings(epoch))
+        assert (log.generation, log.end, log.committed) == (5, epoch * 2, epoch * 2)
+        write(files, log, 2, b"other")
+    assert log.next_of(b"other", 0) == 12
+    assert [log.record(offset) is not None for offset in range(24)] == [True] * 24
+
+
+def test_starts_that_write_nothing_leave_no_files_behind() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 3)
+    counts = set()
+    for epoch in range(6, 20):
+        open_log(files, settings(epoch)).check()
+        counts.add(len(segments(files)))
+    assert max(counts) <= 2
