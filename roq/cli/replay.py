@@ -18,9 +18,9 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from roq.errors import REQUEST_ERRORS, NotLeader, RemoteProtocolError, RoQError, Unavailable
-from roq.gcm.flight import KIND as GCM
-from roq.hcm.flight import KIND as HOST
-from roq.monitor.flight import KIND as MONITOR
+from roq.gcm.daemon import KIND as GCM
+from roq.hcm.daemon import KIND as HOST
+from roq.monitor.daemon import KIND as MONITOR
 from roq.protocol import documents
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import UNREADABLE

@@ -15,8 +15,7 @@ import roq
 from roq.demo.corpus import Share
 from roq.demo.lane import Lane
 from roq.demo.latency import Histogram
-from roq.demo.report import Report
-from roq.demo.verdict import Verdict, compare
+from roq.demo.report import Report, Verdict, compare
 from roq.demo.worker import Job
 from roq.errors import RoQError, Unavailable
 from roq.local.launcher import Launcher, StartFailed

@@ -24,6 +24,7 @@ from roq.hcm.children import (
     SUPERSEDED,
     Start,
     State,
+    Stop,
     Waiter,
     check_report,
     child_name,
@@ -59,7 +60,6 @@ from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import Leader
 from roq.hcm.metrics import figures, known
 from roq.hcm.settings import Settings
-from roq.hcm.stops import Stop
 from roq.hcm.supervisor import Supervisor, keep
 from roq.machine import Tick
 from roq.model import HOST_EPOCH_MAX

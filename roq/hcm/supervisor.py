@@ -14,15 +14,17 @@ from roq.hcm.children import (
     MONITOR,
     Child,
     Children,
+    Epochs,
+    PortBook,
     Start,
     State,
+    Stops,
     Waiter,
     check_start,
     number_of,
 )
 from roq.hcm.cpu import HostCpu
 from roq.hcm.crash_history import CrashHistory
-from roq.hcm.epochs import Epochs
 from roq.hcm.events import (
     Adopted,
     Discard,
@@ -42,11 +44,9 @@ from roq.hcm.events import (
 )
 from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
-from roq.hcm.port_book import PortBook
 from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
-from roq.hcm.stops import Stops
 from roq.protocol.control import (
     UNAVAILABLE,
     ChildAck,

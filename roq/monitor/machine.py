@@ -22,7 +22,6 @@ from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import Tick
 from roq.model import Limits, exchange_name
 from roq.monitor.elasticity import Elasticity
-from roq.monitor.epochs import EPOCH_END, Epochs
 from roq.monitor.events import (
     Effect,
     Event,
@@ -40,11 +39,10 @@ from roq.monitor.events import (
 from roq.monitor.exchanges import Exchanges, Outcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
-from roq.monitor.publishers import Publishers, Waiting
+from roq.monitor.publishers import EPOCH_END, Epochs, Publishers, Waiting
 from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
-from roq.monitor.takeover_wait import TakeoverWait
-from roq.monitor.waiting_subscribers import WaitingSubscribers
+from roq.monitor.takeover_wait import TakeoverWait, WaitingSubscribers
 from roq.protocol.control import (
     NOT_LEADER,
     UNAVAILABLE,

@@ -23,8 +23,7 @@ from roq.exchange.links import Link
 from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.saga import Saga
 from roq.gcm.repair.schedule import RepairSchedule
-from roq.hcm.children import Child
-from roq.hcm.epochs import Epochs
+from roq.hcm.children import Child, Epochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from roq.gcm import flight as of_manager
+from roq.gcm import daemon as of_manager
 from roq.gcm.machine import GcmMachine
-from roq.hcm import flight as of_host
+from roq.hcm import daemon as of_host
 from roq.hcm.machine import HostMachine
-from roq.monitor import flight as of_monitor
+from roq.monitor import daemon as of_monitor
 from roq.monitor.machine import MonitorMachine
 from roq.runtime.flight import MAGIC, Flight, Kind, Recorder, decode, encode
 

@@ -2,7 +2,7 @@ import pytest
 
 from roq.errors import LocalProtocolError
 from roq.model import publisher_epoch
-from roq.monitor.epochs import SUPERSEDED_SECONDS, Epochs
+from roq.monitor.publishers import SUPERSEDED_SECONDS, Epochs
 
 
 def test_epochs_rise_and_carry_the_monitors_own() -> None:

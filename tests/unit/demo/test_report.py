@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roq.demo.report import Finished, Progress, Ready, Stream, decode, encode
-from roq.demo.verdict import compare
+from roq.demo.report import Finished, Progress, Ready, Stream, compare, decode, encode
 
 
 def stream(publisher: str = "aa", topic: str = "t", digest: str = "d", messages: int = 3) -> Stream:
