@@ -42,12 +42,9 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
-from kazoo.retry import KazooRetry
 
-from roq.coordination.addresses import check_root, check_servers
 from roq.coordination.contract import (
     ANY_VERSION,
     Committed,
@@ -60,69 +57,10 @@ from roq.coordination.contract import (
     SessionState,
     Set,
 )
+from roq.coordination.kazoo_client import check_root, check_servers, new_client
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway
-
-# kazoo's client, made for servers that come and go and clocks that are set.
-
-kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-kazoo_log.setLevel(logging.CRITICAL)  # a line per attempt; session changes are logged by RoQ once
-
-RETRY_SECONDS_MAX: Final = 0.5
-ATTEMPTS: Final = 4
-"""Connections that are tried at least within the time that a session lasts."""
-
-
-def new_client(servers: str, session_seconds: float) -> KazooClient:
-    """A client that is not started yet.
-
-    Args:
-        servers: addresses, separated by commas.
-        session_seconds: how long a session lasts without a connection.
-    """
-    return KazooClient(
-        hosts=repeated(servers),
-        timeout=session_seconds,
-        handler=patient_handler(),
-        connection_retry=endless_retry(),
-        logger=kazoo_log,
-    )
-
-
-def pause(seconds: float) -> None:
-    """Let time pass.
-
-    `time.sleep` fails where the system's clock is tampered with; kazoo's thread would end by it,
-    and the session with that.
-    """
-    threading.Event().wait(seconds)
-
-
-def patient_handler() -> SequentialThreadingHandler:
-    """kazoo's threads, which survive a clock that is set."""
-    handler = SequentialThreadingHandler()
-    handler.sleep_func = pause
-    return handler
-
-
-def endless_retry() -> KazooRetry:
-    """How a lost connection is made again: until there is one, or the client is disposed of."""
-    return KazooRetry(
-        max_tries=-1,
-        delay=0.05,
-        backoff=2,
-        max_jitter=0.3,
-        max_delay=RETRY_SECONDS_MAX,
-        sleep_func=pause,
-    )
-
-
-def repeated(servers: str) -> str:
-    """The addresses, each as often as makes `ATTEMPTS` altogether."""
-    count = servers.count(",") + 1
-    return ",".join([servers] * -(-ATTEMPTS // count))
-
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
+class StreamDigest(msgspec.Struct, frozen=True, kw_only=True):
     """All messages of one publisher and one topic, in order."""
 
     publisher: str
@@ -40,10 +40,10 @@ class Calm(_Report, frozen=True, kw_only=True, tag="calm"):
     """A publisher has sent the lines that go one by one, and all are acknowledged."""
 
 
-class Finished(_Report, frozen=True, kw_only=True, tag="finished"):
+class WorkerFinished(_Report, frozen=True, kw_only=True, tag="finished"):
     """All is done."""
 
-    streams: list[Stream]
+    streams: list[StreamDigest]
     first: float
     """When the first message at full speed was sent or received, seconds since 1970."""
     last: float
@@ -56,7 +56,7 @@ class Finished(_Report, frozen=True, kw_only=True, tag="finished"):
     duplicates: int = 0
 
 
-Report: TypeAlias = Ready | Progress | Calm | Finished
+Report: TypeAlias = Ready | Progress | Calm | WorkerFinished
 
 _decoder = msgspec.json.Decoder(Report)
 
@@ -83,12 +83,12 @@ def decode(line: bytes) -> Report:
 class Row:
     """One stream, and for each subscriber whether it got exactly that, in order."""
 
-    sent: Stream
+    sent: StreamDigest
     received: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """The comparison of all streams.
 
     Attributes:
@@ -105,7 +105,9 @@ class Verdict:
         return bool(self.rows) and not self.strays and all(all(r.received) for r in self.rows)
 
 
-def compare(publishers: Sequence[Finished], subscribers: Sequence[Finished]) -> Verdict:
+def compare(
+    publishers: Sequence[WorkerFinished], subscribers: Sequence[WorkerFinished]
+) -> Comparison:
     """Compare what the publishers sent with what each subscriber got."""
     sent = {
         (stream.publisher, stream.topic): stream
@@ -120,4 +122,4 @@ def compare(publishers: Sequence[Finished], subscribers: Sequence[Finished]) -> 
         Row(stream, tuple(streams.get(key) == stream for streams in got))
         for key, stream in sorted(sent.items())
     )
-    return Verdict(rows, sum(len(streams.keys() - sent.keys()) for streams in got))
+    return Comparison(rows, sum(len(streams.keys() - sent.keys()) for streams in got))

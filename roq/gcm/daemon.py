@@ -39,7 +39,7 @@ from roq.protocol.reports import Check
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
 from roq.runtime import exits, plugins, resources, sockets
-from roq.runtime.flight import Kind, Recorder, kept_kilobytes, save
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, drain
@@ -356,7 +356,7 @@ class Gcm:
                 self._reactor.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self._reactor.call_soon(partial(self._definitions.draw, effect))
-            case events.Ask():
+            case events.AskHost():
                 self._ask(effect)
             case events.Broadcast():
                 sockets.send_to(self._publisher, list(effect.frames))
@@ -368,9 +368,9 @@ class Gcm:
                 self._listeners.forget(effect.address)
             case events.CallProvider():
                 self._call_provider(effect)
-            case events.Note(provoked=True):
+            case events.LogLine(provoked=True):
                 self._limited.warning(effect.event, self._reactor.now(), "%s", effect.text)
-            case events.Note():
+            case events.LogLine():
                 log.info("%s", effect.text, extra={"event": effect.event})
 
     def _call_provider(self, call: events.CallProvider) -> None:
@@ -394,7 +394,7 @@ class Gcm:
             labels={"queue": action.queue},
         )
 
-    def _ask(self, ask: events.Ask) -> None:
+    def _ask(self, ask: events.AskHost) -> None:
         known = self._clients.get(ask.endpoint)
         try:
             client = known[0] if known else RpcClient(self._reactor, self._context, ask.endpoint)
@@ -459,4 +459,4 @@ def make(given: Birth) -> GcmMachine:
     )
 
 
-KIND: Final = Kind("gcm", Birth, Event, make)
+KIND: Final = FlightKind("gcm", Birth, Event, make)

@@ -33,10 +33,10 @@ from roq.gcm.events import (
     Following,
     HostsPresent,
     ListenerGone,
+    LogLine,
     ManagementFrame,
     ManagersChanged,
     Measured,
-    Note,
     ProviderAnswered,
     ReadAgain,
     RegistryBack,
@@ -353,7 +353,7 @@ class GcmMachine:
         self.hosts.expect(self.queues.hosts_in_use(), now)
         self._changed = True
         return [
-            Note("unreadable", f"the definition of queue {name} is unreadable: {why}")
+            LogLine("unreadable", f"the definition of queue {name} is unreadable: {why}")
             for name, why in self.queues.unreadable.items()
             if known.get(name) != why
         ]

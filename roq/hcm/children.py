@@ -281,7 +281,7 @@ NUMBER_MAX: Final = (1 << 16) - 1
 """Processes that one host epoch can number."""
 
 
-class Epochs:
+class ChildEpochs:
     """Gives each process an epoch: the epoch of the host, and a count that rises.
 
     For a child that was on another host before, the configuration manager draws a base from the

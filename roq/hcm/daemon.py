@@ -22,7 +22,7 @@ from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import metrics
 from roq.hcm.children import port_of
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
-from roq.hcm.cpu import Sample as CpuSample
+from roq.hcm.cpu import CpuSample
 from roq.hcm.events import (
     Announce,
     Discard,
@@ -59,7 +59,7 @@ from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
-from roq.runtime.flight import Kind, Recorder, kept_kilobytes, save
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
 from roq.runtime.pressure import Quota, waited_us
@@ -436,7 +436,7 @@ def _warn_when_reachable(bind: str) -> None:
 
 # How a flight of a host manager is flown again.
 
-KIND: Final = Kind("host", Settings, Event, HostMachine)
+KIND: Final = FlightKind("host", Settings, Event, HostMachine)
 
 
 # Looks twice a second what processor this host gets.

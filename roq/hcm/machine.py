@@ -30,7 +30,7 @@ from roq.hcm.children import (
     child_name,
     number_of,
 )  # fmt: skip
-from roq.hcm.cpu import Sample
+from roq.hcm.cpu import CpuSample
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
@@ -363,7 +363,7 @@ class HostMachine:
 
     # --- time and the end -------------------------------------------------------------------------
 
-    def _pressed(self, sample: Sample, now: float) -> list[Effect]:
+    def _pressed(self, sample: CpuSample, now: float) -> list[Effect]:
         processor = self._supervisor.processor
         processor.take(sample, now)
         short = processor.short(now)

@@ -13,8 +13,8 @@ from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
     Child,
+    ChildEpochs,
     Children,
-    Epochs,
     PortBook,
     Start,
     State,
@@ -83,7 +83,7 @@ class Supervisor:
         self._starts = Starts(settings.starts_max)
         self._settings = settings
         self._leader = leader
-        self._epochs = Epochs()
+        self._epochs = ChildEpochs()
         self._liveness = Liveness(settings.hung_seconds)
         self._ending = False
 

@@ -46,7 +46,7 @@ from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import plugins, sockets
-from roq.runtime.flight import Kind, Recorder, kept_kilobytes, save
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
@@ -321,4 +321,4 @@ def make(given: Birth, policy_named: PolicyNamed = plugins.policy) -> MonitorMac
     )  # fmt: skip
 
 
-KIND: Final = Kind("monitor", Birth, Event, make)
+KIND: Final = FlightKind("monitor", Birth, Event, make)

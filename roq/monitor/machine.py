@@ -36,10 +36,10 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.exchanges import Exchanges, Outcome
+from roq.monitor.exchanges import Exchanges, ReportOutcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
-from roq.monitor.publishers import EPOCH_END, Epochs, Publishers, Waiting
+from roq.monitor.publishers import EPOCH_END, PublisherEpochs, Publishers, Waiting
 from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
 from roq.monitor.takeover_wait import TakeoverWait, WaitingSubscribers
@@ -130,7 +130,7 @@ class MonitorMachine:
         self._clock = ObservedClock(now)
         self._exchanges = Exchanges()
         self._sessions = Sessions()
-        self._epochs = Epochs(epoch)
+        self._epochs = PublisherEpochs(epoch)
         self._publishers = Publishers(limits.throughput_bytes)
         self._elasticity = Elasticity(
             queue=queue, queue_id=queue_id, epoch=epoch, control=control, limits=limits,
@@ -282,9 +282,9 @@ class MonitorMachine:
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
         outcome = self._exchanges.report(message, peer, now)
-        if outcome is Outcome.STALE:
+        if outcome is ReportOutcome.STALE:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
-        if outcome is Outcome.DISMISSED:
+        if outcome is ReportOutcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
         hold = self._elasticity.rules.hold
         ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold)
@@ -292,7 +292,7 @@ class MonitorMachine:
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)
             return effects + self._step_aside(f"{name} reports to a newer one", now)
-        if outcome is Outcome.CHANGED:
+        if outcome is ReportOutcome.CHANGED:
             # Subscribers learn of an exchange before publishers are sent there.
             effects += self._topology_changed()
         effects += self._serve_waiting()

@@ -126,7 +126,7 @@ SUPERSEDED_SECONDS: Final = 30.0
 """A monitor that has met the epoch of a newer one holds still until it has met none for so long."""
 
 
-class Epochs:
+class PublisherEpochs:
     """A higher epoch of a publisher always wins, and a newer monitor gives out higher ones.
 
     Two monitors of one queue may both believe that they are the one, for a while. The older of them

@@ -15,10 +15,10 @@ from roq.hcm import daemon as of_host
 from roq.hcm.machine import HostMachine
 from roq.monitor import daemon as of_monitor
 from roq.monitor.machine import MonitorMachine
-from roq.runtime.flight import MAGIC, Flight, Kind, Recorder, decode, encode
+from roq.runtime.flight import MAGIC, Flight, FlightKind, Recorder, decode, encode
 
 KILOBYTES = 1 << 16
-BIRTHS: dict[type, tuple[Kind, Callable[..., object]]] = {
+BIRTHS: dict[type, tuple[FlightKind, Callable[..., object]]] = {
     GcmMachine: (of_manager.KIND, of_manager.birth),
     HostMachine: (of_host.KIND, lambda settings: settings),
     MonitorMachine: (

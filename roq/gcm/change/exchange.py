@@ -23,7 +23,7 @@ from roq.gcm.change.steps import (
     with_problem,
     without_exchange,
 )
-from roq.gcm.events import Change, Note, Put
+from roq.gcm.events import Change, LogLine, Put
 from roq.gcm.state.queues import MONITOR, Queue, transactions_of
 from roq.gcm.state.records import (
     EXCHANGES_MAX,
@@ -363,7 +363,7 @@ class ExchangeSagas:
             deed = f"{name} is given up, which was begun before and does not run"
             problem = yield from self._undo_add(queue, exchange)
             deed += f" ({problem})" * bool(problem)
-        yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+        yield Emit((LogLine("queue_finished", f"queue {queue.name}: {deed}"),))
 
     def _departed(
         self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from roq.errors import RequestError
 from roq.gcm.change.saga import Emit
 from roq.gcm.change.steps import NoRoom, Part, Steps
-from roq.gcm.events import Note
+from roq.gcm.events import LogLine
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue
 
@@ -48,11 +48,11 @@ class ReplacementSagas:
             told = "; ".join(each.text for each in lost)
             deed = ", ".join(f"{part_name(number)} on {host}" for number, host in targets.items())
             text = f"queue {queue.name}: {told}; to be started: {deed}"
-            yield Emit((Note("queue_healing", text),))
+            yield Emit((LogLine("queue_healing", text),))
             if moved:
                 yield from self._steps.save_moved(queue.record, moved)
             yield from self._start(queue, targets)
-            yield Emit((Note("queue_healed", f"queue {queue.name}: started: {deed}"),))
+            yield Emit((LogLine("queue_healed", f"queue {queue.name}: started: {deed}"),))
         if problem:
             raise NoRoom(problem)
 

@@ -28,7 +28,7 @@ from roq.gcm.events import (
     Effect,
     GivenUp,
     ListHosts,
-    Note,
+    LogLine,
     ProviderAction,
     ProviderAnswer,
     RemoveHost,
@@ -325,7 +325,7 @@ class Provisioning:
         each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
         if each.host:
             self._hosts.closed.add(each.host)
-        step.effects.append(Note("host_released", f"{reason}: it is given back"))
+        step.effects.append(LogLine("host_released", f"{reason}: it is given back"))
         each.called = True
         self._call(RemoveHost(each.name, each.handle), now, step)
 
@@ -354,7 +354,7 @@ class Provisioning:
         self._provided[name] = _Provided(name, Stage.CREATING, now, called=True)
         queues = sorted({each.queue for each in self._demands})
         text = f"host {name} is made for queue {', '.join(queues):.200}"
-        step.effects.append(Note("host_wanted", text))
+        step.effects.append(LogLine("host_wanted", text))
         self._call(CreateHost(name, queues[0]), now, step)
 
     def _refuse(self, why: str, step: Step) -> None:
@@ -381,7 +381,7 @@ class Provisioning:
             each.stage, each.since = Stage.STARTED, now
             each.host, each.handle = answer.host, answer.handle
             text = f"host {name} is started at {answer.host}"
-            self._told.append(Note("host_made", text))
+            self._told.append(LogLine("host_made", text))
             return
         if isinstance(answer, GivenUp):
             each.stage, each.since = Stage.OPEN, now
@@ -390,7 +390,7 @@ class Provisioning:
         self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
         step = Step(self._told)
         text = f"the provider could not make host {name}: {_text(answer)}"
-        step.effects.append(Note("host_not_made", text))
+        step.effects.append(LogLine("host_not_made", text))
         self._refuse(text, step)
 
     def _removed(self, action: RemoveHost, answer: ProviderAnswer, now: float) -> None:
@@ -405,7 +405,7 @@ class Provisioning:
         delay = longest_wait(each.failures, RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS)
         each.retry_at = now + delay
         text = f"host {each.name} could not be removed, next attempt in {delay:g} s: "
-        self._told.append(Note("host_not_removed", text + _text(answer)))
+        self._told.append(LogLine("host_not_removed", text + _text(answer)))
 
     def _learn(self, answer: ProviderAnswer, asked: float, now: float) -> None:
         if not isinstance(answer, tuple):
@@ -413,7 +413,7 @@ class Provisioning:
             delay = longest_wait(self._list_failures, RETRY_FIRST_SECONDS, LIST_SECONDS)
             self._list_at = min(self._list_at, now + delay)
             text = f"the provider does not tell which hosts there are: {_text(answer)}"
-            self._told.append(Note("hosts_not_listed", text))
+            self._told.append(LogLine("hosts_not_listed", text))
             if not self._listed:
                 self._refuse(text, Step(self._told))
             return
@@ -436,7 +436,7 @@ class Provisioning:
             if each is None:
                 each = _Provided(told.name, Stage.STARTED, now, told.host, told.handle)
                 self._provided[told.name] = each
-                self._told.append(Note("host_found", f"host {told.name} was made before"))
+                self._told.append(LogLine("host_found", f"host {told.name} was made before"))
             if each.stage is Stage.OPEN:
                 each.stage, each.since = Stage.STARTED, now
                 each.host, each.handle = told.host, told.handle
@@ -447,7 +447,7 @@ class Provisioning:
                 each.stage, each.since, each.retry_at = Stage.REMOVING, now, now + grace
                 self._hosts.closed.add(each.host)
                 text = f"host {told.name} has ended {told.note:.500}".rstrip()
-                self._told.append(Note("host_ended", text))
+                self._told.append(LogLine("host_ended", text))
 
 
 _COMING: Final = frozenset({Stage.CREATING, Stage.STARTED})

@@ -1,13 +1,8 @@
 """The ZooKeeper registry without a server; with one it keeps the contract (see integration)."""
 
-import errno
-import time
-
 import pytest
-from kazoo.retry import ForceRetryError
 from posting import Loop
 
-from roq.coordination import zookeeper
 from roq.coordination.contract import Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError, RegistryAway
@@ -27,28 +22,3 @@ def test_a_registry_that_was_never_started_is_away_and_can_be_closed() -> None:
     assert isinstance(answer, RegistryAway)
     registry.close()
     registry.close()
-
-
-@pytest.mark.parametrize(
-    ("servers", "given"),
-    [("a:1", "a:1,a:1,a:1,a:1"), ("a:1,b:1,c:1", "a:1,b:1,c:1,a:1,b:1,c:1")],
-)
-def test_every_server_is_tried_several_times_within_a_session(servers: str, given: str) -> None:
-    assert zookeeper.repeated(servers) == given
-
-
-def test_a_connection_is_made_again_where_time_sleep_fails(monkeypatch) -> None:
-    def fails(_seconds: float) -> None:
-        raise OSError(errno.EINVAL, "the clock was set")
-
-    monkeypatch.setattr(time, "sleep", fails)
-    attempts = []
-
-    def connect() -> str:
-        attempts.append(None)
-        if len(attempts) < 3:
-            raise ForceRetryError
-        return "connected"
-
-    assert zookeeper.endless_retry()(connect) == "connected"
-    assert zookeeper.patient_handler().sleep_func is zookeeper.endless_retry().sleep_func

@@ -1,19 +1,19 @@
 import pytest
 
 from roq.errors import RequestError
-from roq.hcm.children import NUMBER_MAX, Epochs, PortBook, port_of
+from roq.hcm.children import NUMBER_MAX, ChildEpochs, PortBook, port_of
 from roq.model import child_epoch
 
 
 def test_epochs_rise_within_the_epoch_of_the_host() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     assert epochs.host == 0
     epochs.registered(3)
     assert [epochs.next(), epochs.next()] == [child_epoch(3, 1), child_epoch(3, 2)]
 
 
 def test_after_a_higher_base_nothing_counts_under_a_lower_one() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     assert epochs.next() == child_epoch(9, 1)
@@ -23,7 +23,7 @@ def test_after_a_higher_base_nothing_counts_under_a_lower_one() -> None:
 
 
 def test_a_base_counts_no_more_once_the_host_is_above_it() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     epochs.registered(10)
@@ -31,7 +31,7 @@ def test_a_base_counts_no_more_once_the_host_is_above_it() -> None:
 
 
 def test_a_new_host_epoch_below_a_base_does_not_make_epochs_fall() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     first = epochs.next()
@@ -40,7 +40,7 @@ def test_a_new_host_epoch_below_a_base_does_not_make_epochs_fall() -> None:
 
 
 def test_epochs_of_an_earlier_life_are_exceeded_even_if_the_counter_was_lost() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.adopted(child_epoch(40, 7))
     epochs.adopted(child_epoch(39, 900))
     epochs.registered(1)
@@ -50,7 +50,7 @@ def test_epochs_of_an_earlier_life_are_exceeded_even_if_the_counter_was_lost() -
 
 
 def test_no_number_is_given_twice() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.adopted(child_epoch(1, NUMBER_MAX))
     with pytest.raises(RequestError, match="restart it"):
         epochs.next()
