@@ -1,8 +1,6 @@
 """The monitors and exchanges of this host, one `Child` per role and number of a queue.
 
-starting --first report--> running --exit, hung--> restarting --first report--> running
-    \\--exit, too late--> gone            restarting --too many crashes--> failed
-any state --stop--> stopping --exit--> gone
+`STATES` says where each of them may stand; docs/states.md draws it.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Final
 from roq.errors import InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
+from roq.machine import Transitions
 from roq.model import (
     HOST_EPOCH_MAX,
     Limits,
@@ -55,6 +54,38 @@ class State(StrEnum):
     RESTARTING = "restarting"
     FAILED = "failed"
     STOPPING = "stopping"
+
+
+STATES: Final = Transitions(
+    begin={State.STARTING: "asked for, or found running"},
+    follow={
+        State.STARTING: {
+            State.RUNNING: "its first report",
+            State.RESTARTING: "found running, and has ended",
+            State.FAILED: "does not end, not even when killed",
+            State.STOPPING: "not wanted any more",
+        },
+        State.RUNNING: {
+            State.RESTARTING: "it has ended, or hangs",
+            State.FAILED: "it has ended too often",
+            State.STOPPING: "not wanted any more",
+        },
+        State.RESTARTING: {
+            State.RUNNING: "its first report",
+            State.FAILED: "it has ended too often, or does not end",
+            State.STOPPING: "not wanted any more",
+        },
+        State.FAILED: {
+            State.RESTARTING: "asked for again, or the host was to blame",
+            State.STOPPING: "not wanted any more",
+        },
+    },
+    end={
+        State.STARTING: "its process has ended before it ever ran",
+        State.FAILED: "it never ran, and its process has ended",
+        State.STOPPING: "its process has ended",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)

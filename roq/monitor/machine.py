@@ -19,7 +19,7 @@ from typing import Final
 
 from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
-from roq.machine import Tick
+from roq.machine import Tick, Transitions
 from roq.model import Limits, exchange_name
 from roq.monitor.elasticity import Elasticity
 from roq.monitor.events import (
@@ -82,6 +82,22 @@ class State(StrEnum):
     SETTLING = "takeover"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+STATES: Final = Transitions(
+    begin={
+        State.SETTLING: "in the place of an earlier monitor",
+        State.RUNNING: "of a new queue",
+    },
+    follow={
+        State.SETTLING: {
+            State.RUNNING: "all exchanges have reported, or have had the time",
+            State.STOPPING: "told to end",
+        },
+        State.RUNNING: {State.STOPPING: "told to end"},
+    },
+    end={State.STOPPING: "clients have been told"},
+)
 
 
 class Ending(RequestError):
@@ -431,7 +447,7 @@ class MonitorMachine:
         return IDLE_FACTOR if idle else 1
 
     def _settle(self) -> list[Effect]:
-        self.state = State.RUNNING
+        self.state = STATES.step(self.state, State.RUNNING)
         text = f"has taken over: {self._takeover.outcome(self._exchanges.numbers())}"
         answers: list[Effect] = [
             Send(each.peer, self._topology(each.request))
@@ -468,7 +484,7 @@ class MonitorMachine:
     def _stop(self, reason: str, now: float) -> list[Effect]:
         if self.state is State.STOPPING:
             return []
-        self.state = State.STOPPING
+        self.state = STATES.step(self.state, State.STOPPING)
         self._reason = reason if reason in QUEUE_GONE else ""
         self._finish_at = now + GOODBYE_SECONDS
         code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE

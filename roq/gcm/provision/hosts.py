@@ -36,6 +36,7 @@ from roq.gcm.events import (
 )
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
+from roq.machine import Transitions
 from roq.protocol.control import ScaleOut
 from roq.protocol.public_answers import refusal
 from roq.provider.port import HostState as ProviderState
@@ -81,6 +82,33 @@ class Stage(StrEnum):
     REMOVING = "removing"
 
 
+STAGES: Final = Transitions(
+    begin={
+        Stage.CREATING: "a queue waits for a host with room",
+        Stage.STARTED: "found at the provider",
+    },
+    follow={
+        Stage.CREATING: {
+            Stage.STARTED: "the provider has made it",
+            Stage.OPEN: "the provider was too slow to say",
+        },
+        Stage.OPEN: {Stage.STARTED: "found at the provider"},
+        Stage.STARTED: {
+            Stage.LIVE: "it has registered, or is used",
+            Stage.REMOVING: "it has ended, or did not register in time",
+        },
+        Stage.LIVE: {Stage.REMOVING: "it has ended, or nothing has used it for a while"},
+    },
+    end={
+        Stage.CREATING: "the provider could not make it",
+        Stage.OPEN: "not at the provider",
+        Stage.STARTED: "not at the provider any more",
+        Stage.LIVE: "not at the provider any more",
+        Stage.REMOVING: "the provider has removed it",
+    },
+)
+
+
 @dataclass(slots=True)
 class _Provided:
     """One host of the provider."""
@@ -95,6 +123,10 @@ class _Provided:
     """The provider is at work on it."""
     retry_at: float = 0.0
     failures: int = 0
+
+    def go(self, stage: Stage, now: float) -> None:
+        """It stands there from now on."""
+        self.stage, self.since = STAGES.step(self.stage, stage), now
 
 
 @dataclass(slots=True)
@@ -283,12 +315,12 @@ class Provisioning:
                 return
             case Stage.STARTED:
                 if self._hosts.live(each.host) is not None:
-                    each.stage, each.since = Stage.LIVE, now
+                    each.go(Stage.LIVE, now)
                     step.ready += self._demands
                     self._demands = []
                 elif now >= each.since + settings.register_seconds and self._is_used(each, now):
                     # One that an earlier leader has used: silent, as any host may be for a while.
-                    each.stage, each.since = Stage.LIVE, now
+                    each.go(Stage.LIVE, now)
                 elif now >= each.since + settings.register_seconds:
                     text = (
                         f"host {each.name} did not register within {settings.register_seconds:g} s"
@@ -322,7 +354,8 @@ class Provisioning:
         return each.host in self._used or (host is not None and any(host.children))
 
     def _remove(self, each: _Provided, reason: str, now: float, step: Step) -> None:
-        each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
+        each.go(Stage.REMOVING, now)
+        each.retry_at = now
         if each.host:
             self._hosts.closed.add(each.host)
         step.effects.append(LogLine("host_released", f"{reason}: it is given back"))
@@ -378,14 +411,15 @@ class Provisioning:
             return
         each.called = False
         if isinstance(answer, ProvidedHost):
-            each.stage, each.since = Stage.STARTED, now
+            each.go(Stage.STARTED, now)
             each.host, each.handle = answer.host, answer.handle
             text = f"host {name} is started at {answer.host}"
             self._told.append(LogLine("host_made", text))
             return
         if isinstance(answer, GivenUp):
-            each.stage, each.since = Stage.OPEN, now
+            each.go(Stage.OPEN, now)
         else:
+            STAGES.leave(each.stage)
             del self._provided[name]
         self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
         step = Step(self._told)
@@ -427,6 +461,7 @@ class Provisioning:
                 self._forget(each)
 
     def _forget(self, each: _Provided) -> None:
+        STAGES.leave(each.stage)
         del self._provided[each.name]
         self._hosts.forget(each.host)
 
@@ -438,13 +473,14 @@ class Provisioning:
                 self._provided[told.name] = each
                 self._told.append(LogLine("host_found", f"host {told.name} was made before"))
             if each.stage is Stage.OPEN:
-                each.stage, each.since = Stage.STARTED, now
+                each.go(Stage.STARTED, now)
                 each.host, each.handle = told.host, told.handle
             ended = told.state is ProviderState.ENDED and not each.called
             if ended and each.stage is not Stage.REMOVING:
                 # What it has started may still be used; it stops in order when nobody adopts it.
                 grace = ENDED_SECONDS if self._is_used(each, now) else 0.0
-                each.stage, each.since, each.retry_at = Stage.REMOVING, now, now + grace
+                each.go(Stage.REMOVING, now)
+                each.retry_at = now + grace
                 self._hosts.closed.add(each.host)
                 text = f"host {told.name} has ended {told.note:.500}".rstrip()
                 self._told.append(LogLine("host_ended", text))
