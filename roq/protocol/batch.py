@@ -103,8 +103,6 @@ class Codec(IntEnum):
     """How the body is compressed."""
 
     NONE = 0
-    LZ4 = 1
-    ZSTD = 2
 
 
 KINDS: Final = frozenset(int(kind) for kind in Kind)
