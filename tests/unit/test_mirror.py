@@ -79,7 +79,6 @@ coordination/store
 demo/lane
 demo/run
 demo/worker
-errors
 exchange/connections
 exchange/counters
 exchange/daemon
@@ -106,7 +105,6 @@ gcm/state/queues
 gcm/state/records
 hcm/daemon
 hcm/events
-hcm/host_name_lock
 hcm/metrics
 hcm/settings
 hcm/supervisor
