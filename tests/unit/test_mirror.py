@@ -114,10 +114,8 @@ log/cursors
 log/log
 monitor/daemon
 monitor/events
-monitor/exchanges
 monitor/scaling_rules
 monitor/view
-policy/snapshot
 protocol/channel
 protocol/control
 protocol/public_answers
